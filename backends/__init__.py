@@ -1,0 +1,1 @@
+"""One Backend interface over tf.distribute and Horovod."""

@@ -1,0 +1,288 @@
+"""Backend: one interface over every way of distributing a Keras training.
+
+The public methods check and convert, once for all; an implementation fills in the small hooks that
+begin with an underscore. `serial` fills in every hook too: it is the reference.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from specs import Capabilities, InputShard, RefusalError, RunSpec, Surroundings, capabilities_of
+from workloads.legacy_keras import tf
+
+Reduction = Literal["sum", "mean", "max"]
+Role = Literal["replica", "coordinator", "server"]
+
+
+class Backend(ABC):
+    """A started backend answers who this process is, what it feeds, and how values are combined.
+
+    Use it as a context manager: entering starts or joins, leaving releases what was taken.
+
+    Attributes:
+        rank: of this process among those that hold replicas.
+        size: number of those processes.
+        local_replicas: replicas in this process.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, spec: RunSpec, surroundings: Surroundings) -> None:
+        self.spec = spec
+        self.surroundings = surroundings
+        self.capabilities: Capabilities = capabilities_of(self.name)
+        self._check_surroundings()
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop()
+
+    def _check_surroundings(self) -> None:
+        """Refuse a launcher that cannot start this backend, and a missing one."""
+        here, size = self.surroundings, self.spec.topology.num_processes
+        if here.kind != "alone" and here.kind not in self.capabilities.joins:
+            raise RefusalError(
+                f"The backend {self.name} cannot be started by {_LAUNCHED[here.kind]}.",
+                received=f"{here.size} processes from {_LAUNCHED[here.kind]}",
+                advice=_HOW_TO_START[self._start_hint()].format(backend=self.name, size=here.size),
+            )
+        if here.size != size:
+            raise RefusalError(
+                "The number of processes must be that of the run.",
+                received=f"{here.size} from "
+                f"{_LAUNCHED[here.kind]}, {size} in the run ({size} replicas)",
+                advice=_HOW_TO_START[self._start_hint()].format(backend=self.name, size=size),
+            )
+
+    def _start_hint(self) -> str:
+        joins = self.capabilities.joins
+        return joins[0] if joins else "alone"
+
+    # Who am I
+
+    @property
+    def rank(self) -> int:
+        """Rank of this process among those that hold replicas, from 0."""
+        return self.surroundings.rank
+
+    @property
+    def size(self) -> int:
+        """Number of processes that hold replicas."""
+        return self.spec.topology.num_processes
+
+    @property
+    def local_rank(self) -> int:
+        """Rank of this process among those on its host."""
+        return self.surroundings.local_rank
+
+    @property
+    def local_replicas(self) -> int:
+        """Replicas in this process."""
+        return self.spec.topology.replicas_per_process
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas in the whole run."""
+        return self.spec.topology.num_replicas
+
+    @property
+    def role(self) -> Role:
+        """What this process does: train, dispatch, or serve a coordinator."""
+        return "replica"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the one process that may write."""
+        return self.rank == 0
+
+    @property
+    def num_readers(self) -> int:
+        """Input pipelines in the whole run."""
+        return self.size
+
+    @property
+    def input_shard(self) -> InputShard:
+        """The part of the data that this process reads."""
+        return InputShard(index=self.rank, count=self.num_readers)
+
+    # Building
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Within it the model is built and compiled."""
+        return nullcontext()
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """The optimizer as this family needs it."""
+        return optimizer
+
+    def callbacks(self) -> list[Any]:
+        """Keras callbacks without which this family does not train rightly."""
+        return []
+
+    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
+        """Input that `Model.fit` takes, from a function: input shard → batches of one replica."""
+        return dataset_fn(self.input_shard)
+
+    # Steps outside `fit`
+
+    def stepper(
+        self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
+    ) -> Callable[[int], None]:
+        """A function that makes one pass of so many steps over the data and waits for its end.
+
+        Args:
+            step: run on every replica with one of its batches.
+            dataset_fn: input shard → batches of one replica; a new pass starts it anew.
+        """
+
+        @tf.function(reduce_retracing=True)
+        def on_replicas(iterator: Any) -> None:
+            tf.distribute.get_strategy().run(step, args=(next(iterator),))
+
+        with self.scope():
+            batches = self.distribute(dataset_fn)
+
+        def run(steps: int) -> None:
+            with self.scope():
+                iterator = iter(batches)
+                for _ in range(steps):
+                    on_replicas(iterator)
+
+        return run
+
+    def step_ends(self) -> list[float] | None:
+        """`time.perf_counter()` at the end of each step since the epoch began.
+
+        None where `fit` waits for each step: then the time after its return is the end.
+        """
+        return None
+
+    # Combining values over processes
+
+    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> np.ndarray:
+        """Combine an array over all processes that hold replicas; all get the result.
+
+        Args:
+            value: array of the same shape and type in every process.
+            reduction: element by element.
+        """
+        array = np.asarray(value)
+        if self.size == 1:
+            return array
+        if reduction == "mean":
+            return np.asarray(self._all_reduce(array, "sum") / self.size)
+        return np.asarray(self._all_reduce(array, reduction))
+
+    def broadcast(self, value: Any, root: int = 0) -> np.ndarray:
+        """The array of process `root`, in every process."""
+        if not 0 <= root < self.size:
+            raise RefusalError(
+                "root must be the rank of a process.", received=f"{root} of {self.size}"
+            )
+        array = np.asarray(value)
+        return self.all_reduce(array if self.rank == root else np.zeros_like(array))
+
+    def barrier(self) -> None:
+        """Return when every process has come here."""
+        self.all_reduce(np.zeros(1, np.float32))
+
+    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+        raise NotImplementedError(f"{self.name} has one process that holds replicas")
+
+    def local_values(self, variable: Any) -> list[np.ndarray]:
+        """The value of a variable on each replica of this process."""
+        return [np.asarray(value) for value in self._local_results(variable)]
+
+    def _local_results(self, variable: Any) -> tuple[Any, ...]:
+        results: tuple[Any, ...] = tf.distribute.get_strategy().experimental_local_results(variable)
+        return results
+
+    def merged_results(self, metrics: list[Any]) -> dict[str, np.ndarray]:
+        """Result of each Keras metric from its state summed over all replicas, by name."""
+        # A strategy's metric variables are summed when they are read, over its processes too.
+        with self.scope():
+            return {metric.name: np.asarray(metric.result()) for metric in metrics}
+
+    # Coming and going
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Take devices, join the others."""
+
+    def _stop(self) -> None:
+        """Give back what `_start` took."""
+
+    def serve(self) -> None:
+        """Serve a coordinator until it is gone (role `server`)."""
+        raise NotImplementedError(f"{self.name} has no servers")
+
+
+class StrategyBackend(Backend):
+    """The common part of the backends that are a tf.distribute.Strategy."""
+
+    _strategy: Any = None
+
+    @property
+    def strategy(self) -> Any:
+        """The started strategy."""
+        if self._strategy is None:
+            raise RuntimeError(f"{self.name} is used before it was started")
+        return self._strategy
+
+    def _start(self) -> None:
+        self._strategy = self._make_strategy()
+        replicas = self._strategy.num_replicas_in_sync
+        if self.capabilities.synchronous and replicas != self.num_replicas:
+            raise RefusalError(
+                "The strategy must hold the replicas that the run asks for.",
+                received=f"{replicas} replicas found, {self.num_replicas} asked for",
+                advice=f"Use --replicas {replicas}.",
+            )
+
+    @abstractmethod
+    def _make_strategy(self) -> Any:
+        """The tf.distribute.Strategy; devices are free to be configured."""
+
+    def _stop(self) -> None:
+        self._strategy = None
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """The strategy's scope."""
+        with self.strategy.scope():
+            yield
+
+    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
+        """One input pipeline for each process, each giving its replicas their batches in turn."""
+
+        def for_pipeline(context: Any) -> Any:
+            return dataset_fn(
+                InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
+            )
+
+        return self.strategy.distribute_datasets_from_function(for_pipeline)
+
+    def _local_results(self, variable: Any) -> tuple[Any, ...]:
+        results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
+        return results
+
+
+_LAUNCHED = {
+    "alone": "plain python",
+    "horovodrun": "horovodrun",
+    "mpirun": "mpirun",
+    "tf_config": "TF_CONFIG",
+}
+_HOW_TO_START = {
+    "alone": "Start it as: python train.py --backend {backend} --replicas {size}",
+    "horovodrun": "Start it as: horovodrun -np {size} python train.py --backend {backend}",
+    "tf_config": "Start one process for each task with TF_CONFIG set, or: "
+    "ringside launch --backend {backend} --replicas {size}",
+}

@@ -1,0 +1,54 @@
+"""Devices of one process: GPUs where there are any, else logical CPU devices."""
+
+from specs import RefusalError
+from workloads.legacy_keras import tf
+
+
+def replica_devices(count: int) -> list[str]:
+    """Names of `count` devices for the replicas of this process.
+
+    With GPUs each replica gets one. Without, the CPU is divided into as many logical devices, which
+    share its cores and TensorFlow's thread pool.
+
+    Raises:
+        RefusalError: fewer GPUs than replicas.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        if len(gpus) < count:
+            raise RefusalError(
+                "There must be a GPU for each replica of a process.",
+                received=f"{count} replicas, {len(gpus)} GPUs",
+                advice=f"Use --replicas {len(gpus)}, or CUDA_VISIBLE_DEVICES= for CPUs.",
+            )
+        tf.config.set_visible_devices(gpus[:count], "GPU")
+        return [f"GPU:{index}" for index in range(count)]
+    split_cpu(count)
+    return [f"CPU:{index}" for index in range(count)]
+
+
+def split_cpu(count: int) -> None:
+    """Divide the CPU into `count` logical devices; before TensorFlow has touched it."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    )
+
+
+def use_local_gpu(local_rank: int, local_size: int) -> None:
+    """Show this process the one GPU of its local rank, so that ranks of a host do not share one.
+
+    Raises:
+        RefusalError: fewer GPUs than processes on this host.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return
+    if len(gpus) < local_size:
+        raise RefusalError(
+            "There must be a GPU for each process of a host.",
+            received=f"{local_size} processes, {len(gpus)} GPUs",
+            advice="Start fewer processes, or set CUDA_VISIBLE_DEVICES= for CPUs.",
+        )
+    tf.config.experimental.set_memory_growth(gpus[local_rank], True)
+    tf.config.set_visible_devices(gpus[local_rank], "GPU")

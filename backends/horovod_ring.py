@@ -1,0 +1,131 @@
+"""Horovod: one process for each replica, ring all-reduce, DistributedOptimizer."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backends.base import Backend, Reduction
+from backends.devices import use_local_gpu
+from specs import RefusalError
+from specs.options import HorovodOptions
+from workloads.legacy_keras import tf
+
+
+class HorovodRing(Backend):
+    """Joins horovodrun or mpirun; alone it is a job of size 1."""
+
+    name: ClassVar[str] = "horovod"
+
+    _hvd: Any = None
+
+    @property
+    def _options(self) -> HorovodOptions:
+        assert isinstance(self.spec.options, HorovodOptions)
+        return self.spec.options
+
+    def _start(self) -> None:
+        self._set_environment()
+        hvd = import_horovod()
+        hvd.init()
+        self._hvd = hvd
+        use_local_gpu(hvd.local_rank(), hvd.local_size())
+
+    def _set_environment(self) -> None:
+        """Horovod reads its knobs from the environment when it starts; options left open are kept.
+
+        Raises:
+            RefusalError: another controller than the launcher's.
+        """
+        options, launched_by = self._options, self.surroundings.kind
+        env = os.environ
+        if launched_by == "mpirun":
+            chosen = env.setdefault("HOROVOD_CONTROLLER", "mpi")
+            env.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
+        else:
+            # Alone, MPI would look for an mpirun that is not there.
+            chosen = env.setdefault("HOROVOD_CONTROLLER", "gloo")
+            env.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
+        if options.controller is not None and options.controller != chosen:
+            raise RefusalError(
+                "Horovod's controller is chosen by the launcher.",
+                received=f"controller={options.controller} under {launched_by} ({chosen})",
+                advice="mpi: mpirun or horovodrun --mpi. gloo: horovodrun --gloo.",
+            )
+        if options.fusion_threshold_mb is not None:
+            env["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb * 1024 * 1024)
+        if options.cycle_time_ms is not None:
+            env["HOROVOD_CYCLE_TIME"] = str(options.cycle_time_ms)
+
+    def _stop(self) -> None:
+        if self._hvd is not None:
+            self._hvd.shutdown()
+            self._hvd = None
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """DistributedOptimizer: gradients are averaged over all ranks before they are applied."""
+        hvd, options = self._hvd, self._options
+        return hvd.DistributedOptimizer(
+            optimizer,
+            compression=getattr(hvd.Compression, options.compression),
+            backward_passes_per_step=options.backward_passes_per_step,
+            average_aggregated_gradients=True,
+        )
+
+    def callbacks(self) -> list[Any]:
+        """The initial broadcast of weights and optimizer state from rank 0."""
+        return [self._hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+
+    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+        import horovod.tensorflow as hvd
+
+        operation = {"sum": hvd.Sum, "max": hvd.Max}[reduction]
+        # 64 bit sums of a scalar: Horovod wants at least one dimension for some types.
+        flat = tf.constant(array.reshape(-1))
+        return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)  # type: ignore[no-any-return]
+
+    def merged_results(self, metrics: list[Any]) -> dict[str, np.ndarray]:
+        """The states are summed over the ranks: Horovod's variables know nothing of each other.
+
+        The sums are left in the variables; whoever asks again must reset the metrics first.
+        """
+        for metric in metrics:
+            for variable in metric.variables:
+                variable.assign(self.all_reduce(variable.numpy()))
+        return super().merged_results(metrics)
+
+
+def import_horovod() -> Any:
+    """horovod.tensorflow.keras, on legacy Keras.
+
+    Raises:
+        RefusalError: not installed, built without TensorFlow, or against another one.
+    """
+    found = importlib.util.find_spec("horovod")
+    if found is None or found.origin is None:
+        raise RefusalError(
+            "The backend horovod needs Horovod.", received="none installed", advice=_REBUILD
+        )
+    # Asked before the library is loaded: loaded into another TensorFlow it may take the process
+    # down with an undefined symbol.
+    metadata = Path(found.origin).with_name("metadata.json")
+    built_against = json.loads(metadata.read_text()).get("tensorflow")
+    if built_against != tf.__version__:
+        raise RefusalError(
+            "Horovod must be built against the installed TensorFlow.",
+            received=f"built against {built_against}, installed {tf.__version__}",
+            advice=_REBUILD,
+        )
+    try:
+        import horovod.tensorflow.keras as hvd
+    except ImportError as error:
+        raise RefusalError(
+            "Horovod must load with the installed TensorFlow.", received=error, advice=_REBUILD
+        ) from None
+    return hvd
+
+
+_REBUILD = "Run `make setup`: it compiles Horovod against the installed TensorFlow."

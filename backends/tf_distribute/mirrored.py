@@ -1,0 +1,29 @@
+"""tf.distribute.MirroredStrategy: all replicas in one process, variables mirrored on each device."""
+
+from typing import Any, ClassVar
+
+from backends.base import StrategyBackend
+from backends.devices import replica_devices
+from specs.options import CrossDeviceOptions
+from workloads.legacy_keras import tf
+
+
+class Mirrored(StrategyBackend):
+    """GPUs, or as many logical CPU devices as replicas."""
+
+    name: ClassVar[str] = "mirrored"
+
+    def _make_strategy(self) -> Any:
+        return tf.distribute.MirroredStrategy(
+            replica_devices(self.local_replicas), cross_device_ops=self._cross_device_ops()
+        )
+
+    def _cross_device_ops(self) -> Any:
+        options = self.spec.options
+        assert isinstance(options, CrossDeviceOptions)
+        if options.cross_device_ops is None:
+            return None
+        kind = getattr(tf.distribute, options.cross_device_ops)
+        if options.num_packs is None or options.cross_device_ops == "ReductionToOneDevice":
+            return kind()
+        return kind(num_packs=options.num_packs)

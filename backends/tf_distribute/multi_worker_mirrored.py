@@ -1,0 +1,73 @@
+"""tf.distribute.MultiWorkerMirroredStrategy: one process for each replica, placed by TF_CONFIG."""
+
+import socket
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backends.base import Reduction, StrategyBackend
+from backends.devices import use_local_gpu
+from specs import RefusalError
+from specs.cluster import ClusterTask
+from specs.options import CommunicationOptions
+from workloads.legacy_keras import tf
+
+
+class MultiWorkerMirrored(StrategyBackend):
+    """Synchronous over processes; without TF_CONFIG, one process that is a cluster of its own."""
+
+    name: ClassVar[str] = "multi_worker_mirrored"
+
+    def _make_strategy(self) -> Any:
+        task = self.surroundings.task
+        if task is not None:
+            if task.cluster.ps:
+                raise RefusalError(
+                    "A TF_CONFIG with `ps` tasks is for the backend parameter_server.",
+                    received="multi_worker_mirrored",
+                    advice="Use --backend parameter_server, or remove `ps` from the cluster.",
+                )
+            check_port_is_free(task)
+        use_local_gpu(self.local_rank, self.surroundings.local_size)
+        options = self.spec.options
+        assert isinstance(options, CommunicationOptions)
+        implementation = tf.distribute.experimental.CommunicationImplementation
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                implementation=getattr(implementation, options.implementation),
+                bytes_per_pack=options.bytes_per_pack,
+                timeout_seconds=options.timeout_seconds,
+            )
+        )
+
+    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+        if reduction == "max":  # tf.distribute sums and averages only: gather in a sum
+            table = np.zeros((self.size, *array.shape), array.dtype)
+            table[self.rank] = array
+            return np.asarray(self._all_reduce(table, "sum").max(axis=0))
+        return self._sum_function(tf.constant(array)).numpy()  # type: ignore[no-any-return]
+
+    def _sum_function(self, tensor: Any) -> Any:
+        per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: tensor)
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+
+
+def check_port_is_free(task: ClusterTask) -> None:
+    """Refuse a TF_CONFIG whose own port is taken; TensorFlow would abort the process.
+
+    Raises:
+        RefusalError: something listens there.
+    """
+    host, _, port = task.address.rpartition(":")
+    with socket.socket() as probe:
+        # As gRPC does: a port in TIME_WAIT from a run just ended is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", int(port)))
+            probe.listen(1)
+        except OSError as error:
+            raise RefusalError(
+                "The port of this task in TF_CONFIG must be free.",
+                received=f"{host}:{port} ({error.strerror})",
+                advice="Choose another port, or end the process that holds it.",
+            ) from None

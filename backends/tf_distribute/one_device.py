@@ -1,0 +1,16 @@
+"""tf.distribute.OneDeviceStrategy: a strategy with one replica, to see what a strategy costs."""
+
+from typing import Any, ClassVar
+
+from backends.base import StrategyBackend
+from backends.devices import replica_devices
+from workloads.legacy_keras import tf
+
+
+class OneDevice(StrategyBackend):
+    """One replica on one device."""
+
+    name: ClassVar[str] = "one_device"
+
+    def _make_strategy(self) -> Any:
+        return tf.distribute.OneDeviceStrategy(replica_devices(1)[0])

@@ -1,0 +1,197 @@
+"""tf.distribute.ParameterServerStrategy: a coordinator, workers, and servers with the variables.
+
+Asynchronous: each step is an update from one worker's batch. Placed by TF_CONFIG with `chief` (the
+coordinator), `worker` and `ps` tasks; servers and workers serve until the coordinator is gone.
+"""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backends.base import Reduction, Role, StrategyBackend
+from backends.tf_distribute.multi_worker_mirrored import check_port_is_free
+from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
+from specs import InputShard, RefusalError
+from specs.cluster import ClusterTask
+from specs.options import ParameterServerOptions
+from workloads.legacy_keras import tf
+
+POLL_S = 1.0
+UNSEEN_LIMIT_S = 300.0
+
+
+class ParameterServer(StrategyBackend):
+    """The coordinator trains through `Model.fit`; other tasks only `serve`."""
+
+    name: ClassVar[str] = "parameter_server"
+
+    _coordinator: ShardedCoordinator | None = None
+    _server: Any = None
+
+    @property
+    def _task(self) -> ClusterTask:
+        task = self.surroundings.task
+        assert task is not None
+        return task
+
+    def _check_surroundings(self) -> None:
+        super()._check_surroundings()
+        task = self.surroundings.task
+        advice = "ringside launch --backend parameter_server starts all of them."
+        if task is None:
+            raise RefusalError(
+                "The backend parameter_server needs a coordinator, workers and servers.",
+                received="no TF_CONFIG",
+                advice=advice,
+            )
+        if not task.cluster.ps:
+            raise RefusalError(
+                "The backend parameter_server needs `ps` tasks in TF_CONFIG.",
+                received=f"only {', '.join(sorted({t.type for t in task.cluster.tasks()}))}",
+                advice=advice,
+            )
+        options = self.spec.options
+        assert isinstance(options, ParameterServerOptions)
+        if options.servers != len(task.cluster.ps):
+            raise RefusalError(
+                "The number of `ps` tasks in TF_CONFIG must be that of the run.",
+                received=f"{len(task.cluster.ps)} in TF_CONFIG, servers={options.servers}",
+            )
+
+    @property
+    def role(self) -> Role:
+        """The chief dispatches, all others serve it."""
+        return "coordinator" if self._task.type == "chief" else "server"
+
+    @property
+    def is_chief(self) -> bool:
+        """The coordinator writes."""
+        return self.role == "coordinator"
+
+    @property
+    def num_readers(self) -> int:
+        """One input pipeline on each worker."""
+        return len(self._task.cluster.worker)
+
+    def _start(self) -> None:
+        check_port_is_free(self._task)
+        if self.role == "server":
+            config = tf.compat.v1.ConfigProto()
+            # The servers take their pools from here, not from tf.config.threading.
+            config.intra_op_parallelism_threads = self.spec.resources.intra_op_threads or 0
+            config.inter_op_parallelism_threads = self.spec.resources.inter_op_threads or 0
+            resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+            self._server = tf.distribute.Server(
+                resolver.cluster_spec(),
+                job_name=self._task.type,
+                task_index=self._task.index,
+                protocol="grpc",
+                config=config,
+                start=True,
+            )
+            return
+        super()._start()
+        self._coordinator = ShardedCoordinator(self.strategy)
+
+    def _make_strategy(self) -> Any:
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        return tf.distribute.ParameterServerStrategy(resolver)
+
+    def _stop(self) -> None:
+        self._coordinator = None
+        super()._stop()
+
+    def callbacks(self) -> list[Any]:
+        """Each epoch begins at worker 0, whose shard holds the first slice of each batch."""
+        return [_StartOver(self._the_coordinator)]
+
+    @property
+    def _the_coordinator(self) -> ShardedCoordinator:
+        assert self._coordinator is not None
+        return self._coordinator
+
+    def step_ends(self) -> list[float] | None:
+        """When each step of this epoch was finished, as the coordinator learned it."""
+        return sorted(self._the_coordinator.finished_at)
+
+    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
+        """A creator: the function is traced on the coordinator and runs on each worker."""
+        coordinator = self._the_coordinator
+        return tf.keras.utils.experimental.DatasetCreator(
+            lambda _: dataset_fn(coordinator.current_shard)
+        )
+
+    def stepper(
+        self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
+    ) -> Callable[[int], None]:
+        """Steps are dealt to the workers in turn; their number is that over all workers."""
+        coordinator = self._the_coordinator
+
+        @tf.function(reduce_retracing=True)
+        def on_worker(iterator: Any) -> None:
+            self.strategy.run(step, args=(next(iterator),))
+
+        def per_worker() -> Any:
+            return self.strategy.distribute_datasets_from_function(
+                lambda _: dataset_fn(coordinator.current_shard)
+            )
+
+        with self.scope():
+            batches = coordinator.create_per_worker_dataset(per_worker)
+
+        def run(steps: int) -> None:
+            with self.scope():
+                iterator = iter(batches)
+                coordinator.start_over()
+                for _ in range(steps):
+                    coordinator.schedule(on_worker, args=(iterator,))
+                coordinator.join()
+
+        return run
+
+    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> np.ndarray:
+        """The coordinator is alone in having values: they are returned as they are."""
+        del reduction
+        return np.asarray(value)
+
+    def barrier(self) -> None:
+        """Return when every scheduled step has been done."""
+        self._the_coordinator.join()
+
+    def serve(self) -> None:
+        """Serve until SIGTERM, or until a coordinator that was there is gone."""
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        host, _, port = self._task.cluster.chief[0].rpartition(":")
+        seen, started = False, time.monotonic()
+        while not ended.wait(POLL_S):
+            if _listens(host, int(port)):
+                seen = True
+            elif seen:
+                return
+            elif time.monotonic() - started > UNSEEN_LIMIT_S:
+                raise TimeoutError(
+                    f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"
+                )
+
+
+class _StartOver(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    def __init__(self, coordinator: ShardedCoordinator) -> None:
+        super().__init__()
+        self._coordinator = coordinator
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._coordinator.start_over()
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=POLL_S):
+        return True
+    return False

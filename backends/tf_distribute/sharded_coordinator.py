@@ -1,0 +1,165 @@
+"""A ClusterCoordinator that gives every worker its own share of the data, exactly once.
+
+Upstream hands each closure to whichever worker is free, and tells every worker's dataset function
+"input pipeline 0 of 1" (seen on TensorFlow 2.18.1, `PerWorkerDatasetFromDatasetFunction`). So with
+a shard for each worker, a quick worker runs out of data while a slow one leaves some. Here step k
+belongs to worker k mod W, and worker w's dataset function is told that it is reader w of W.
+
+Upstream offers no way to do either, so private parts of TensorFlow 2.18 are used, in this file
+only; tests/contract holds them to their behaviour: each example seen once.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from specs import InputShard
+from workloads.legacy_keras import tf
+
+Coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator
+
+
+class _TurnQueue:
+    """Stands in for `queue.Queue` inside the closure queue: closures go to the workers in turn.
+
+    A worker thread says who it is through `reader`; then `empty` and `get` speak of its own
+    closures only. Every call is made under the closure queue's lock.
+    """
+
+    def __init__(self, num_workers: int, max_size: int) -> None:
+        self._closures: list[deque[Any]] = [deque() for _ in range(num_workers)]
+        self._max_size = max_size
+        self._owner_of: dict[int, int] = {}
+        self.next_worker = 0
+        self.reader = threading.local()
+
+    def put(self, closure: Any, block: bool = True) -> None:
+        del block
+        owner = getattr(closure, "ringside_worker", None)
+        if owner is None:  # new; else it was put back after a failure of its worker
+            owner = self.next_worker
+            closure.ringside_worker = owner
+            self.next_worker = (owner + 1) % len(self._closures)
+        self._closures[owner].append(closure)
+
+    def get(self, block: bool = True) -> Any:
+        del block
+        for closures in self._mine():
+            if closures:
+                return closures.popleft()
+        raise queue.Empty
+
+    def empty(self) -> bool:
+        return not any(self._mine())
+
+    def full(self) -> bool:
+        return self.qsize() >= self._max_size
+
+    def qsize(self) -> int:
+        return sum(map(len, self._closures))
+
+    def _mine(self) -> list[deque[Any]]:
+        worker = getattr(self.reader, "worker", None)
+        return self._closures if worker is None else [self._closures[worker]]
+
+
+class ShardedCoordinator(Coordinator):  # type: ignore[misc]
+    """Deals steps to the workers in turn and feeds worker w of W the input shard w of W.
+
+    Attributes:
+        finished_at: `time.perf_counter()` at which each step was known to be finished.
+    """
+
+    def __init__(self, strategy: Any) -> None:
+        if getattr(self, "_has_initialized", False):
+            return  # Keras asks for "the" coordinator again; there is one for each strategy
+        super().__init__(strategy)
+        self.finished_at: list[float] = []
+        closures = self._cluster.closure_queue
+        with closures._queue_lock:
+            turns = _TurnQueue(self.num_workers, max_size=closures._queue.maxsize)
+            closures._queue = turns
+            # Upstream wakes one waiting worker, which may not be the one that has work now.
+            condition = closures._closures_queued_condition
+            notify = condition.notify
+            condition.notify = lambda n=1: notify(max(n, self.num_workers))
+            condition.notify_all()  # workers that already wait must look at the new queue
+        self._turns = turns
+        self._identify_readers(closures)
+        self._note_finishes(closures)
+
+    @property
+    def num_workers(self) -> int:
+        """Workers that run steps."""
+        return len(self._cluster.workers)
+
+    def start_over(self) -> None:
+        """Let the next step go to worker 0: called where an epoch or an evaluation begins."""
+        self.join()
+        self._turns.next_worker = 0
+        self.finished_at.clear()
+
+    def create_per_worker_dataset(self, dataset_fn: Callable[[], Any]) -> Any:
+        """As upstream, but `dataset_fn` is traced once for each worker, see `current_shard`."""
+        return _PerWorkerShards(self, dataset_fn)
+
+    @property
+    def current_shard(self) -> InputShard:
+        """The shard of the worker whose dataset function is being traced."""
+        return InputShard(index=self._tracing_worker, count=self.num_workers)
+
+    _tracing_worker = 0
+
+    def _identify_readers(self, closures: Any) -> None:
+        upstream = closures.get
+
+        def get(timeout: float | None = None, tag: int | None = None) -> Any:
+            self._turns.reader.worker = tag
+            return upstream(timeout=timeout, tag=tag)
+
+        closures.get = get
+
+    def _note_finishes(self, closures: Any) -> None:
+        upstream = closures.mark_finished
+
+        def mark_finished() -> None:
+            self.finished_at.append(time.perf_counter())
+            # `wait` is to be woken when everybody is through, not only this worker.
+            self._turns.reader.worker = None
+            upstream()
+
+        closures.mark_finished = mark_finished
+
+
+class _PerWorkerShards:
+    """One traced dataset function for each worker; iterating makes their iterators."""
+
+    def __init__(self, coordinator: ShardedCoordinator, dataset_fn: Callable[[], Any]) -> None:
+        self._coordinator = coordinator
+        self._functions = []
+        for index in range(coordinator.num_workers):
+            coordinator._tracing_worker = index
+            self._functions.append(tf.function(dataset_fn).get_concrete_function())
+        coordinator._tracing_worker = 0
+
+    @property
+    def element_spec(self) -> Any:
+        return self._functions[0].structured_outputs.element_spec
+
+    def __iter__(self) -> Any:
+        from tensorflow.python.distribute import input_lib
+        from tensorflow.python.distribute.coordinator.values import PerWorkerDistributedIterator
+
+        spec = input_lib.get_iterator_spec_from_dataset(
+            self._coordinator.strategy, self._functions[0].structured_outputs
+        )
+        iterators = []
+        workers = self._coordinator._cluster.workers
+        for worker, function in zip(workers, self._functions, strict=True):
+            iterator = worker.create_resource(lambda make=function: iter(make()))
+            iterator._type_spec = spec
+            iterators.append(iterator)
+        return PerWorkerDistributedIterator(tuple(iterators))

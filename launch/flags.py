@@ -1,0 +1,188 @@
+"""Command-line flags that build a RunSpec: the same for train.py and for `ringside`."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import typer
+
+from specs import (
+    LearningRateRule,
+    PipelineOptions,
+    RefusalError,
+    Resources,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+    capabilities_of,
+    parse_option,
+)
+from specs.run_spec import Option
+from workloads.registry import ready
+
+
+def spec_from_flags(
+    surroundings: Surroundings,
+    *,
+    backend: Annotated[
+        str, typer.Option(help="auto: what the launcher is for, serial without one.")
+    ] = "auto",
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Copies of the model. Default: what was launched.")
+    ] = None,
+    workload: Annotated[
+        str, typer.Option(help="A name, path/to/file.py:function or package.module:function.")
+    ] = "digits",
+    workload_option: Annotated[
+        list[str] | None, typer.Option("-w", "--workload-option", help="name=value, repeatable.")
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where data sets are kept.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--option", help="Option of the backend, name=value, repeatable."),
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="Examples in one update. Default: the workload's.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Default: the workload's.")] = None,
+    learning_rate_rule: Annotated[
+        Literal["none", "linear", "sqrt"],
+        typer.Option(help="How the rate follows the global batch."),
+    ] = "none",
+    warmup_epochs: Annotated[int, typer.Option(min=0, help="Linear warm-up to that rate.")] = 0,
+    precision: Annotated[Literal["float32", "float64"], typer.Option()] = "float32",
+    shard: Annotated[
+        Literal["batch", "file", "data", "off"],
+        typer.Option(help="Who reads what; file, data, off need --no-cache."),
+    ] = "batch",
+    cache: Annotated[bool, typer.Option(help="Read the data into memory once.")] = True,
+    shuffle: Annotated[bool, typer.Option(help="A new order in each epoch.")] = True,
+    shuffle_buffer: Annotated[int, typer.Option(min=1, help="Of a stream (--no-cache).")] = 4096,
+    parallel_map: Annotated[int, typer.Option(min=1, help="Batches prepared at once.")] = 2,
+    interleave_files: Annotated[int, typer.Option(min=1, help="Files read at once.")] = 1,
+    filter: Annotated[
+        str | None, typer.Option(help="file.py:function or module:function, element → bool.")
+    ] = None,
+    prefetch: Annotated[int, typer.Option(min=0, help="Batches prepared ahead.")] = 2,
+    cores_per_replica: Annotated[
+        int | None, typer.Option(min=1, help="Pin each process to so many cores per replica.")
+    ] = None,
+    intra_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
+    inter_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    save: Annotated[
+        Literal["record", "all"],
+        typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),
+    ] = "all",
+    resume_from: Annotated[str | None, typer.Option(help="checkpoint.npz of an earlier run.")] = None,
+) -> RunSpec:
+    """Build the spec of a run from flags and from who started the process.
+
+    Args:
+        surroundings: decides the backend and the number of replicas where no flag does.
+
+    Raises:
+        RefusalError: anything that does not fit together.
+    """
+    name = surroundings.default_backend if backend == "auto" else backend
+    capabilities_of(name)
+    defaults = ready(workload)
+    own = dict(map(parse_option, option or []))
+    if surroundings.task is not None and surroundings.task.cluster.ps:
+        own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
+    return RunSpec(
+        workload=workload,
+        workload_options={
+            key: _scalar(value) for key, value in map(parse_option, workload_option or [])
+        },
+        data_dir=data_dir,
+        backend=name,
+        options=backend_options(name, own),
+        topology=topology_for(name, replicas, surroundings),
+        global_batch=global_batch or defaults.global_batch,
+        epochs=epochs or defaults.epochs,
+        learning_rate_rule=LearningRateRule(rule=learning_rate_rule, warmup_epochs=warmup_epochs),
+        precision=precision,
+        pipeline=PipelineOptions(
+            shard=shard,
+            cache=cache,
+            shuffle=shuffle,
+            shuffle_buffer=shuffle_buffer,
+            parallel_map=parallel_map,
+            interleave_files=interleave_files,
+            filter=filter,
+            prefetch=prefetch,
+        ),
+        resources=Resources(
+            cores_per_replica=cores_per_replica,
+            intra_op_threads=intra_op_threads,
+            inter_op_threads=inter_op_threads,
+        ),
+        seed=seed,
+        save=save,
+        resume_from=resume_from,
+    )
+
+
+def topology_for(backend: str, replicas: int | None, surroundings: Surroundings) -> Topology:
+    """Processes and replicas: as launched, else as asked for, else one."""
+    if capabilities_of(backend).process_model == "single":
+        if surroundings.size > 1:
+            return Topology(processes_per_host=surroundings.size)  # RunSpec refuses it
+        return Topology(replicas_per_process=replicas or 1)
+    if surroundings.kind == "alone":
+        return Topology(processes_per_host=replicas or 1)
+    size, local = surroundings.size, surroundings.local_size
+    if replicas is not None and replicas != size:
+        raise RefusalError(
+            "--replicas must be the number of processes that were launched.",
+            received=f"--replicas {replicas}, {size} launched",
+            advice="Leave --replicas away.",
+        )
+    if size % local:
+        return Topology(processes_per_host=size)  # hosts with unequal slots
+    return Topology(hosts=size // local, processes_per_host=local)
+
+
+def with_spec_flags(
+    surroundings: Callable[[], Surroundings],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a typer command every flag of a RunSpec; it receives `spec` in their place.
+
+    Args:
+        surroundings: called when the command runs.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        flags = list(inspect.signature(spec_from_flags).parameters.values())[1:]
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "spec"]
+        names = {flag.name for flag in flags}
+
+        @functools.wraps(command)
+        def wrapper(**values: Any) -> Any:
+            spec = spec_from_flags(
+                surroundings(), **{key: v for key, v in values.items() if key in names}
+            )
+            return command(spec=spec, **{k: v for k, v in values.items() if k not in names})
+
+        wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *flags)]
+        )
+        wrapper.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+        return wrapper
+
+    return decorate
+
+
+def _scalar(text: str) -> Option:
+    """A typed workload option: 3 → int, 0.5 → float, true → bool, else the text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,60 @@
+"""The nouns that every room shares. Nothing here imports TensorFlow."""
+
+from specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
+from specs.cluster import Cluster, ClusterTask, parse_tf_config
+from specs.comparison import Arm, Comparison, NotRun, Run
+from specs.errors import RefusalError, unknown_name
+from specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
+from specs.noun import Document, Noun
+from specs.options import BackendOptions, HorovodOptions, backend_options, parse_option
+from specs.record import (
+    EpochRecord,
+    LedgerDigest,
+    MachineFacts,
+    Outcome,
+    RunRecord,
+    write_whole,
+)
+from specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
+from specs.surroundings import Surroundings, read_surroundings
+from specs.topology import BatchPlan, InputShard, Topology
+
+__all__ = [
+    "CAPABILITIES",
+    "Arm",
+    "BackendOptions",
+    "BatchPlan",
+    "Capabilities",
+    "Cluster",
+    "ClusterTask",
+    "Comparison",
+    "Document",
+    "EpochRecord",
+    "HorovodOptions",
+    "Host",
+    "InputShard",
+    "LearningRateRule",
+    "LedgerDigest",
+    "MachineFacts",
+    "NotRun",
+    "Noun",
+    "Outcome",
+    "PipelineOptions",
+    "RefusalError",
+    "Resources",
+    "Run",
+    "RunRecord",
+    "RunSpec",
+    "Surroundings",
+    "Topology",
+    "assign_slots",
+    "backend_options",
+    "capabilities_of",
+    "parse_hostfile",
+    "parse_option",
+    "parse_tf_config",
+    "read_hostfile",
+    "read_surroundings",
+    "unknown_name",
+    "write_whole",
+]

@@ -1,0 +1,106 @@
+"""The options of each backend, typed, under the names that upstream gives them."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from specs.errors import RefusalError, unknown_name
+from specs.noun import Noun
+
+
+class BackendOptions(Noun):
+    """Options of a backend that has none, and the base of all others."""
+
+
+class CrossDeviceOptions(BackendOptions):
+    """tf.distribute.MirroredStrategy.
+
+    Attributes:
+        cross_device_ops: None lets TensorFlow choose (NCCL on GPUs, ReductionToOneDevice on CPUs).
+        num_packs: packs of gradients for the two all-reduce kinds; None keeps upstream's default.
+    """
+
+    cross_device_ops: (
+        Literal["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"] | None
+    ) = None
+    num_packs: NonNegativeInt | None = None
+
+
+class CommunicationOptions(BackendOptions):
+    """tf.distribute.experimental.CommunicationOptions, for MultiWorkerMirroredStrategy.
+
+    Attributes:
+        implementation: the collective: RING, NCCL or AUTO.
+        bytes_per_pack: gradients are packed into messages of at most this size; 0: automatic.
+        timeout_seconds: a collective that takes longer fails; None: never.
+    """
+
+    implementation: Literal["AUTO", "RING", "NCCL"] = "AUTO"
+    bytes_per_pack: NonNegativeInt = 0
+    timeout_seconds: NonNegativeFloat | None = None
+
+
+class ParameterServerOptions(BackendOptions):
+    """tf.distribute.ParameterServerStrategy: how many servers hold the variables."""
+
+    servers: PositiveInt = 1
+
+
+class TPUOptions(BackendOptions):
+    """tf.distribute.TPUStrategy: the `tpu` argument of TPUClusterResolver (name or grpc://…)."""
+
+    tpu: str = ""
+
+
+class HorovodOptions(BackendOptions):
+    """Horovod; None keeps Horovod's own default.
+
+    Attributes:
+        controller: what coordinates ranks and reduces on CPUs. None: what the launcher chose.
+        fusion_threshold_mb: HOROVOD_FUSION_THRESHOLD, in MiB; 0 turns tensor fusion off.
+        cycle_time_ms: HOROVOD_CYCLE_TIME, milliseconds between two negotiation cycles.
+        compression: of gradients on the wire.
+        backward_passes_per_step: passes accumulated locally before one reduction.
+    """
+
+    controller: Literal["gloo", "mpi"] | None = None
+    fusion_threshold_mb: NonNegativeInt | None = None
+    cycle_time_ms: float | None = Field(default=None, gt=0)
+    compression: Literal["none", "fp16"] = "none"
+    backward_passes_per_step: PositiveInt = 1
+
+
+OPTIONS: Mapping[str, type[BackendOptions]] = {
+    "serial": BackendOptions,
+    "one_device": BackendOptions,
+    "mirrored": CrossDeviceOptions,
+    "central_storage": BackendOptions,
+    "multi_worker_mirrored": CommunicationOptions,
+    "parameter_server": ParameterServerOptions,
+    "tpu": TPUOptions,
+    "horovod": HorovodOptions,
+}
+
+
+def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
+    """Build the options of one backend; an unknown option is refused with the nearest name."""
+    kind = OPTIONS[backend]
+    for name in values:
+        if name not in kind.model_fields:
+            if not kind.model_fields:
+                raise RefusalError(
+                    f"The backend {backend} has no options.", received=repr(name)
+                )
+            raise unknown_name(f"option of {backend}", name, kind.model_fields)
+    return kind(**values)
+
+
+def parse_option(text: str) -> tuple[str, str]:
+    """Split `name=value`, as typed after --option."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise RefusalError(
+            "An option is written name=value.", received=repr(text), advice="Example: -o servers=2"
+        )
+    return name.strip(), value.strip()

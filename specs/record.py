@@ -1,0 +1,161 @@
+"""RunRecord: what one process saw. Statistics are computed from it later, never stored in it."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+
+from specs.errors import RefusalError
+from specs.noun import Document, Noun
+from specs.run_spec import RunSpec
+
+
+class Outcome(Noun):
+    """How a run, or one process of it, ended. Nothing ends without one.
+
+    Attributes:
+        kind: `completed`; `refused` before anything was trained, with the reason; `failed` with the
+            class and message of the error; `hung` after so many seconds without progress.
+        traceback: of a failed process, as Python prints it.
+    """
+
+    kind: Literal["completed", "refused", "failed", "hung"]
+    reason: str = ""
+    error_class: str = ""
+    after_s: NonNegativeFloat | None = None
+    traceback: str = ""
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if self.kind != "completed" and not self.reason:
+            raise RefusalError(f"An outcome {self.kind!r} must have a reason.", received="none")
+        return self
+
+    @property
+    def completed(self) -> bool:
+        """Whether everything that was asked for was done."""
+        return self.kind == "completed"
+
+    @property
+    def exit_code(self) -> int:
+        """0 completed, 1 failed or hung, 2 refused."""
+        return {"completed": 0, "refused": 2}.get(self.kind, 1)
+
+    def __str__(self) -> str:
+        if self.kind == "completed":
+            return "completed"
+        if self.kind == "hung":
+            return f"hung({self.after_s:.0f} s): {self.reason}"
+        prefix = f"{self.error_class}: " if self.error_class else ""
+        return f"{self.kind}({prefix}{self.reason})"
+
+
+class LedgerDigest(Noun):
+    """Which examples were fed, compactly: equal multisets of ids give equal digests.
+
+    Attributes:
+        count: examples of weight above 0.
+        id_sum: sum of their ids.
+        id_hash: sum over the ids of a 64-bit mix of each, modulo 2**64, as 16 hex digits.
+    """
+
+    count: NonNegativeInt
+    id_sum: NonNegativeInt
+    id_hash: str
+
+
+class EpochRecord(Noun):
+    """One epoch as one process saw it; times in seconds.
+
+    Attributes:
+        steps: updates.
+        examples: examples of weight above 0 in the epoch, over all replicas.
+        train_s: between the barrier before the first step and the barrier after the last.
+        step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
+            when it learned that a worker had finished the step.
+        end_since_process_start_s: when the epoch and its validation were over.
+        train, validation: metrics by name; `loss` is among them.
+        ledger: what all replicas together were fed in training; None where it was not kept.
+    """
+
+    steps: PositiveInt
+    examples: PositiveInt
+    train_s: float = Field(gt=0)
+    step_end_s: tuple[NonNegativeFloat, ...]
+    end_since_process_start_s: NonNegativeFloat
+    train: dict[str, float]
+    validation: dict[str, float]
+    validation_examples: NonNegativeInt
+    ledger: LedgerDigest | None = None
+
+    @model_validator(mode="after")
+    def _every_step_has_a_time(self) -> Self:
+        if len(self.step_end_s) != self.steps:
+            raise RefusalError(
+                "An epoch record must hold one time for each step.",
+                received=f"{len(self.step_end_s)} times, {self.steps} steps",
+            )
+        return self
+
+
+class MachineFacts(Noun):
+    """The machine and the software that a process ran on."""
+
+    host: str
+    cpu_model: str
+    cores: PositiveInt
+    memory_bytes: PositiveInt
+    kernel: str
+    python: str
+    packages: dict[str, str]
+    gpus: tuple[str, ...] = ()
+
+
+class RunRecord(Document):
+    """What one process of a run saw. One file for each process, written whole or not at all.
+
+    Attributes:
+        task: name of the process in its run: rank-0, worker-1, ps-0, chief.
+        role: `replica` trains; `coordinator` dispatches; `server` serves a coordinator.
+        quality_target: (validation metric, value that must be reached), of the workload.
+        cores: processors that the process was allowed to use.
+        startup_s: process start to the end of the first step (a coordinator: likewise).
+        peak_memory_bytes: highest resident set size of this process.
+        cpu_s: user and system time of this process.
+        initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
+
+    Schema history: 1 first version.
+    """
+
+    spec: RunSpec
+    task: str
+    role: Literal["replica", "coordinator", "server"]
+    is_chief: bool
+    rank: NonNegativeInt
+    machine: MachineFacts
+    started_unix_s: NonNegativeFloat
+    cores: tuple[NonNegativeInt, ...]
+    outcome: Outcome
+    quality_target: tuple[str, float] | None = None
+    startup_s: NonNegativeFloat | None = None
+    epochs: tuple[EpochRecord, ...] = ()
+    peak_memory_bytes: NonNegativeInt = 0
+    cpu_s: NonNegativeFloat = 0.0
+    initial_digest: str = ""
+    final_digest: str = ""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it: a temporary one beside it, then a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,157 @@
+"""RunSpec: everything that defines one training run, and nothing else."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+
+from specs.capabilities import capabilities_of
+from specs.errors import RefusalError
+from specs.noun import Document, Noun
+from specs.options import BackendOptions, backend_options
+from specs.topology import BatchPlan, Topology
+
+ShardPolicy = Literal["batch", "file", "data", "off"]
+Precision = Literal["float32", "float64"]
+Option = str | int | float | bool
+
+
+class PipelineOptions(Noun):
+    """How elements become batches; one code path (workloads/pipeline.py) for every backend.
+
+    Attributes:
+        shard: who reads what. `batch`: each reader takes its slice of every global batch, so global
+            batch k is the same set of examples under every backend. `file`, `data`, `off`: what
+            tf.data's AutoShardPolicy of that name does; they change the batches.
+        cache: read every element once into memory; shuffled positions are then looked up.
+        shuffle: a new order in each epoch, a function of seed and epoch only.
+        shuffle_buffer: elements held by the shuffle of a stream (cache off).
+        parallel_map: elements or batches prepared at once.
+        interleave_files: files read at once (cache off).
+        filter: `module:function` or `file.py:function`, element → bool; applied before anything is
+            counted.
+        prefetch: batches prepared ahead of the model.
+    """
+
+    shard: ShardPolicy = "batch"
+    cache: bool = True
+    shuffle: bool = True
+    shuffle_buffer: PositiveInt = 4096
+    parallel_map: PositiveInt = 2
+    interleave_files: PositiveInt = 1
+    filter: str | None = None
+    prefetch: NonNegativeInt = 2
+
+    @model_validator(mode="after")
+    def _cache_knows_no_files(self) -> Self:
+        if self.cache and self.shard != "batch":
+            raise RefusalError(
+                "The shard policies file, data and off work on a stream of elements.",
+                received=f"shard={self.shard!r} with cache=True",
+                advice="Add --no-cache, or use shard=batch.",
+            )
+        return self
+
+
+class LearningRateRule(Noun):
+    """How the workload's learning rate follows the global batch.
+
+    `linear` multiplies it by global_batch ÷ the workload's reference batch (Goyal et al. 2017,
+    arXiv:1706.02677), `sqrt` by the root of that. It depends on the global batch alone, so every
+    backend trains at the same rate.
+    """
+
+    rule: Literal["none", "linear", "sqrt"] = "none"
+    warmup_epochs: NonNegativeInt = 0
+
+    def factor(self, *, global_batch: int, reference_batch: int) -> float:
+        """What the base learning rate is multiplied by after warm-up."""
+        ratio = global_batch / reference_batch
+        return {"none": 1.0, "linear": ratio, "sqrt": ratio**0.5}[self.rule]
+
+
+class Resources(Noun):
+    """Cores and threads of one process, the same for every arm of a comparison.
+
+    Attributes:
+        cores_per_replica: processors given to each replica; a process is pinned to those of its
+            replicas. None: not pinned.
+        intra_op_threads, inter_op_threads: TensorFlow's pools. None: TensorFlow's choice.
+    """
+
+    cores_per_replica: PositiveInt | None = None
+    intra_op_threads: PositiveInt | None = None
+    inter_op_threads: PositiveInt | None = None
+
+
+class RunSpec(Document):
+    """One training run: the only thing that travels from a launcher to train.py.
+
+    Schema history: 1 first version.
+    """
+
+    workload: str = "digits"
+    workload_options: dict[str, Option] = Field(default_factory=dict)
+    data_dir: str | None = None
+    backend: str
+    options: SerializeAsAny[BackendOptions]
+    topology: Topology
+    global_batch: PositiveInt
+    epochs: PositiveInt
+    learning_rate_rule: LearningRateRule = LearningRateRule()
+    precision: Precision = "float32"
+    pipeline: PipelineOptions = PipelineOptions()
+    resources: Resources = Resources()
+    seed: NonNegativeInt = 1
+    save: Literal["record", "all"] = "all"
+    resume_from: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
+        backend = data.get("backend", "")
+        capabilities_of(backend)
+        options = data.get("options") or {}
+        if not isinstance(options, BackendOptions):
+            options = backend_options(backend, options)
+        return {**data, "options": options}
+
+    @model_validator(mode="after")
+    def _topology_fits_the_backend(self) -> Self:
+        capabilities = capabilities_of(self.backend)
+        topology = self.topology
+        if capabilities.always_one_replica and topology.num_replicas != 1:
+            raise RefusalError(
+                f"The backend {self.backend} always has one replica.",
+                received=f"{topology.num_replicas} replicas",
+                advice="Use --replicas 1, or another backend.",
+            )
+        if capabilities.process_model == "single" and topology.num_processes != 1:
+            raise RefusalError(
+                f"The backend {self.backend} runs in one process.",
+                received=f"{topology.num_processes} processes",
+                advice="Start it as: python train.py "
+                f"--backend {self.backend} --replicas {topology.num_replicas}",
+            )
+        if capabilities.process_model != "single" and topology.replicas_per_process != 1:
+            raise RefusalError(
+                f"The backend {self.backend} has one replica in each process.",
+                received=f"replicas_per_process={topology.replicas_per_process}",
+            )
+        if self.options.__class__ is not backend_options(self.backend, {}).__class__:
+            raise RefusalError(
+                "The options must be those of the backend.",
+                received=f"{type(self.options).__name__} for {self.backend}",
+            )
+        self.batch_plan  # noqa: B018  # refuses a batch that does not divide
+        return self
+
+    @property
+    def batch_plan(self) -> BatchPlan:
+        """How the global batch is divided among the replicas."""
+        return BatchPlan(global_batch=self.global_batch, num_replicas=self.topology.num_replicas)
+
+    @property
+    def run_name(self) -> str:
+        """A readable name that is the same on every host: workload, arm and content hash."""
+        workload = self.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
+        return f"{workload}-{self.backend}-{self.topology.num_replicas}r-{self.content_hash[:8]}"

@@ -1,0 +1,74 @@
+"""Checkpoints: weights, optimizer state and position, written by the chief, read by everybody."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from specs import RefusalError
+
+
+def snapshot(model: Any) -> dict[str, np.ndarray]:
+    """All weights and all optimizer variables, in order. Every process must call it.
+
+    Reading a variable that is summed on read takes part in a collective; a chief that reads alone
+    would wait for ever (tensorflow#38635).
+    """
+    weights = {f"weight_{i:04d}": value for i, value in enumerate(model.get_weights())}
+    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(_variables(model.optimizer))}
+    return {**weights, **state}
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], *, epochs_done: int) -> None:
+    """Write a snapshot as .npz, whole or not at all. Only the chief may call it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            np.savez(stream, epochs_done=np.array(epochs_done), **arrays)  # type: ignore[arg-type]
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def restore(path: Path, model: Any, backend: Backend) -> int:
+    """Put a snapshot back into a compiled model.
+
+    Returns:
+        Epochs that were done when it was written.
+
+    Raises:
+        RefusalError: no such file, or one of another model.
+    """
+    try:
+        with np.load(path) as stored:
+            arrays = dict(stored)
+    except (OSError, ValueError) as error:
+        raise RefusalError(
+            "--resume-from must name a checkpoint of Ringside (.npz).", received=error
+        ) from None
+    weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
+    state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
+    with backend.scope():
+        model.optimizer.build(model.trainable_variables)
+        variables = _variables(model.optimizer)
+        expected = [w.shape for w in model.get_weights()] + [tuple(v.shape) for v in variables]
+        found = [array.shape for array in (*weights, *state)]
+        if expected != found:
+            raise RefusalError(
+                "A checkpoint must come from the same model and optimizer.",
+                received=f"{path}: {len(found)} arrays, {len(expected)} variables, shapes differ",
+            )
+        model.set_weights(weights)
+        for variable, value in zip(variables, state, strict=True):
+            variable.assign(value)
+    return int(arrays["epochs_done"])
+
+
+def _variables(optimizer: Any) -> list[Any]:
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)

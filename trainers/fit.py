@@ -1,0 +1,257 @@
+"""Train a workload on a backend with `Model.fit`, and write down what this process saw."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from specs import EpochRecord, RunSpec
+from trainers import checkpoint
+from trainers.clock import Clock
+from trainers.evaluate import Evaluation
+from trainers.learning_rate import apply_rule
+from trainers.ledger import Ledger, digest
+from trainers.sync_proof import SyncProof
+from workloads.legacy_keras import tf
+from workloads.pipeline import Pipeline
+from workloads.workload import Workload
+
+
+class LedgerError(RuntimeError):
+    """An epoch was not fed the examples that the plan holds."""
+
+
+@dataclass
+class FitResult:
+    """What `fit` saw; filled while it runs, so that a failure leaves what came before it.
+
+    Attributes:
+        initial_digest, final_digest: SHA-256 of all weights of this process, in order.
+        first_step_done: `time.time()` after the first step.
+    """
+
+    epochs: list[EpochRecord] = field(default_factory=list)
+    initial_digest: str = ""
+    final_digest: str = ""
+    first_step_done: float | None = None
+
+
+def fit(
+    spec: RunSpec,
+    workload: Workload,
+    backend: Backend,
+    *,
+    run_dir: Path,
+    process_start: float,
+    on_step: Callable[[int, int], None],
+    on_epoch: Callable[[int, EpochRecord], None],
+    result: FitResult,
+) -> None:
+    """Train for the epochs of the spec.
+
+    Args:
+        spec: the run.
+        workload: model and data.
+        backend: started; this process is a replica or the coordinator.
+        run_dir: where the chief puts checkpoint, log and model.
+        process_start: `time.time()` when the process began.
+        on_step: called with (steps done, steps in all) after each step.
+        on_epoch: called with (epoch, its record).
+        result: filled in.
+    """
+    train = make_pipeline(spec, workload, backend, training=True)
+    validation = make_pipeline(spec, workload, backend, training=False)
+    steps = train.steps_per_epoch(backend.num_readers)
+    model, initial = build(spec, workload, backend, steps)
+    result.initial_digest = weights_digest(model)
+    with backend.scope():
+        ledger = Ledger()
+    _keep_ledger(model, ledger)
+    done = 0
+    if spec.resume_from:
+        done = checkpoint.restore(Path(spec.resume_from), model, backend)
+    clock = Clock(backend, lambda step: on_step(step, steps * (spec.epochs - done)))
+    recorder = _EpochEnd(
+        clock=clock,
+        ledger=ledger,
+        backend=backend,
+        evaluate=Evaluation(model, workload, backend, validation),
+        examples=train.epoch_examples(backend.num_readers),
+        process_start=process_start,
+        on_epoch=on_epoch,
+        result=result,
+    )
+    callbacks = [*backend.callbacks(), clock, recorder]
+    if backend.capabilities.synchronous:
+        callbacks.append(SyncProof(backend, initial))
+    if spec.save == "all":
+        callbacks += _savers(backend, run_dir)
+    with backend.scope():
+        model.fit(
+            backend.distribute(lambda shard: train.dataset(shard, first_epoch=done)),
+            initial_epoch=done,
+            epochs=spec.epochs,
+            steps_per_epoch=steps,
+            callbacks=callbacks,
+            verbose=0,
+        )
+    result.final_digest = weights_digest(model)
+    if spec.save == "all":
+        _export(model, workload, backend, run_dir)
+
+
+def make_pipeline(
+    spec: RunSpec, workload: Workload, backend: Backend, *, training: bool
+) -> Pipeline:
+    """The pipeline of the training or the validation split."""
+    return Pipeline(
+        source=workload.train if training else workload.validation,
+        preprocess=workload.preprocess,
+        options=spec.pipeline,
+        plan=spec.batch_plan,
+        training=training,
+        synchronous=backend.capabilities.synchronous,
+        seed=spec.seed,
+    )
+
+
+def build(
+    spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int
+) -> tuple[Any, list[np.ndarray]]:
+    """The compiled model, with the same initial weights under every backend and in every process.
+
+    The weights are drawn by a model built outside of any strategy: within a strategy the random
+    operations would be numbered otherwise.
+
+    Returns:
+        The model, and its trainable weights before the first step.
+    """
+    tf.keras.utils.set_random_seed(spec.seed)
+    weights = workload.build_model().get_weights()
+    tf.keras.backend.clear_session()  # so that names do not depend on what was built before
+    tf.keras.utils.set_random_seed(spec.seed)
+    with backend.scope():
+        model = workload.build_model()
+        model.set_weights(weights)
+        optimizer = workload.optimizer()
+        apply_rule(optimizer, spec, workload, steps_per_epoch)
+        model.compile(
+            optimizer=backend.wrap_optimizer(optimizer),
+            loss=workload.loss,
+            weighted_metrics=workload.metrics(),
+        )
+    return model, [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
+
+
+def weights_digest(model: Any) -> str:
+    """SHA-256 over all weights of this process's model, in order."""
+    sha = hashlib.sha256()
+    for value in model.get_weights():
+        sha.update(np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()
+
+
+def _local_trainable(model: Any, backend: Backend) -> list[np.ndarray]:
+    return [backend.local_values(variable)[0] for variable in model.trainable_variables]
+
+
+def _keep_ledger(model: Any, ledger: Ledger) -> None:
+    """Let the training step take (x, y, weight, id) and enter the ids in the ledger."""
+    train_step = model.train_step
+
+    def with_ledger(data: Any) -> Any:
+        x, y, weight, ids = data
+        ledger.update_state(ids)
+        return train_step((x, y, weight))
+
+    model.train_step = with_ledger
+
+
+class _EpochEnd(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Validates and writes the epoch's record; stands behind the clock, which stops first."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ledger: Ledger,
+        backend: Backend,
+        evaluate: Evaluation,
+        examples: int,
+        process_start: float,
+        on_epoch: Callable[[int, EpochRecord], None],
+        result: FitResult,
+    ) -> None:
+        super().__init__()
+        self._clock, self._ledger, self._backend = clock, ledger, backend
+        self._evaluate, self._examples = evaluate, examples
+        self._process_start, self._on_epoch, self._result = process_start, on_epoch, result
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        with self._backend.scope():
+            self._ledger.reset_state()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        train = self._backend.merged_results([*self.model.metrics, self._ledger])
+        fed = digest(train.pop(self._ledger.name))
+        if self._backend.capabilities.synchronous and fed.count != self._examples:
+            raise LedgerError(
+                f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {self._examples}"
+            )
+        validation, counted = self._evaluate()
+        record = EpochRecord(
+            steps=len(self._clock.step_end_s),
+            examples=fed.count,
+            train_s=self._clock.train_s,
+            step_end_s=self._clock.step_end_s,
+            end_since_process_start_s=time.time() - self._process_start,
+            train={name: float(value) for name, value in train.items()},
+            validation=validation,
+            validation_examples=counted,
+            ledger=fed,
+        )
+        self._result.first_step_done = self._clock.first_step_done
+        self._result.epochs.append(record)
+        self._on_epoch(epoch, record)
+
+
+def _savers(backend: Backend, run_dir: Path) -> list[Any]:
+    savers: list[Any] = [_Checkpoint(backend, run_dir / "checkpoint.npz")]
+    if backend.is_chief:
+        savers.append(
+            tf.keras.callbacks.TensorBoard(
+                log_dir=str(run_dir / "tensorboard"), write_graph=False, update_freq="epoch"
+            )
+        )
+    return savers
+
+
+class _Checkpoint(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """The newest checkpoint, after each epoch: read by all processes, written by the chief."""
+
+    def __init__(self, backend: Backend, path: Path) -> None:
+        super().__init__()
+        self._backend, self._path = backend, path
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        arrays = checkpoint.snapshot(self.model)
+        if self._backend.is_chief:
+            checkpoint.write(self._path, arrays, epochs_done=epoch + 1)
+
+
+def _export(model: Any, workload: Workload, backend: Backend, run_dir: Path) -> None:
+    """model.keras: a plain Keras model with the trained weights.
+
+    It is built anew outside of the strategy and not compiled, so that it loads where there is
+    neither Ringside nor Horovod.
+    """
+    weights = model.get_weights()  # in every process, see checkpoint.snapshot
+    if backend.is_chief:
+        plain = workload.build_model()
+        plain.set_weights(weights)
+        plain.save(run_dir / "model.keras")

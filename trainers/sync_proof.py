@@ -1,0 +1,76 @@
+"""Proof that replicas stay equal: gradients that are not reduced must not go unnoticed.
+
+Horovod hooks Keras' optimizer; on an optimizer without that hook nothing would be reduced, nothing
+would say so, and each rank would train alone (FIELD.md, 16).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from workloads.legacy_keras import tf
+
+AFTER_STEPS = 2
+# Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;
+# replicas that do not differ by about the change itself.
+TOLERANCE = 1e-3
+
+
+class ReplicasDifferError(RuntimeError):
+    """Replicas of a synchronous run hold different weights: their gradients were not reduced."""
+
+
+class SyncProof(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """After the first steps, and at the end of training, all replicas' weights are compared."""
+
+    def __init__(self, backend: Backend, initial: list[np.ndarray]) -> None:
+        super().__init__()
+        self._supports_tf_logs = True  # it reads no logs, so none need to be copied
+        self._backend = backend
+        self._initial = initial
+        self._steps = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Compare once, after AFTER_STEPS updates."""
+        self._steps += 1
+        if self._steps == AFTER_STEPS:
+            check_replicas_equal(self.model, self._backend, self._initial)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Compare the final weights."""
+        check_replicas_equal(self.model, self._backend, self._initial)
+
+
+def check_replicas_equal(model: Any, backend: Backend, initial: list[np.ndarray]) -> None:
+    """Compare the trainable weights of all replicas of all processes.
+
+    Args:
+        model: of this process.
+        backend: started.
+        initial: the weights before the first step, as `trainable_weights` orders them.
+
+    Raises:
+        ReplicasDifferError: in every process, naming the worst variable.
+    """
+    deviations, changes = [], []
+    for variable, start in zip(model.trainable_variables, initial, strict=True):
+        local = [np.asarray(value, np.float64) for value in backend.local_values(variable)]
+        reference = np.asarray(backend.broadcast(local[0]))
+        deviations.append(max(_largest(value - reference) for value in local))
+        changes.append(_largest(reference - start))
+    worst = backend.all_reduce(np.array(deviations), "max")
+    for variable, deviation, change in zip(
+        model.trainable_variables, worst, changes, strict=True
+    ):
+        if not deviation <= TOLERANCE * change:  # so that NaN fails too
+            raise ReplicasDifferError(
+                f"the replicas' weights differ by {deviation:.3g} in {variable.name}, which has "
+                f"changed by {change:.3g} since the start: gradients were not reduced"
+            )
+
+
+def _largest(array: np.ndarray) -> float:
+    return float(np.max(np.abs(array))) if array.size else 0.0
+
+

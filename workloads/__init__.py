@@ -1,0 +1,1 @@
+"""What is trained: model, loss, data, quality target. Knows no backend."""

@@ -1,0 +1,342 @@
+"""The one pipeline: how elements become batches, for every backend and every reader.
+
+A batch is (x, y, weight, id), of one replica, [per_replica_batch, …]. The order is a pure function
+of (seed, epoch, position): position → shuffled example number → element. So global batch k holds
+the same examples under every synchronous backend and at every number of replicas, replica r takes
+its r-th slice, and a restart at step k goes on where it was (docs/decisions/0002).
+
+The last, short batch is kept. It is padded with examples of weight 0 and id -1, and in training the
+true ones weigh global_batch ÷ true count, which makes the mean gradient exact in every family
+without a special case. In evaluation weights are 0 and 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from workloads.legacy_keras import tf
+from workloads.registry import load_function
+from workloads.source import ArraySource, Source, StreamSource, stack_elements
+
+PAD_ID = -1
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The batches of one split.
+
+    Attributes:
+        source: elements in their fixed order.
+        preprocess: batch of elements → (x, y) or (x, y, sample_weight); None: they are that.
+        options: how they are read.
+        plan: how the global batch is divided.
+        training: shuffled, endless and weighted to an exact mean; else one pass with weights 0/1.
+        synchronous: all readers' slices make one update. If not, every slice is an update of its
+            own: its weights are normalised within it, and slices without an example are left out.
+        seed: of the order.
+    """
+
+    source: Source
+    preprocess: Callable[..., Any] | None
+    options: PipelineOptions
+    plan: BatchPlan
+    training: bool
+    synchronous: bool
+    seed: int
+
+    @cached_property
+    def _prepared(self) -> Source:
+        """The source as it is read: in memory if it is cached, without what the filter drops."""
+        source = self.source
+        if self.options.cache and isinstance(source, StreamSource):
+            source = source.into_memory()
+        keep = self._filter
+        if keep is not None:
+            source = _filtered(source, keep)
+        if source.num_examples == 0:
+            raise RefusalError(
+                "The filter must leave at least one example.", received=self.options.filter
+            )
+        return source
+
+    @cached_property
+    def _filter(self) -> Callable[..., Any] | None:
+        name = self.options.filter
+        return None if name is None else load_function(name, what="filter")
+
+    @property
+    def num_examples(self) -> int:
+        """Examples that remain after the filter."""
+        return self._prepared.num_examples
+
+    def reader_examples(self, shard: InputShard) -> int:
+        """Examples that one reader keeps in an epoch."""
+        total, policy = self.num_examples, self.options.shard
+        if policy == "batch":
+            return sum(self._slice_size(k, shard) for k in range(self._plain_steps))
+        if policy == "off":
+            return total
+        if policy == "data":
+            return len(range(shard.index, total, shard.count))
+        source = self._prepared
+        assert isinstance(source, StreamSource)
+        if len(source.parts) < shard.count:
+            raise RefusalError(
+                "The shard policy `file` needs at least one file for each reader.",
+                received=f"{len(source.parts)} files, {shard.count} readers",
+                advice="Use --shard batch or --shard data.",
+            )
+        return sum(source.lengths[shard.index :: shard.count])
+
+    def steps_per_epoch(self, num_readers: int) -> int:
+        """Updates in one epoch; of an asynchronous run, over all readers."""
+        if not self.synchronous:
+            return sum(self.reader_batches(InputShard(index=i, count=num_readers))
+                       for i in range(num_readers))
+        return self._padded_steps(num_readers)
+
+    def reader_batches(self, shard: InputShard) -> int:
+        """Batches of one replica's size that a reader with one replica gives in an epoch."""
+        if self.synchronous:
+            return self._padded_steps(shard.count)
+        return -(-self.reader_examples(shard) // self.plan.per_replica_batch)
+
+    def epoch_examples(self, num_readers: int) -> int:
+        """Examples of weight above 0 that all readers give in an epoch."""
+        return sum(
+            self.reader_examples(InputShard(index=i, count=num_readers))
+            for i in range(num_readers)
+        )
+
+    def dataset(self, shard: InputShard, *, first_epoch: int = 0) -> Any:
+        """Batches for one reader, its replicas in turn, endless in training.
+
+        Args:
+            shard: which reader this is.
+            first_epoch: epoch at which a resumed training goes on.
+        """
+        if self.plan.num_replicas % shard.count:
+            raise RefusalError(
+                "Each reader must feed the same number of replicas.",
+                received=f"{self.plan.num_replicas} replicas, {shard.count} readers",
+            )
+        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
+        source = self._prepared
+        if isinstance(source, ArraySource):
+            # Tensors made here are captured by reference; inside flat_map they would be copied
+            # into its graph, which may hold 2 GB.
+            arrays = tf.nest.map_structure(tf.constant, source.arrays)
+            dataset = epochs.flat_map(lambda epoch: self._looked_up(arrays, epoch, shard))
+        else:
+            dataset = epochs.flat_map(lambda epoch: self._streamed(source, epoch, shard))
+        if self.preprocess is not None:
+            dataset = dataset.map(
+                self._preprocessed, num_parallel_calls=self.options.parallel_map, deterministic=True
+            )
+        else:
+            dataset = dataset.map(_unpacked)
+        dataset = dataset.prefetch(self.options.prefetch) if self.options.prefetch else dataset
+        options = tf.data.Options()
+        options.deterministic = True
+        # Whoever reads is decided above; TensorFlow must not shard again.
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.OFF
+        )
+        return dataset.with_options(options)
+
+    # How much each reader gets
+
+    @property
+    def _plain_steps(self) -> int:
+        return self.plan.steps_per_epoch(self.num_examples)
+
+    def _reader_batch(self, num_readers: int) -> int:
+        return self.plan.global_batch // num_readers
+
+    def _slice_size(self, step: int, shard: InputShard) -> int:
+        """Examples of weight above 0 in a reader's slice of global batch `step`."""
+        local = self._reader_batch(shard.count)
+        return max(
+            0, min(local, self.num_examples - step * self.plan.global_batch - shard.index * local)
+        )
+
+    def _padded_steps(self, num_readers: int) -> int:
+        """Steps until the reader with the most examples is through."""
+        most = max(
+            self.reader_examples(InputShard(index=i, count=num_readers))
+            for i in range(num_readers)
+        )
+        if self.options.shard == "batch":
+            return self._plain_steps
+        return -(-most // self._reader_batch(num_readers))
+
+    def _global_true_counts(self, num_readers: int) -> Any:
+        """Examples of weight above 0 in each global batch of an epoch, [steps]."""
+        if self.options.shard == "batch":
+            steps = range(self._plain_steps)
+            return np.array([self.plan.true_examples(k, self.num_examples) for k in steps])
+        local = self._reader_batch(num_readers)
+        starts = np.arange(self._padded_steps(num_readers)) * local
+        counts = np.zeros_like(starts)
+        for index in range(num_readers):
+            examples = self.reader_examples(InputShard(index=index, count=num_readers))
+            counts += np.clip(examples - starts, 0, local)
+        return counts
+
+    # From positions to batches
+
+    def _looked_up(self, arrays: Any, epoch: Any, shard: InputShard) -> Any:
+        """One epoch from memory: positions are computed, elements gathered."""
+        replicas = self.plan.num_replicas // shard.count
+        batch = self.plan.per_replica_batch
+        total = self.num_examples
+        slots = self.reader_batches(shard) * replicas
+
+        def batch_at(slot: Any) -> Any:
+            step, replica = slot // replicas, shard.index * replicas + slot % replicas
+            start = step * self.plan.global_batch + replica * batch
+            positions = start + tf.range(batch, dtype=tf.int64)
+            true = positions < total
+            numbers = self._order(tf.minimum(positions, total - 1), epoch, total)
+            element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
+            ids = tf.where(true, numbers, PAD_ID)
+            return element, self._weights(true, step, shard.count), ids
+
+        return tf.data.Dataset.range(slots).map(
+            batch_at, num_parallel_calls=self.options.parallel_map, deterministic=True
+        )
+
+    def _order(self, positions: Any, epoch: Any, total: int) -> Any:
+        """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
+        if not (self.training and self.options.shuffle):
+            return positions
+        seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
+        return tf.random.experimental.index_shuffle(
+            positions, seed=tf.cast(seed, tf.int32), max_index=total - 1
+        )
+
+    def _streamed(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
+        """One epoch from a stream: everything is read in the fixed order, own elements are kept."""
+        elements = self._kept_elements(source, epoch, shard)
+        if source.decode is not None:
+            decode = source.decode
+            elements = elements.map(
+                lambda number, raw: (number, decode(raw)),
+                num_parallel_calls=self.options.parallel_map,
+                deterministic=True,
+            )
+        elements = elements.map(lambda number, element: (number, _as_tuple(element)))
+        replicas = self.plan.num_replicas // shard.count
+        batch = self.plan.per_replica_batch
+        missing = self.reader_batches(shard) * replicas * batch - self.reader_examples(shard)
+        padding = tf.data.Dataset.from_tensors(
+            tf.nest.map_structure(_blank, elements.element_spec)
+        ).map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
+        batches = elements.concatenate(padding.repeat(missing)).batch(batch, drop_remainder=True)
+
+        def weighted(slot: Any, numbered: Any) -> Any:
+            ids, element = numbered
+            return element, self._weights(ids >= 0, slot // replicas, shard.count), ids
+
+        return batches.enumerate().map(weighted)
+
+    def _kept_elements(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
+        """(example number, raw element) of one reader, in order."""
+        files = np.arange(len(source.parts))
+        policy = self.options.shard
+        if policy == "file":
+            files = files[shard.index :: shard.count]
+        firsts = np.cumsum([0, *source.lengths[:-1]])[files]
+        parts = tf.data.Dataset.from_tensor_slices(
+            (np.array(source.parts)[files], firsts.astype(np.int64))
+        )
+        elements = parts.interleave(
+            lambda part, first: source.read(part).enumerate(first),
+            cycle_length=self.options.interleave_files,
+            block_length=1,
+        )
+        if self.training and self.options.shuffle:
+            elements = elements.shuffle(
+                self.options.shuffle_buffer, seed=self.seed * 1_000_003 + epoch,
+                reshuffle_each_iteration=False,
+            )
+        if policy == "data":
+            return elements.shard(shard.count, shard.index)
+        if policy == "batch":
+            local = self._reader_batch(shard.count)
+            own = elements.enumerate().filter(
+                lambda position, _: position % self.plan.global_batch // local == shard.index
+            )
+            return own.map(lambda _, element: element)
+        return elements
+
+    def _weights(self, true: Any, step: Any, num_readers: int) -> Any:
+        """Weights of one replica's batch, [per_replica_batch], in the precision of the run."""
+        weights = tf.cast(true, tf.keras.backend.floatx())
+        if not self.training:
+            return weights
+        if not self.synchronous:
+            return weights * (self.plan.per_replica_batch / tf.reduce_sum(weights))
+        counts = tf.constant(self._global_true_counts(num_readers), weights.dtype)
+        return weights * (self.plan.global_batch / counts[step])
+
+    def _preprocessed(self, element: Any, weight: Any, ids: Any) -> Any:
+        assert self.preprocess is not None
+        return _unpacked(_call(self.preprocess, element), weight, ids)
+
+
+def _unpacked(element: Any, weight: Any, ids: Any) -> Any:
+    """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, id)."""
+    if not isinstance(element, tuple) or len(element) not in (2, 3):
+        raise RefusalError(
+            "An element must be (x, y) or (x, y, sample_weight) when it reaches the model.",
+            received=str(tf.nest.map_structure(lambda t: t.shape, element)),
+            advice="Give the workload a `preprocess` that returns that.",
+        )
+    if len(element) == 3:
+        weight = weight * tf.cast(element[2], weight.dtype)
+    return element[0], element[1], weight, ids
+
+
+def _call(function: Callable[..., Any], element: Any) -> Any:
+    """tf.data's rule: a tuple is spread over the arguments."""
+    return function(*element) if isinstance(element, tuple) else function(element)
+
+
+def _as_tuple(element: Any) -> Any:
+    return tuple(element) if isinstance(element, list) else element
+
+
+def _blank(spec: Any) -> Any:
+    """A zero element of this shape; it gets weight 0."""
+    if None in spec.shape.as_list():
+        raise RefusalError(
+            "Elements of a stream must have a fixed shape to be put into batches.",
+            received=str(spec),
+            advice="Resize or pad them in `decode`.",
+        )
+    return tf.zeros(spec.shape, spec.dtype)
+
+
+def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
+    """The source without the elements that `keep` drops, counted once and exactly."""
+    if isinstance(source, ArraySource):
+        elements = tf.data.Dataset.from_tensor_slices(source.arrays)
+        kept = np.flatnonzero(stack_elements(elements.map(lambda *e: _call(keep, _joined(e)))))
+        return ArraySource(tf.nest.map_structure(lambda array: array[kept], source.arrays))
+    decode = source.decode or (lambda raw: raw)
+
+    def read(part: Any) -> Any:
+        return source.read(part).filter(lambda *raw: _call(keep, decode(_joined(raw))))
+
+    lengths = tuple(sum(1 for _ in read(tf.constant(part))) for part in source.parts)
+    return StreamSource(source.parts, read, lengths, source.decode)
+
+
+def _joined(arguments: tuple[Any, ...]) -> Any:
+    """What tf.data spread over the arguments, as one element again."""
+    return arguments[0] if len(arguments) == 1 else arguments

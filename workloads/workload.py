@@ -1,0 +1,73 @@
+"""Workload: what is trained. A user's own is a function that returns one of these."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from specs import RefusalError
+from workloads.legacy_keras import tf
+from workloads.source import Source, as_source
+
+
+@dataclass(frozen=True)
+class QualityTarget:
+    """A validation metric and the value that counts as trained."""
+
+    metric: str
+    at_least: float
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model and its data, written once for every backend.
+
+    Attributes:
+        model: builds the Keras model (tf.keras, legacy); called within the backend's scope.
+        train, validation: sources in one fixed order, tf.data.Datasets, or nests of arrays.
+        loss: as for `Model.compile`; a per-example loss.
+        optimizer: builds the optimizer, with the learning rate for `reference_batch`.
+        metrics: builds the metrics, as a list; every one is weighted, so that padding counts 0.
+        preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
+            without randomness. None: elements are that already.
+        target: the quality at which training counts as done; None: there is none.
+        reference_batch: global batch for which the learning rate was chosen; needed by the
+            learning-rate rules `linear` and `sqrt`.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    train: Any
+    validation: Any
+    loss: Any
+    optimizer: Callable[[], Any]
+    metrics: Callable[[], list[Any]] = field(default=list)
+    preprocess: Callable[..., Any] | None = None
+    target: QualityTarget | None = None
+    reference_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        for attribute in ("train", "validation"):
+            source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
+            object.__setattr__(self, attribute, source)
+
+    def build_model(self) -> Any:
+        """Call `model` and check what comes back.
+
+        Raises:
+            RefusalError: it is not a tf.keras model.
+        """
+        model = self.model()
+        if not isinstance(model, tf.keras.Model):
+            kind = f"{type(model).__module__}.{type(model).__name__}"
+            hint = (
+                "Take keras from tensorflow (tf.keras), not from the keras package: Ringside runs "
+                "legacy Keras."
+                if kind.startswith("keras.")
+                else "Let the function return the model."
+            )
+            raise RefusalError(
+                "The workload's `model` function must return a tf.keras model.",
+                received=kind,
+                advice=hint,
+            )
+        return model
