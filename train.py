@@ -1,9 +1,9 @@
 """One process of one run: what horovodrun, mpirun, srun, TF_CONFIG and a person start.
 
-    python train.py --backend mirrored --replicas 2
-    horovodrun -np 4 python train.py --backend horovod
-    mpirun -np 2 python train.py --backend horovod
-    TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
+python train.py --backend mirrored --replicas 2
+horovodrun -np 4 python train.py --backend horovod
+mpirun -np 2 python train.py --backend horovod
+TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 """
 
 import contextlib
@@ -28,7 +28,6 @@ from specs import (
     RunRecord,
     RunSpec,
     Surroundings,
-    capabilities_of,
     read_surroundings,
     write_whole,
 )
@@ -81,7 +80,10 @@ def run_process(spec: RunSpec, surroundings: Surroundings, run_dir: Path, *, alo
     cores = _take_cores(spec, surroundings)
     reporter = Reporter(run_dir, task, aloud=aloud)
     facts: dict[str, Any] = {
-        "role": "replica", "is_chief": False, "rank": surroundings.rank, "epochs": ()
+        "role": "replica",
+        "is_chief": False,
+        "rank": surroundings.rank,
+        "epochs": (),
     }
     try:
         _train(spec, surroundings, run_dir, reporter, facts)
@@ -124,8 +126,8 @@ def _train(
     """Everything that needs TensorFlow; what it learns goes into `facts`, also when it fails."""
     reporter.phase("importing")
     from backends.registry import make_backend
+    from legacy_keras import tf
     from trainers.fit import FitResult, fit
-    from workloads.legacy_keras import tf
     from workloads.registry import load_workload
 
     tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
@@ -253,7 +255,10 @@ def _by_hand(
     surroundings = read_surroundings(os.environ)
     raise typer.Exit(
         run_process(
-            spec, surroundings, run_dir or Path("runs") / spec.run_name, aloud=surroundings.rank == 0
+            spec,
+            surroundings,
+            run_dir or Path("runs") / spec.run_name,
+            aloud=surroundings.rank == 0,
         )
     )
 

@@ -10,9 +10,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from specs import Capabilities, InputShard, RefusalError, RunSpec, Surroundings, capabilities_of
-from workloads.legacy_keras import tf
+from legacy_keras import tf
+from specs import (
+    BackendOptions,
+    Capabilities,
+    InputShard,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    capabilities_of,
+)
 
 Reduction = Literal["sum", "mean", "max"]
 Role = Literal["replica", "coordinator", "server"]
@@ -43,6 +52,12 @@ class Backend(ABC):
 
     def __exit__(self, *exception: object) -> None:
         self._stop()
+
+    @classmethod
+    def obstacle(cls, options: BackendOptions) -> str | None:
+        """Why no run with these options can work on this machine; None if nothing is known."""
+        del options
+        return None
 
     def _check_surroundings(self) -> None:
         """Refuse a launcher that cannot start this backend, and a missing one."""
@@ -166,7 +181,7 @@ class Backend(ABC):
 
     # Combining values over processes
 
-    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> np.ndarray:
+    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """Combine an array over all processes that hold replicas; all get the result.
 
         Args:
@@ -180,7 +195,7 @@ class Backend(ABC):
             return np.asarray(self._all_reduce(array, "sum") / self.size)
         return np.asarray(self._all_reduce(array, reduction))
 
-    def broadcast(self, value: Any, root: int = 0) -> np.ndarray:
+    def broadcast(self, value: Any, root: int = 0) -> NDArray[Any]:
         """The array of process `root`, in every process."""
         if not 0 <= root < self.size:
             raise RefusalError(
@@ -193,10 +208,10 @@ class Backend(ABC):
         """Return when every process has come here."""
         self.all_reduce(np.zeros(1, np.float32))
 
-    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+    def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         raise NotImplementedError(f"{self.name} has one process that holds replicas")
 
-    def local_values(self, variable: Any) -> list[np.ndarray]:
+    def local_values(self, variable: Any) -> list[NDArray[Any]]:
         """The value of a variable on each replica of this process."""
         return [np.asarray(value) for value in self._local_results(variable)]
 
@@ -204,7 +219,7 @@ class Backend(ABC):
         results: tuple[Any, ...] = tf.distribute.get_strategy().experimental_local_results(variable)
         return results
 
-    def merged_results(self, metrics: list[Any]) -> dict[str, np.ndarray]:
+    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
         """Result of each Keras metric from its state summed over all replicas, by name."""
         # A strategy's metric variables are summed when they are read, over its processes too.
         with self.scope():
@@ -218,6 +233,7 @@ class Backend(ABC):
 
     def _stop(self) -> None:
         """Give back what `_start` took."""
+        return
 
     def serve(self) -> None:
         """Serve a coordinator until it is gone (role `server`)."""

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Backend, Reduction
 from backends.devices import use_local_gpu
-from specs import RefusalError
+from legacy_keras import tf
+from specs import BackendOptions, RefusalError
 from specs.options import HorovodOptions
-from workloads.legacy_keras import tf
 
 
 class HorovodRing(Backend):
@@ -21,6 +21,18 @@ class HorovodRing(Backend):
     name: ClassVar[str] = "horovod"
 
     _hvd: Any = None
+
+    @classmethod
+    def obstacle(cls, options: BackendOptions) -> str | None:
+        """Horovod does not load, or was built without the controller that is asked for."""
+        assert isinstance(options, HorovodOptions)
+        try:
+            hvd = import_horovod()
+        except RefusalError as error:
+            return str(error)
+        built = {"gloo": hvd.gloo_built, "mpi": hvd.mpi_built}
+        controller = options.controller or "gloo"
+        return None if built[controller]() else f"Horovod was built without {controller}"
 
     @property
     def _options(self) -> HorovodOptions:
@@ -79,15 +91,15 @@ class HorovodRing(Backend):
         """The initial broadcast of weights and optimizer state from rank 0."""
         return [self._hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
 
-    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+    def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd
 
         operation = {"sum": hvd.Sum, "max": hvd.Max}[reduction]
         # 64 bit sums of a scalar: Horovod wants at least one dimension for some types.
         flat = tf.constant(array.reshape(-1))
-        return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)  # type: ignore[no-any-return]
+        return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)
 
-    def merged_results(self, metrics: list[Any]) -> dict[str, np.ndarray]:
+    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
         """The states are summed over the ranks: Horovod's variables know nothing of each other.
 
         The sums are left in the variables; whoever asks again must reset the metrics first.

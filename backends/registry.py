@@ -29,7 +29,7 @@ def backend_class(name: str) -> "type[Backend]":
     """
     capabilities_of(name)  # refuses an unknown name
     module, _, attribute = BACKENDS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(module), attribute)
 
 
 def make_backend(spec: RunSpec, surroundings: Surroundings) -> "Backend":

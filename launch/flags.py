@@ -76,12 +76,13 @@ def spec_from_flags(
         Literal["record", "all"],
         typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),
     ] = "all",
-    resume_from: Annotated[str | None, typer.Option(help="checkpoint.npz of an earlier run.")] = None,
+    resume_from: Annotated[
+        str | None, typer.Option(help="checkpoint.npz of an earlier run.")
+    ] = None,
 ) -> RunSpec:
-    """Build the spec of a run from flags and from who started the process.
+    """Build the spec of a run from flags, and from who started the process where none is given.
 
-    Args:
-        surroundings: decides the backend and the number of replicas where no flag does.
+    Each flag's meaning stands in its help.
 
     Raises:
         RefusalError: anything that does not fit together.
@@ -147,23 +148,26 @@ def topology_for(backend: str, replicas: int | None, surroundings: Surroundings)
 
 
 def with_spec_flags(
-    surroundings: Callable[[], Surroundings],
+    surroundings: Callable[[], Surroundings], *, without: tuple[str, ...] = (), **fixed: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a typer command every flag of a RunSpec; it receives `spec` in their place.
 
     Args:
         surroundings: called when the command runs.
+        without: flags that the command does not have.
+        fixed: values of such flags.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        flags = list(inspect.signature(spec_from_flags).parameters.values())[1:]
+        every = list(inspect.signature(spec_from_flags).parameters.values())[1:]
+        flags = [flag for flag in every if flag.name not in (*without, *fixed)]
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "spec"]
         names = {flag.name for flag in flags}
 
         @functools.wraps(command)
         def wrapper(**values: Any) -> Any:
             spec = spec_from_flags(
-                surroundings(), **{key: v for key, v in values.items() if key in names}
+                surroundings(), **fixed, **{key: v for key, v in values.items() if key in names}
             )
             return command(spec=spec, **{k: v for k, v in values.items() if k not in names})
 

@@ -13,9 +13,7 @@ from specs.noun import Noun
 
 TaskType = Literal["chief", "worker", "ps"]
 
-EXAMPLE = (
-    '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
-)
+EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
 
 
 class Cluster(Noun):

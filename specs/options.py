@@ -89,9 +89,7 @@ def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
     for name in values:
         if name not in kind.model_fields:
             if not kind.model_fields:
-                raise RefusalError(
-                    f"The backend {backend} has no options.", received=repr(name)
-                )
+                raise RefusalError(f"The backend {backend} has no options.", received=repr(name))
             raise unknown_name(f"option of {backend}", name, kind.model_fields)
     return kind(**values)
 

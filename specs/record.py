@@ -148,7 +148,7 @@ class RunRecord(Document):
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it: a temporary one beside it, then a rename."""
+    """Write a file so that nobody ever sees half of it: a temporary one, then a rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,5 +1,6 @@
 """RunSpec: everything that defines one training run, and nothing else."""
 
+import math
 from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
@@ -66,7 +67,7 @@ class LearningRateRule(Noun):
     def factor(self, *, global_batch: int, reference_batch: int) -> float:
         """What the base learning rate is multiplied by after warm-up."""
         ratio = global_batch / reference_batch
-        return {"none": 1.0, "linear": ratio, "sqrt": ratio**0.5}[self.rule]
+        return {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.rule]
 
 
 class Resources(Noun):

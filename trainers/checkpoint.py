@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Backend
 from specs import RefusalError
 
 
-def snapshot(model: Any) -> dict[str, np.ndarray]:
+def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     """All weights and all optimizer variables, in order. Every process must call it.
 
     Reading a variable that is summed on read takes part in a collective; a chief that reads alone
@@ -22,13 +23,13 @@ def snapshot(model: Any) -> dict[str, np.ndarray]:
     return {**weights, **state}
 
 
-def write(path: Path, arrays: dict[str, np.ndarray], *, epochs_done: int) -> None:
+def write(path: Path, arrays: dict[str, NDArray[Any]], *, epochs_done: int) -> None:
     """Write a snapshot as .npz, whole or not at all. Only the chief may call it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, epochs_done=np.array(epochs_done), **arrays)  # type: ignore[arg-type]
+            np.savez(stream, epochs_done=np.array(epochs_done), **arrays)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

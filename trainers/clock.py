@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.base import Backend
-from workloads.legacy_keras import tf
+from legacy_keras import tf
 
 
-class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Clock(tf.keras.callbacks.Callback):
     """Times every step and every epoch, the epoch between two barriers.
 
     With a GPU the end of a step is when its launch returned; the end of an epoch waits for all.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from backends.base import Backend
-from workloads.legacy_keras import tf
+from legacy_keras import tf
 from workloads.pipeline import Pipeline
 from workloads.workload import Workload
 

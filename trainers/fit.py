@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Backend
+from legacy_keras import tf
 from specs import EpochRecord, RunSpec
 from trainers import checkpoint
 from trainers.clock import Clock
@@ -17,7 +19,6 @@ from trainers.evaluate import Evaluation
 from trainers.learning_rate import apply_rule
 from trainers.ledger import Ledger, digest
 from trainers.sync_proof import SyncProof
-from workloads.legacy_keras import tf
 from workloads.pipeline import Pipeline
 from workloads.workload import Workload
 
@@ -122,7 +123,7 @@ def make_pipeline(
 
 def build(
     spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int
-) -> tuple[Any, list[np.ndarray]]:
+) -> tuple[Any, list[NDArray[Any]]]:
     """The compiled model, with the same initial weights under every backend and in every process.
 
     The weights are drawn by a model built outside of any strategy: within a strategy the random
@@ -156,7 +157,7 @@ def weights_digest(model: Any) -> str:
     return sha.hexdigest()
 
 
-def _local_trainable(model: Any, backend: Backend) -> list[np.ndarray]:
+def _local_trainable(model: Any, backend: Backend) -> list[NDArray[Any]]:
     return [backend.local_values(variable)[0] for variable in model.trainable_variables]
 
 
@@ -172,7 +173,7 @@ def _keep_ledger(model: Any, ledger: Ledger) -> None:
     model.train_step = with_ledger
 
 
-class _EpochEnd(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class _EpochEnd(tf.keras.callbacks.Callback):
     """Validates and writes the epoch's record; stands behind the clock, which stops first."""
 
     def __init__(
@@ -231,7 +232,7 @@ def _savers(backend: Backend, run_dir: Path) -> list[Any]:
     return savers
 
 
-class _Checkpoint(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class _Checkpoint(tf.keras.callbacks.Callback):
     """The newest checkpoint, after each epoch: read by all processes, written by the chief."""
 
     def __init__(self, backend: Backend, path: Path) -> None:

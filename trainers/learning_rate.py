@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from legacy_keras import tf
 from specs import RefusalError, RunSpec
-from workloads.legacy_keras import tf
 from workloads.workload import Workload
 
 
@@ -32,7 +32,8 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
             advice="Set reference_batch in the workload, or use --learning-rate-rule none.",
         )
     if isinstance(
-        getattr(optimizer, "_learning_rate", None), tf.keras.optimizers.schedules.LearningRateSchedule
+        getattr(optimizer, "_learning_rate", None),
+        tf.keras.optimizers.schedules.LearningRateSchedule,
     ):
         raise RefusalError(
             "A learning-rate rule needs a constant learning rate.",

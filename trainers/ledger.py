@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
+from legacy_keras import tf
 from specs import LedgerDigest
-from workloads.legacy_keras import tf
 
 # splitmix64 (Steele, Lea, Flood 2014): neighbouring ids get unrelated hashes.
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-class Ledger(tf.keras.metrics.Metric):  # type: ignore[misc]
+class Ledger(tf.keras.metrics.Metric):
     """Count, sum and order-independent hash of example ids; padding (id below 0) is left out.
 
     It is a metric, so each backend sums it over replicas as it does every metric.
@@ -57,7 +57,7 @@ def mix(ids: Any) -> Any:
     return tf.bitcast(z, tf.int64)
 
 
-def digest(totals: np.ndarray) -> LedgerDigest:
+def digest(totals: NDArray[Any]) -> LedgerDigest:
     """The digest of a ledger's result."""
     count, id_sum, hash_sum = (int(value) for value in totals)
     return LedgerDigest(count=count, id_sum=id_sum, id_hash=f"{hash_sum % 2**64:016x}")

@@ -7,9 +7,10 @@ would say so, and each rank would train alone (FIELD.md, 16).
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Backend
-from workloads.legacy_keras import tf
+from legacy_keras import tf
 
 AFTER_STEPS = 2
 # Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;
@@ -21,10 +22,10 @@ class ReplicasDifferError(RuntimeError):
     """Replicas of a synchronous run hold different weights: their gradients were not reduced."""
 
 
-class SyncProof(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class SyncProof(tf.keras.callbacks.Callback):
     """After the first steps, and at the end of training, all replicas' weights are compared."""
 
-    def __init__(self, backend: Backend, initial: list[np.ndarray]) -> None:
+    def __init__(self, backend: Backend, initial: list[NDArray[Any]]) -> None:
         super().__init__()
         self._supports_tf_logs = True  # it reads no logs, so none need to be copied
         self._backend = backend
@@ -42,7 +43,7 @@ class SyncProof(tf.keras.callbacks.Callback):  # type: ignore[misc]
         check_replicas_equal(self.model, self._backend, self._initial)
 
 
-def check_replicas_equal(model: Any, backend: Backend, initial: list[np.ndarray]) -> None:
+def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> None:
     """Compare the trainable weights of all replicas of all processes.
 
     Args:
@@ -60,9 +61,7 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[np.ndarray]
         deviations.append(max(_largest(value - reference) for value in local))
         changes.append(_largest(reference - start))
     worst = backend.all_reduce(np.array(deviations), "max")
-    for variable, deviation, change in zip(
-        model.trainable_variables, worst, changes, strict=True
-    ):
+    for variable, deviation, change in zip(model.trainable_variables, worst, changes, strict=True):
         if not deviation <= TOLERANCE * change:  # so that NaN fails too
             raise ReplicasDifferError(
                 f"the replicas' weights differ by {deviation:.3g} in {variable.name}, which has "
@@ -70,7 +69,5 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[np.ndarray]
             )
 
 
-def _largest(array: np.ndarray) -> float:
+def _largest(array: NDArray[Any]) -> float:
     return float(np.max(np.abs(array))) if array.size else 0.0
-
-

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workloads.legacy_keras import tf
+from legacy_keras import tf
 from workloads.source import StreamSource, writable_dir
 from workloads.tfds_data import prepared_source
 from workloads.workload import QualityTarget, Workload
@@ -70,7 +71,7 @@ def _model() -> Any:
     )
 
 
-def split_digits() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def split_digits() -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Images [n, 8, 8, 1] uint8 (0…16) and labels [n] int64 of both splits, in a fixed order.
 
     The order is that of one NumPy permutation, because the file runs through writers in turn and an

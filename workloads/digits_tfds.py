@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
+from legacy_keras import tf
 from workloads.digits import split_digits
-from workloads.legacy_keras import tf
 
 
 class RingsideDigits(tfds.core.GeneratorBasedBuilder):

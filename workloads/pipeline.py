@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from legacy_keras import tf
 from specs import BatchPlan, InputShard, PipelineOptions, RefusalError
-from workloads.legacy_keras import tf
 from workloads.registry import load_function
 from workloads.source import ArraySource, Source, StreamSource, stack_elements
 
@@ -95,8 +95,10 @@ class Pipeline:
     def steps_per_epoch(self, num_readers: int) -> int:
         """Updates in one epoch; of an asynchronous run, over all readers."""
         if not self.synchronous:
-            return sum(self.reader_batches(InputShard(index=i, count=num_readers))
-                       for i in range(num_readers))
+            return sum(
+                self.reader_batches(InputShard(index=i, count=num_readers))
+                for i in range(num_readers)
+            )
         return self._padded_steps(num_readers)
 
     def reader_batches(self, shard: InputShard) -> int:
@@ -108,8 +110,7 @@ class Pipeline:
     def epoch_examples(self, num_readers: int) -> int:
         """Examples of weight above 0 that all readers give in an epoch."""
         return sum(
-            self.reader_examples(InputShard(index=i, count=num_readers))
-            for i in range(num_readers)
+            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
         )
 
     def dataset(self, shard: InputShard, *, first_epoch: int = 0) -> Any:
@@ -143,9 +144,7 @@ class Pipeline:
         options = tf.data.Options()
         options.deterministic = True
         # Whoever reads is decided above; TensorFlow must not shard again.
-        options.experimental_distribute.auto_shard_policy = (
-            tf.data.experimental.AutoShardPolicy.OFF
-        )
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         return dataset.with_options(options)
 
     # How much each reader gets
@@ -167,8 +166,7 @@ class Pipeline:
     def _padded_steps(self, num_readers: int) -> int:
         """Steps until the reader with the most examples is through."""
         most = max(
-            self.reader_examples(InputShard(index=i, count=num_readers))
-            for i in range(num_readers)
+            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
         )
         if self.options.shard == "batch":
             return self._plain_steps
@@ -261,7 +259,8 @@ class Pipeline:
         )
         if self.training and self.options.shuffle:
             elements = elements.shuffle(
-                self.options.shuffle_buffer, seed=self.seed * 1_000_003 + epoch,
+                self.options.shuffle_buffer,
+                seed=self.seed * 1_000_003 + epoch,
                 reshuffle_each_iteration=False,
             )
         if policy == "data":

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from legacy_keras import tf
 from workloads.digits import default_data_dir
-from workloads.legacy_keras import tf
 from workloads.source import StreamSource
 from workloads.workload import QualityTarget, Workload
 

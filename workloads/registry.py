@@ -75,12 +75,10 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
     if not callable(function):
         known = [n for n, v in vars(module).items() if inspect.isfunction(v)]
         raise unknown_name(f"function in {location}", name, known)
-    return function  # type: ignore[no-any-return]
+    return function
 
 
-def load_workload(
-    name: str, *, options: Mapping[str, Option], data_dir: str | None
-) -> "Workload":
+def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | None) -> "Workload":
     """Build a workload.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from legacy_keras import tf
 from specs import RefusalError
-from workloads.legacy_keras import tf
 
 
 @dataclass(frozen=True)

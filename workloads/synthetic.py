@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from legacy_keras import tf
 from specs import RefusalError, unknown_name
-from workloads.legacy_keras import tf
 from workloads.source import ArraySource
 from workloads.workload import Workload
 
@@ -30,7 +30,10 @@ def synthetic(
         examples: training examples in an epoch.
     """
     for name, value in {
-        "image_size": image_size, "classes": classes, "width": width, "examples": examples
+        "image_size": image_size,
+        "classes": classes,
+        "width": width,
+        "examples": examples,
     }.items():
         if not isinstance(value, int) or value < 1:
             raise RefusalError(
@@ -76,9 +79,7 @@ def _look_up(shape: tuple[int, ...]) -> Any:
 def _model(model: str, shape: tuple[int, ...], classes: int, width: int) -> Any:
     if model in APPLICATIONS:
         build = getattr(tf.keras.applications, APPLICATIONS[model])
-        return build(
-            input_shape=shape, weights=None, classes=classes, classifier_activation=None
-        )
+        return build(input_shape=shape, weights=None, classes=classes, classifier_activation=None)
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [

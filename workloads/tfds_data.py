@@ -1,7 +1,6 @@
-"""TFDS data sets as sources: files are read by Ringside's own pipeline, TFDS prepares and decodes."""
+"""TFDS data sets as sources: Ringside's own pipeline reads the files, TFDS prepares and decodes."""
 
 import fcntl
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
+from legacy_keras import tf
 from specs import RefusalError
-from workloads.legacy_keras import tf
 from workloads.source import StreamSource, writable_dir
 
 
@@ -54,9 +53,9 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
             raise RefusalError(
                 f"The data set {version} must be prepared, or be downloadable.",
                 received=f"{type(error).__name__}: {str(error).splitlines()[0][:160]}",
-                advice="On a machine with a network run: python -c \"import tensorflow_datasets "
+                advice='On a machine with a network run: python -c "import tensorflow_datasets '
                 f"as tfds; tfds.builder('{name}', data_dir='DIR').download_and_prepare()\" "
-                f"and copy DIR/{version} to {os.path.join(root, version)}, or name the directory "  # noqa: PTH118  # root may be gs://
+                f"and copy DIR/{version} to {root}/{version}, or name the directory "
                 "that holds it with --data-dir.",
             ) from None
     return _source(builder, split)

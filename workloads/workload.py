@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from legacy_keras import tf
 from specs import RefusalError
-from workloads.legacy_keras import tf
 from workloads.source import Source, as_source
 
 

@@ -1,11 +1,11 @@
-"""tf.distribute.MirroredStrategy: all replicas in one process, variables mirrored on each device."""
+"""tf.distribute.MirroredStrategy: replicas in one process, variables mirrored on each device."""
 
 from typing import Any, ClassVar
 
 from backends.base import StrategyBackend
 from backends.devices import replica_devices
+from legacy_keras import tf
 from specs.options import CrossDeviceOptions
-from workloads.legacy_keras import tf
 
 
 class Mirrored(StrategyBackend):

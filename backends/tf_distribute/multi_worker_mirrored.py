@@ -4,13 +4,14 @@ import socket
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Reduction, StrategyBackend
 from backends.devices import use_local_gpu
+from legacy_keras import tf
 from specs import RefusalError
 from specs.cluster import ClusterTask
 from specs.options import CommunicationOptions
-from workloads.legacy_keras import tf
 
 
 class MultiWorkerMirrored(StrategyBackend):
@@ -40,12 +41,12 @@ class MultiWorkerMirrored(StrategyBackend):
             )
         )
 
-    def _all_reduce(self, array: np.ndarray, reduction: Reduction) -> np.ndarray:
+    def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         if reduction == "max":  # tf.distribute sums and averages only: gather in a sum
             table = np.zeros((self.size, *array.shape), array.dtype)
             table[self.rank] = array
             return np.asarray(self._all_reduce(table, "sum").max(axis=0))
-        return self._sum_function(tf.constant(array)).numpy()  # type: ignore[no-any-return]
+        return self._sum_function(tf.constant(array)).numpy()
 
     def _sum_function(self, tensor: Any) -> Any:
         per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: tensor)

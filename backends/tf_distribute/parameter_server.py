@@ -13,14 +13,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.base import Reduction, Role, StrategyBackend
 from backends.tf_distribute.multi_worker_mirrored import check_port_is_free
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
+from legacy_keras import tf
 from specs import InputShard, RefusalError
 from specs.cluster import ClusterTask
 from specs.options import ParameterServerOptions
-from workloads.legacy_keras import tf
 
 POLL_S = 1.0
 UNSEEN_LIMIT_S = 300.0
@@ -155,7 +156,7 @@ class ParameterServer(StrategyBackend):
 
         return run
 
-    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> np.ndarray:
+    def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """The coordinator is alone in having values: they are returned as they are."""
         del reduction
         return np.asarray(value)
@@ -182,7 +183,7 @@ class ParameterServer(StrategyBackend):
                 )
 
 
-class _StartOver(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class _StartOver(tf.keras.callbacks.Callback):
     def __init__(self, coordinator: ShardedCoordinator) -> None:
         super().__init__()
         self._coordinator = coordinator

@@ -16,10 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from legacy_keras import tf
 from specs import InputShard
-from workloads.legacy_keras import tf
-
-Coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator
 
 
 class _TurnQueue:
@@ -66,7 +64,7 @@ class _TurnQueue:
         return self._closures if worker is None else [self._closures[worker]]
 
 
-class ShardedCoordinator(Coordinator):  # type: ignore[misc]
+class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinator):
     """Deals steps to the workers in turn and feeds worker w of W the input shard w of W.
 
     Attributes:

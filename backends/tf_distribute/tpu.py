@@ -1,11 +1,11 @@
-"""tf.distribute.TPUStrategy through TPUClusterResolver. Needs a TPU; refused with the reason else."""
+"""tf.distribute.TPUStrategy through TPUClusterResolver; refused with the reason without a TPU."""
 
 from typing import Any, ClassVar
 
 from backends.base import StrategyBackend
-from specs import RefusalError
+from legacy_keras import tf
+from specs import BackendOptions, RefusalError
 from specs.options import TPUOptions
-from workloads.legacy_keras import tf
 
 
 class TPU(StrategyBackend):
@@ -13,17 +13,29 @@ class TPU(StrategyBackend):
 
     name: ClassVar[str] = "tpu"
 
-    def _make_strategy(self) -> Any:
-        options = self.spec.options
-        assert isinstance(options, TPUOptions)
+    @classmethod
+    def obstacle(cls, options: BackendOptions) -> str | None:
+        """No TPU is named, or the one that is cannot be found."""
         try:
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=options.tpu)
-            tf.config.experimental_connect_to_cluster(resolver)
-            tf.tpu.experimental.initialize_tpu_system(resolver)
-        except (ValueError, tf.errors.OpError) as error:
-            raise RefusalError(
-                "The backend tpu needs a TPU.",
-                received=str(error).splitlines()[0],
-                advice="Name one with --option tpu=NAME, or set TPU_NAME.",
-            ) from None
+            _resolve(options)
+        except RefusalError as error:
+            return str(error)
+        return None
+
+    def _make_strategy(self) -> Any:
+        resolver = _resolve(self.spec.options)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
+
+
+def _resolve(options: BackendOptions) -> Any:
+    assert isinstance(options, TPUOptions)
+    try:
+        return tf.distribute.cluster_resolver.TPUClusterResolver(tpu=options.tpu)
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise RefusalError(
+            "The backend tpu needs a TPU.",
+            received=str(error).splitlines()[0].rstrip("."),
+            advice="Name one with --option tpu=NAME, or set TPU_NAME.",
+        ) from None

@@ -8,7 +8,7 @@ strategies and Horovod work: with Keras 3, `fit` fails under MultiWorkerMirrored
 Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
 TensorFlow; so `keras` names tf_keras before Horovod is imported (workaround in horovod#4290).
 
-Import TensorFlow through here: `from workloads.legacy_keras import tf`.
+Import TensorFlow through here: `from legacy_keras import tf`.
 """
 
 import os
@@ -16,7 +16,7 @@ import sys
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
-        "TensorFlow was imported before Ringside, with Keras 3. Import workloads.legacy_keras "
+        "TensorFlow was imported before Ringside, with Keras 3. Import legacy_keras "
         "first, or set TF_USE_LEGACY_KERAS=1."
     )
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -24,8 +24,8 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # surface as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import tensorflow as tf  # noqa: E402  # must come after the environment is set
-import tf_keras  # noqa: E402
+import tensorflow as tf  # must come after the environment is set
+import tf_keras
 
 sys.modules["keras"] = tf_keras
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.

@@ -1,0 +1,59 @@
+"""`ringside launch`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.surroundings import alone
+from launch import LauncherName, execute, make_plan
+from launch.flags import with_spec_flags
+from specs import RefusalError, RunSpec, read_hostfile
+
+
+@with_spec_flags(alone)
+def command(
+    *,
+    spec: RunSpec,
+    hostfile: Annotated[
+        Path | None, typer.Option(help="Lines of `host slots=N`. Default: this machine.")
+    ] = None,
+    launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds without progress after which the run is hung.")
+    ] = 120.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every process's output live.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be started, and end.")
+    ] = False,
+) -> None:
+    """Start one run under one backend, wait for it, and say how it ended."""
+    hosts = read_hostfile(hostfile) if hostfile else None
+    folder = run_dir or Path("runs") / spec.run_name
+    plan = make_plan(spec, run_dir=folder, hosts=hosts, launcher=launcher)
+    if dry_run:
+        print(plan.render(), end="")
+        return
+    if (folder / "records").exists():
+        raise RefusalError(
+            "A run needs a folder of its own.",
+            received=f"{folder}, which holds records already",
+            advice="Choose another with --run-dir, or remove it.",
+        )
+    execution = execute(plan, deadline_s=deadline, live=verbose)
+    chief = next((record for record in execution.records if record.is_chief), None)
+    if chief is not None:
+        for number, epoch in enumerate(chief.epochs, start=1):
+            values = "  ".join(f"val_{k} {v:.4f}" for k, v in epoch.validation.items())
+            print(f"epoch {number}: {values}  {epoch.examples / epoch.train_s:,.0f} examples/s")
+    print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
+    if not execution.outcome.completed:
+        if execution.outcome.traceback:
+            print(execution.outcome.traceback, file=sys.stderr)
+        raise typer.Exit(execution.outcome.exit_code)

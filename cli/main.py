@@ -1,0 +1,73 @@
+"""`ringside`: finds the command that was named and leaves the rest to it.
+
+Only the named command's module is imported, so `ringside --help` answers at once.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+COMMANDS = {
+    "compare": ("cli.compare", "Train the same model under every backend; table and report."),
+    "launch": ("cli.launch", "Start one run under one backend: plan, processes, outcome."),
+    "doctor": ("cli.doctor", "Which backends can run here, and why others cannot."),
+    "report": ("cli.report", "Write the report of an earlier comparison again."),
+}
+
+
+def build_app(arguments: list[str]) -> typer.Typer:
+    """The application with the named command loaded and the others by their help line only."""
+    app = typer.Typer(
+        name="ringside",
+        help="Horovod and tf.distribute, side by side: same model, same data, measured.",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    for name, (module, summary) in COMMANDS.items():
+        command = importlib.import_module(module).command if name in arguments else _stub()
+        app.command(name, help=summary)(command)
+    return app
+
+
+def _stub() -> Callable[[], None]:
+    def not_loaded() -> None:
+        raise AssertionError("a command that was not named was called")
+
+    return not_loaded
+
+
+def main() -> None:
+    """Entry point; exits with 0, 1 (a run failed), 2 (refused) or 130 (interrupted)."""
+    raise SystemExit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run with these arguments; returns the exit code."""
+    try:
+        build_app(arguments)(args=arguments, prog_name="ringside")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    except KeyboardInterrupt:
+        print("ringside: interrupted; every process of the run has been ended", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not _is_refusal(error):
+            raise
+        print(f"ringside: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _is_refusal(error: Any) -> bool:
+    """Whether it is a RefusalError; asked so that --help need not import the nouns."""
+    from specs.errors import RefusalError
+
+    return isinstance(error, RefusalError)
+
+
+if __name__ == "__main__":
+    main()

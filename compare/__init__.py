@@ -1,0 +1,1 @@
+"""The experiment: which arms, in which order, how many rounds."""

@@ -1,0 +1,81 @@
+"""From what a person asked for to a list of arms."""
+
+from specs import Arm, RefusalError, RunSpec, Topology, backend_options, capabilities_of
+from specs.options import parse_option
+
+DEFAULT_BACKENDS = (
+    "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
+    "horovod,horovod:controller=mpi,tpu"
+)
+REFERENCE = "serial"
+
+
+def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
+    """Every backend at every number of replicas; the serial reference is always among them.
+
+    Args:
+        backends: names with commas between, each with options after colons, such as
+            `mirrored,horovod:controller=mpi:compression=fp16`.
+        replicas: numbers with commas between.
+
+    Raises:
+        RefusalError: an unknown backend or option, a number that is none, the same arm twice.
+    """
+    sizes = _sizes(replicas)
+    arms: list[Arm] = []
+    named = [text.strip() for text in backends.split(",") if text.strip()]
+    if not named:
+        raise RefusalError("--backends must name at least one.", received=repr(backends))
+    if REFERENCE not in named:
+        named.insert(0, REFERENCE)
+    for text in named:
+        backend, *pairs = text.split(":")
+        capabilities = capabilities_of(backend)
+        options = backend_options(backend, dict(map(parse_option, pairs)))
+        for size in (1,) if capabilities.always_one_replica else sizes:
+            arms.append(
+                Arm(
+                    label=f"{text} ×{size}",
+                    group=text,
+                    backend=backend,
+                    options=options,
+                    replicas=size,
+                )
+            )
+    labels = [arm.label for arm in arms]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise RefusalError("Each arm may be named once.", received=", ".join(twice))
+    return tuple(arms)
+
+
+def _sizes(replicas: str) -> tuple[int, ...]:
+    texts = [text.strip() for text in replicas.split(",") if text.strip()]
+    if not texts or not all(text.isdigit() and int(text) > 0 for text in texts):
+        raise RefusalError(
+            "--replicas must be whole numbers of at least 1.",
+            received=repr(replicas),
+            advice="Example: --replicas 1,2",
+        )
+    return tuple(sorted({int(text) for text in texts}))
+
+
+def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
+    """The run of one arm: the base spec on the arm's backend, at its size.
+
+    Threads follow the cores of a process, so that every replica has the same of both under every
+    backend, whether replicas share a process or not.
+    """
+    single = capabilities_of(arm.backend).process_model == "single"
+    topology = (
+        Topology(replicas_per_process=arm.replicas)
+        if single
+        else Topology(processes_per_host=arm.replicas)
+    )
+    cores = base.resources.cores_per_replica or 1
+    resources = base.resources.replace(
+        intra_op_threads=base.resources.intra_op_threads or cores * topology.replicas_per_process
+    )
+    return base.replace(
+        backend=arm.backend, options=arm.options, topology=topology, resources=resources
+    )
