@@ -54,6 +54,7 @@ def command(
             print(f"epoch {number}: {values}  {epoch.examples / epoch.train_s:,.0f} examples/s")
     print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
     if not execution.outcome.completed:
-        if execution.outcome.traceback:
-            print(execution.outcome.traceback, file=sys.stderr)
+        if execution.last_lines:
+            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
+            print(*execution.last_lines, sep="\n", file=sys.stderr)
         raise typer.Exit(execution.outcome.exit_code)

@@ -84,6 +84,7 @@ def run_experiment(
             outcome=execution.outcome,
             wall_s=execution.wall_s,
             records=execution.records,
+            last_lines=execution.last_lines,
             log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
         )
         comparison = comparison.replace(runs=(*comparison.runs, run))

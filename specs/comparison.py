@@ -40,6 +40,7 @@ class Run(Noun):
         outcome: of the whole run; a process that died without a record is in it.
         wall_s: from the start of the first process to the end of the last.
         records: one for each process that wrote one.
+        last_lines: the end of the output of the process that explains a failure.
         log_dir: where the output of every process is, relative to the comparison's folder.
     """
 
@@ -51,6 +52,7 @@ class Run(Noun):
     wall_s: NonNegativeFloat
     records: tuple[RunRecord, ...]
     log_dir: str
+    last_lines: tuple[str, ...] = ()
 
 
 class Comparison(Document):
