@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from specs import RefusalError, unknown_name
 from specs.run_spec import Option
@@ -89,8 +89,8 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     Raises:
         RefusalError: unknown name or option, a function that returns no workload, missing data.
     """
-    from workloads.workload import Workload  # TensorFlow
-
+    # By name, because it imports TensorFlow: who only plans imports this module too.
+    kind = importlib.import_module("workloads.workload").Workload
     function = load_function(ready(name).function, what="workload")
     parameters = inspect.signature(function).parameters
     for option in options:
@@ -100,13 +100,13 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     if "data_dir" in parameters:
         arguments["data_dir"] = data_dir
     workload = function(**arguments)
-    if not isinstance(workload, Workload):
+    if not isinstance(workload, kind):
         raise RefusalError(
             f"The function {name} must return a workloads.workload.Workload.",
             received=type(workload).__name__,
             advice="examples/own_model.py shows one in 30 lines.",
         )
-    return workload
+    return cast("Workload", workload)
 
 
 def _import_file(location: str) -> Any:

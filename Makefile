@@ -1,0 +1,62 @@
+# Each target sets .venv up first if it is missing, out of date, or was moved here from elsewhere.
+#
+#   make compare ARGS="--rounds 1"     ARGS goes to the command that a target runs
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+ifeq ($(shell id -u),0)
+# What .venv/bin/activate does for a shell: Open MPI refuses root unless it is told twice.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+endif
+
+ARGS ?=
+READY := .venv/ready
+# Scripts in .venv hold its absolute path: one that was made elsewhere is out of date.
+MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
+
+.PHONY: help setup compare test test-fast check lock clean remake
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(READY) ## set .venv up (every other target does so by itself)
+
+$(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/check_horovod.py \
+		scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE)
+	@scripts/setup
+
+compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
+	@ringside compare $(ARGS)
+
+test: $(READY) ## every test
+	@pytest $(ARGS) tests
+
+test-fast: $(READY) ## tests without TensorFlow, in under a minute
+	@pytest $(ARGS) tests/unit
+
+check: $(READY) ## format, lint, types, who imports whom, links
+	@ruff format --check .
+	@ruff check .
+	@mypy
+	@lint-imports
+	@python scripts/check_links.py
+
+# uv lives only as long as the command: its version decides the lock's text, so it is pinned here.
+# Keeps the versions of the present lock where they still fit; ARGS=--upgrade takes the newest.
+lock: ## requirements.in -> requirements.lock and scripts/horovod.lock
+	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
+	$${PYTHON:-python3.11} -m venv "$$temporary"; \
+	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
+	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
+	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
+		--no-annotate $(ARGS) requirements.in --output-file requirements.lock; \
+	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \
+		--python-version 3.11 --generate-hashes --no-deps - --output-file scripts/horovod.lock
+
+clean: ## remove .venv and caches (compiled wheels of Horovod stay in the user's cache)
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

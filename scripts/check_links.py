@@ -1,0 +1,55 @@
+"""Fails on a Markdown link to a file, or to a heading, that is not in the checkout.
+
+Links to the web are left alone: a check that needs the network is red for the wrong reasons.
+"""
+
+import re
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
+CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+SKIPPED = {".venv", ".git", "build", "node_modules", "runs"}
+
+
+def anchors(page: str) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    names: set[str] = set()
+    for heading in HEADING.findall(FENCE.sub("", page)):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        number = 0
+        while (unique := f"{name}-{number}" if number else name) in names:
+            number += 1
+        names.add(unique)
+    return names
+
+
+def broken_links(root: Path) -> list[str]:
+    """One line for each link that leads nowhere."""
+    broken = []
+    for page in sorted(root.rglob("*.md")):
+        if SKIPPED & set(page.relative_to(root).parts):
+            continue
+        text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code.group()), page.read_text())
+        for match in LINK.finditer(text):
+            link = unquote(match[1] or match[2])
+            if re.match(r"[a-z][a-z0-9+.-]*:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (root / path[1:] if path.startswith("/") else page.parent / path).resolve()
+            target = target if path else page
+            where = f"{page.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}"
+            if not target.exists():
+                broken.append(f"{where}: no such file: {link}")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+                broken.append(f"{where}: no such heading: {link}")
+    return broken
+
+
+if __name__ == "__main__":
+    problems = broken_links(Path(__file__).resolve().parent.parent)
+    sys.exit("\n".join(problems) or None)

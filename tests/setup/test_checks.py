@@ -1,0 +1,33 @@
+"""The small checks of `make check` that are our own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("link", "complaint"),
+    [
+        ("[there](page.md#a-heading)", None),
+        ("[there](page.md#gone)", "guide.md:1: no such heading: page.md#gone"),
+        ("[there](gone.md)", "guide.md:1: no such file: gone.md"),
+        ("`[code](gone.md)`", None),
+        ("[web](https://example.org/gone)", None),
+    ],
+)
+def test_links_lead_somewhere(tmp_path: Path, link: str, complaint: str | None) -> None:
+    """A link to a missing page or heading is named with its line; the web is left alone."""
+    (tmp_path / "scripts").mkdir()
+    checker = tmp_path / "scripts" / "check_links.py"
+    checker.write_text((ROOT / "scripts" / "check_links.py").read_text())
+    (tmp_path / "page.md").write_text("# A heading\n")
+    (tmp_path / "guide.md").write_text(f"{link}\n")
+
+    done = subprocess.run([sys.executable, str(checker)], capture_output=True, text=True)
+
+    assert done.stderr.strip() == (complaint or "")
+    assert done.returncode == (1 if complaint else 0)

@@ -1,0 +1,72 @@
+"""What a person types becomes arms; the order of runs is drawn, whole and repeatable."""
+
+from collections import Counter
+
+import pytest
+
+from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms
+from compare.experiment import draw_order
+from launch.flags import spec_from_flags
+from specs import RefusalError, Surroundings
+
+
+def test_each_backend_at_each_size_with_the_reference() -> None:
+    """serial comes by itself, with one replica; options make an arm of their own."""
+    arms = parse_arms("horovod:controller=mpi,mirrored", "1,2")
+
+    assert [arm.label for arm in arms] == [
+        "serial ×1",
+        "horovod:controller=mpi ×1",
+        "horovod:controller=mpi ×2",
+        "mirrored ×1",
+        "mirrored ×2",
+    ]
+    assert arms[1].group == "horovod:controller=mpi"
+
+
+@pytest.mark.parametrize(
+    ("backends", "replicas", "words"),
+    [
+        ("horovd", "1", "Did you mean 'horovod'"),
+        ("horovod:fusion=1", "1", "Known:"),
+        ("horovod:controller", "1", "name=value"),
+        ("mirrored,mirrored", "1", "once"),
+        ("", "1", "at least one"),
+        ("mirrored", "0", "at least 1"),
+        ("mirrored", "two", "at least 1"),
+    ],
+)
+def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> None:
+    """One message for each mistake."""
+    with pytest.raises(RefusalError, match=words):
+        parse_arms(backends, replicas)
+
+
+def test_every_round_holds_every_arm_once_in_an_order_of_its_own() -> None:
+    """The order is a function of the seed."""
+    arms = parse_arms(DEFAULT_BACKENDS, "1,2")
+
+    order = draw_order(arms, rounds=3, seed=1)
+
+    assert Counter(order) == Counter({(n, arm): 1 for n in range(3) for arm in arms})
+    assert [number for number, _ in order] == sorted(number for number, _ in order)
+    rounds = [[arm for n, arm in order if n == number] for number in range(3)]
+    assert rounds[0] != rounds[1]
+    assert order == draw_order(arms, rounds=3, seed=1)
+    assert order != draw_order(arms, rounds=3, seed=2)
+
+
+def test_every_replica_gets_the_same_cores_and_threads() -> None:
+    """Two replicas in a process have twice the threads of one."""
+    base = spec_from_flags(Surroundings(), backend="serial", cores_per_replica=2)
+    arms = parse_arms("mirrored,horovod", "1,2")
+
+    threads = {arm.label: arm_spec(base, arm).resources.intra_op_threads for arm in arms}
+
+    assert threads == {
+        "serial ×1": 2,
+        "mirrored ×1": 2,
+        "mirrored ×2": 4,
+        "horovod ×1": 2,
+        "horovod ×2": 2,
+    }

@@ -1,0 +1,155 @@
+"""Hostfiles, TF_CONFIG and launchers' variables: read right, or refused with the reason."""
+
+import json
+
+import pytest
+
+from specs import (
+    Host,
+    RefusalError,
+    assign_slots,
+    parse_hostfile,
+    parse_tf_config,
+    read_surroundings,
+)
+
+PS = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["a:3"]}
+
+
+def tf_config(cluster: object, kind: str = "worker", index: object = 0) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
+    """Horovod's own parser stops at both."""
+    hosts = parse_hostfile("# two machines\n\na slots=2  # fast\nb\n")
+
+    assert hosts == (Host(name="a", slots=2), Host(name="b", slots=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a slots=0", "at least 1"),
+        ("a slots=x", "at least 1"),
+        ("a slots=1\na slots=2", "once"),
+        ("a slots = 2", "host slots=N"),
+        ("a b", "host slots=N"),
+        ("# nothing\n", "at least one host"),
+    ],
+)
+def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
+    """The message quotes the line."""
+    with pytest.raises(RefusalError, match=words) as refused:
+        parse_hostfile(text, origin="hosts.txt")
+
+    assert "hosts.txt" in str(refused.value)
+
+
+def test_processes_fill_hosts_in_order() -> None:
+    """Two slots, then one of the next; nothing on the third."""
+    hosts = parse_hostfile("a slots=2\nb slots=2\nc slots=1")
+
+    assert assign_slots(hosts, 3) == (Host(name="a", slots=2), Host(name="b", slots=1))
+
+
+def test_more_processes_than_slots_are_refused() -> None:
+    """The message says how many there are."""
+    with pytest.raises(RefusalError, match="5 processes, 4 slots on a"):
+        assign_slots(parse_hostfile("a slots=4"), 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "must be JSON"),
+        ("{}", "a `cluster` and a `task`"),
+        (tf_config({"worker": ["a:1"]}, index=1), "inside the cluster"),
+        (tf_config({"worker": ["a:1"]}, index=-1), "inside the cluster"),
+        (tf_config({"worker": ["a:1"]}, index="x"), "must be a number"),
+        (tf_config({"worker": ["a"]}), "host:port"),
+        (tf_config({"worker": ["a:1", "a:1"]}), "twice"),
+        (tf_config({"worker": "a:1"}), "list of addresses"),
+        (tf_config({"workers": ["a:1"]}), "chief, worker and ps"),
+        (tf_config({"worker": ["a:1"], "ps": ["a:2"]}), "must have a `chief`"),
+        (tf_config({"chief": ["a:1"], "ps": ["a:2"]}, kind="ps"), "at least one `worker`"),
+        (tf_config({"worker": ["a:1"]}, kind="boss"), "chief, worker or ps"),
+    ],
+)
+def test_a_broken_tf_config_is_refused(text: str, words: str) -> None:
+    """Not JSON, an index outside, `ps` without `chief`, …: each has its own message."""
+    with pytest.raises(RefusalError, match=words):
+        parse_tf_config(text)
+
+
+def test_tf_config_goes_both_ways() -> None:
+    """Every task of a cluster is read back from what is written for it."""
+    for task in parse_tf_config(tf_config(PS)).cluster.tasks():
+        assert parse_tf_config(task.to_tf_config()) == task
+
+
+def test_a_training_chief_is_rank_0() -> None:
+    """Without servers the chief trains and comes before the workers, as in TensorFlow."""
+    cluster = {"chief": ["a:1"], "worker": ["a:2", "b:1"]}
+
+    ranks = [t.training_rank for t in parse_tf_config(tf_config(cluster)).cluster.tasks()]
+
+    assert ranks == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "rank", "size", "backend"),
+    [
+        ({}, "alone", 0, 1, "serial"),
+        (
+            {
+                "HOROVOD_RANK": "3",
+                "HOROVOD_SIZE": "4",
+                "HOROVOD_LOCAL_RANK": "1",
+                "HOROVOD_LOCAL_SIZE": "2",
+            },
+            "horovodrun", 3, 4, "horovod",
+        ),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            },
+            "mpirun", 1, 2, "horovod",
+        ),
+        ({"TF_CONFIG": tf_config(PS, index=1)}, "tf_config", 1, 2, "parameter_server"),
+        (
+            {"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}, index=1)},
+            "tf_config", 1, 2, "multi_worker_mirrored",
+        ),
+    ],
+)  # fmt: skip
+def test_surroundings_are_read(
+    env: dict[str, str], kind: str, rank: int, size: int, backend: str
+) -> None:
+    """Who started the process, its place, and the backend meant by someone who names none."""
+    found = read_surroundings(env)
+
+    assert (found.kind, found.rank, found.size, found.default_backend) == (kind, rank, size, backend)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"HOROVOD_RANK": "0"},
+        {"OMPI_COMM_WORLD_RANK": "x"},
+        {
+            "TF_CONFIG": tf_config({"worker": ["a:1"]}),
+            "HOROVOD_RANK": "0",
+            "HOROVOD_SIZE": "1",
+            "HOROVOD_LOCAL_RANK": "0",
+            "HOROVOD_LOCAL_SIZE": "1",
+        },
+    ],
+)
+def test_half_a_launcher_or_two_are_refused(env: dict[str, str]) -> None:
+    """A process has one launcher, and all of its variables."""
+    with pytest.raises(RefusalError):
+        read_surroundings(env)

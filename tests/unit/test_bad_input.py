@@ -1,0 +1,110 @@
+"""Bad input gets one message and exit code 2: no traceback, and nothing is written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cli.main
+import train
+
+ONE_WORKER = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
+UNDER_HOROVODRUN = {
+    "HOROVOD_RANK": "0",
+    "HOROVOD_SIZE": "2",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "2",
+}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (*UNDER_HOROVODRUN, "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--backend", "mirored"], "Did you mean 'mirrored'?"),
+        (["--workload", "digit"], "Did you mean 'digits'?"),
+        (["-o", "servers=2"], "has no options"),
+        (["--backend", "horovod", "-o", "compresion=fp16"], "Did you mean 'compression'?"),
+        (["--backend", "horovod", "-o", "compression"], "name=value"),
+        (["--global-batch", "33", "--backend", "mirrored", "--replicas", "4"], "Try 32 or 36."),
+        (["--replicas", "2"], "always has one replica"),
+        (["--backend", "mirrored", "--replicas", "0"], "greater than or equal to 1"),
+        (["--epochs", "many"], "unable to parse string as an integer"),
+        (["--replica", "2"], "--replicas"),
+        (["--shard", "file"], "--no-cache"),
+        (["--precision", "float17"], "float17"),
+    ],
+)
+def test_train_refuses(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], in_an_empty_folder: Path
+) -> None:
+    """python train.py with a wrong flag."""
+    code = train.main(flags)
+
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert code == 2
+    assert words in said
+    assert "Traceback" not in said
+    assert list(in_an_empty_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "words"),
+    [
+        ({"TF_CONFIG": "{"}, [], "must be JSON"),
+        ({"TF_CONFIG": json.dumps(ONE_WORKER)}, ["--replicas", "3"], "1 launched"),
+        (UNDER_HOROVODRUN, ["--backend", "mirrored"], "runs in one process"),
+        ({**UNDER_HOROVODRUN, "TF_CONFIG": json.dumps(ONE_WORKER)}, [], "one launcher only"),
+    ],
+)
+def test_train_refuses_its_surroundings(
+    env: dict[str, str],
+    flags: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """python train.py within the wrong launcher."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
+    code = train.main(flags)
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "--backends", "horovd"], "Did you mean 'horovod'?"),
+        (["compare", "--global-batch", "33"], "multiple of the number of replicas"),
+        (["compare", "--replicas", "x"], "whole numbers"),
+        (["launch", "--hostfile", "nowhere"], "readable text file"),
+        (["report", "nowhere"], "results.json"),
+        (["compar"], "compar"),
+    ],
+)
+def test_ringside_refuses(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    in_an_empty_folder: Path,
+) -> None:
+    """`ringside` with a wrong flag, name or file."""
+    code = cli.main.run(arguments)
+
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert code == 2
+    assert words in said
+    assert "Traceback" not in said
+    assert list(in_an_empty_folder.iterdir()) == []
