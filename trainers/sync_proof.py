@@ -58,7 +58,8 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
     for variable, start in zip(model.trainable_variables, initial, strict=True):
         local = [np.asarray(value, np.float64) for value in backend.local_values(variable)]
         reference = np.asarray(backend.broadcast(local[0]))
-        deviations.append(max(_largest(value - reference) for value in local))
+        # numpy's maximum, not Python's, which would pass over a NaN
+        deviations.append(float(np.max([_largest(value - reference) for value in local])))
         changes.append(_largest(reference - start))
     worst = backend.all_reduce(np.array(deviations), "max")
     for variable, deviation, change in zip(model.trainable_variables, worst, changes, strict=True):

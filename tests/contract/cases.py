@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from specs import RunSpec, Topology, capabilities_of
 
 NUM_TRAIN, NUM_VALIDATION, GLOBAL_BATCH, EPOCHS, SEED = 20, 7, 6, 2, 5
-"""20 = 3 × 6 + 2: the last batch is short, and with two or three replicas some get nothing of it."""
+"""20 = 3 × 6 + 2: the last batch is short; with two or three replicas some get nothing of it."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ Case.__hash__ = lambda case: hash(str(case))  # type: ignore[method-assign,assig
 
 
 def trained(start: Start, case: Case) -> tuple[tuple[RunRecord, ...], Path]:
+    """Records of the processes that train or coordinate, and the folder of the run."""
     execution, run_dir = start(case, "linear")
     assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
     return tuple(r for r in execution.records if r.role != "server"), run_dir
@@ -219,6 +220,7 @@ def combined(start: Start, case: Case) -> list[dict[str, Any]]:
 
 
 def load_weights(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel and bias of the saved model."""
     from legacy_keras import tf
 
     kernel, bias = tf.keras.models.load_model(path).get_weights()

@@ -19,6 +19,7 @@ UNDER_HOROVODRUN = {
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No launcher's variables, and a folder in which everything written is seen."""
     for name in (*UNDER_HOROVODRUN, "TF_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)

@@ -20,6 +20,7 @@ from specs import (
 
 
 def spec(**changes: object) -> RunSpec:
+    """A good spec with some fields changed."""
     fields: dict[str, object] = {
         "backend": "horovod",
         "options": {"controller": "gloo"},

@@ -17,6 +17,7 @@ PS = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["a:3"]}
 
 
 def tf_config(cluster: object, kind: str = "worker", index: object = 0) -> str:
+    """The text of a TF_CONFIG."""
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
 
 
@@ -132,7 +133,8 @@ def test_surroundings_are_read(
     """Who started the process, its place, and the backend meant by someone who names none."""
     found = read_surroundings(env)
 
-    assert (found.kind, found.rank, found.size, found.default_backend) == (kind, rank, size, backend)
+    found_values = (found.kind, found.rank, found.size, found.default_backend)
+    assert found_values == (kind, rank, size, backend)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,204 @@
+"""The one pipeline: every reader, every size, every policy feeds what its plan says."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from legacy_keras import tf
+from specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from workloads.pipeline import Pipeline
+from workloads.source import StreamSource, as_source
+
+SEED = 3
+
+
+def records(folder: Path, counts: tuple[int, ...]) -> StreamSource:
+    """Numbered examples in TFRecord files, `counts` in each."""
+    number = itertools.count()
+    names = []
+    for index, count in enumerate(counts):
+        name = str(folder / f"{index}.tfrecord")
+        with tf.io.TFRecordWriter(name) as writer:
+            for _ in range(count):
+                writer.write(tf.io.serialize_tensor(tf.constant([float(next(number))])).numpy())
+        names.append(name)
+
+    def decode(serialized: Any) -> tuple[Any, Any]:
+        x = tf.ensure_shape(tf.io.parse_tensor(serialized, tf.float32), (1,))
+        return x, tf.reduce_sum(x)
+
+    return StreamSource(tuple(names), tf.data.TFRecordDataset, counts, decode)
+
+
+def pipeline(source: Any, batch: int, replicas: int, **options: Any) -> Pipeline:
+    """A training pipeline over the source; options of Pipeline and PipelineOptions."""
+    flags = {"training": True, "synchronous": True}
+    flags |= {name: options.pop(name) for name in list(flags) if name in options}
+    return Pipeline(
+        source=as_source(source, what="data"),
+        preprocess=None,
+        options=PipelineOptions(**options),
+        plan=BatchPlan(global_batch=batch, num_replicas=replicas),
+        seed=SEED,
+        **flags,
+    )
+
+
+def fed(pipe: Pipeline, readers: int, epochs: int = 1) -> list[list[np.ndarray]]:
+    """For each step the ids of every reader's batches, replica after replica, padding left out."""
+    per_reader = pipe.plan.num_replicas // readers
+    steps = pipe.steps_per_epoch(readers) * epochs
+    batches = []
+    for index in range(readers):
+        dataset = pipe.dataset(InputShard(index=index, count=readers))
+        batches.append(list(dataset.take(steps * per_reader).as_numpy_iterator()))
+    out = []
+    for step in range(steps):
+        mine = [b for reader in batches for b in reader[step * per_reader :][:per_reader]]
+        for x, y, weight, ids in mine:
+            assert len(x) == pipe.plan.per_replica_batch
+            np.testing.assert_array_equal(x[ids >= 0, 0], ids[ids >= 0])  # id i is example i
+            np.testing.assert_array_equal(y[ids >= 0], ids[ids >= 0])
+            assert (weight[ids < 0] == 0).all()
+            assert (weight[ids >= 0] > 0).all()
+        out.append([ids[ids >= 0] for *_, ids in mine])
+    return out
+
+
+def examples(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Example i is (i, i)."""
+    numbers = np.arange(count, dtype=np.float32)
+    return numbers[:, None], numbers
+
+
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("count", [1, 7, 23])
+@pytest.mark.parametrize(("replicas", "readers"), [(2, 1), (3, 3), (4, 2)])
+def test_global_batches_are_the_same_for_all(
+    tmp_path: Path, cache: bool, count: int, replicas: int, readers: int
+) -> None:
+    """At every number of replicas and readers each step has the ids that one reader has."""
+    source = records(tmp_path, (count,))
+
+    alone = fed(pipeline(source, 12, 1, cache=cache), 1, epochs=2)
+    shared = fed(pipeline(source, 12, replicas, cache=cache), readers, epochs=2)
+
+    assert [list(np.concatenate(s)) for s in shared] == [list(np.concatenate(s)) for s in alone]
+    half = len(alone) // 2
+    for epoch in (alone[:half], alone[half:]):
+        assert sorted(np.concatenate([np.concatenate(s) for s in epoch])) == list(range(count))
+    if count > 7:
+        assert [list(s[0]) for s in alone[:half]] != [list(s[0]) for s in alone[half:]]
+
+
+@pytest.mark.parametrize("count", [5, 12, 17])
+def test_weights_make_the_mean_exact(count: int) -> None:
+    """Over a global batch of B the weights add up to B, so sum(w·loss)/B is the true mean."""
+    pipe = pipeline(examples(count), 6, 3)
+
+    batches = list(pipe.dataset(InputShard(index=0, count=1)).take(3 * 3).as_numpy_iterator())
+
+    for step in range(pipe.steps_per_epoch(1)):
+        weights = np.concatenate([b[2] for b in batches[step * 3 : step * 3 + 3]])
+        assert weights.sum() == pytest.approx(6, rel=1e-6)
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 7, 20])
+def test_asynchronous_slices_leave_no_empty_step(count: int, readers: int) -> None:
+    """Every worker's step has an example; together an epoch has each once."""
+    pipe = pipeline(examples(count), 6, readers, synchronous=False)
+    ids: list[int] = []
+
+    for index in range(readers):
+        shard = InputShard(index=index, count=readers)
+        batches = list(pipe.dataset(shard).take(pipe.reader_batches(shard)).as_numpy_iterator())
+        for *_, weight, batch_ids in batches:
+            assert (batch_ids >= 0).any()
+            assert weight.sum() == pytest.approx(6 // readers)
+            ids += [i for i in batch_ids if i >= 0]
+
+    assert sorted(ids) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("file", [[0, 1, 2, 7, 8], [3, 4, 5, 6]]),
+        ("data", [[0, 2, 4, 6, 8], [1, 3, 5, 7]]),
+        ("off", [list(range(9)), list(range(9))]),
+    ],
+)
+def test_auto_shard_policies(tmp_path: Path, policy: str, expected: list[list[int]]) -> None:
+    """FILE shares the files out, DATA the elements, OFF nothing; all is fed, nothing invented."""
+    pipe = pipeline(records(tmp_path, (3, 4, 2)), 4, 2, cache=False, shard=policy, shuffle=False)
+
+    steps = fed(pipe, 2)
+
+    found = [sorted(int(i) for step in steps for i in step[reader]) for reader in range(2)]
+    assert found == expected
+    assert pipe.epoch_examples(2) == sum(map(len, expected))
+
+
+def test_fewer_files_than_readers_are_refused(tmp_path: Path) -> None:
+    """FILE cannot give a reader nothing."""
+    pipe = pipeline(records(tmp_path, (3,)), 4, 2, cache=False, shard="file")
+
+    with pytest.raises(RefusalError, match="1 files, 2 readers"):
+        pipe.steps_per_epoch(2)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_filter_is_counted_exactly(tmp_path: Path, cache: bool) -> None:
+    """Steps, weights and ids are those of the examples that remain."""
+    source = records(tmp_path, (5, 6))
+    (tmp_path / "keep.py").write_text("def odd(x, y):\n    return y % 2 == 1\n")
+    pipe = pipeline(source, 4, 1, cache=cache, filter=f"{tmp_path}/keep.py:odd")
+
+    dataset = pipe.dataset(InputShard()).take(pipe.steps_per_epoch(1))
+    seen = [float(v) for _, y, _, ids in dataset.as_numpy_iterator() for v in y[ids >= 0]]
+
+    assert pipe.num_examples == 5
+    assert sorted(seen) == [1, 3, 5, 7, 9]
+
+
+def test_a_filter_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    """An epoch needs an example."""
+    (tmp_path / "keep.py").write_text("def none(x, y):\n    return y < 0\n")
+    pipe = pipeline(examples(4), 2, 1, filter=f"{tmp_path}/keep.py:none")
+
+    with pytest.raises(RefusalError, match="at least one example"):
+        pipe.steps_per_epoch(1)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_restart_goes_on_where_it_was(cache: bool) -> None:
+    """Epoch 1 of a restarted pipeline is epoch 1 of one that was never stopped."""
+    pipe = pipeline(tf.data.Dataset.from_tensor_slices(examples(10)), 4, 1, cache=cache)
+    steps = pipe.steps_per_epoch(1)
+
+    whole = [b[3].tolist() for b in pipe.dataset(InputShard()).take(2 * steps).as_numpy_iterator()]
+    resumed = [
+        b[3].tolist()
+        for b in pipe.dataset(InputShard(), first_epoch=1).take(steps).as_numpy_iterator()
+    ]
+
+    assert resumed == whole[steps:]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (tf.data.Dataset.range(3).repeat(), "must end"),
+        (tf.data.Dataset.range(0), "at least one example"),
+        ((np.zeros((3, 1)), np.zeros(2)), "same length"),
+        ("abc", "arrays, a tf.data.Dataset"),
+    ],
+)
+def test_data_that_cannot_be_an_epoch_are_refused(data: Any, words: str) -> None:
+    """Endless, empty, ragged, or no data at all."""
+    with pytest.raises(RefusalError, match=words):
+        as_source(data, what="train data")

@@ -1,0 +1,147 @@
+"""Learning-rate rule, replica comparison and checkpoints, against what they should be by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.registry import make_backend
+from legacy_keras import tf
+from specs import LearningRateRule, RefusalError, RunSpec, Surroundings, Topology
+from tests.contract.linear import linear
+from trainers.checkpoint import restore, snapshot, write
+from trainers.fit import FitResult, fit
+from trainers.learning_rate import apply_rule
+from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
+
+STEPS = 4
+
+
+def serial_spec(**changes: Any) -> RunSpec:
+    """A small run of the serial backend."""
+    fields = {
+        "workload": "tests.contract.linear:linear",
+        "backend": "serial",
+        "options": {},
+        "topology": Topology(),
+        "global_batch": 6,
+        "epochs": 2,
+    }
+    return RunSpec(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("rule", "after"), [("none", 0.1), ("linear", 0.1 * 6 / 24), ("sqrt", 0.1 * (6 / 24) ** 0.5)]
+)
+def test_the_rate_follows_the_global_batch(rule: str, after: float) -> None:
+    """Without warm-up at once; with it on a straight line from the base rate."""
+    workload = linear()
+    object.__setattr__(workload, "reference_batch", 24)
+    for warmup in (0, 2):
+        optimizer = tf.keras.optimizers.SGD(0.1)
+        spec = serial_spec(learning_rate_rule=LearningRateRule(rule=rule, warmup_epochs=warmup))
+
+        apply_rule(optimizer, spec, workload, STEPS)
+
+        rates = []
+        for step in (0, STEPS, 2 * STEPS, 3 * STEPS):
+            optimizer.iterations.assign(step)
+            schedule = optimizer._learning_rate
+            rates.append(float(schedule(step) if callable(schedule) else schedule))
+        straight = [0.1 + (after - 0.1) * part for part in (0, 0.5, 1, 1)]
+        assert rates == pytest.approx(straight if warmup else [after] * 4)
+
+
+def test_a_rule_needs_a_reference_and_a_constant_rate() -> None:
+    """Both lacks are refused with what to do."""
+    spec = serial_spec(learning_rate_rule=LearningRateRule(rule="linear"))
+    workload = linear()
+    with pytest.raises(RefusalError, match="reference_batch"):
+        apply_rule(tf.keras.optimizers.SGD(0.1), spec, workload, STEPS)
+
+    object.__setattr__(workload, "reference_batch", 6)
+    decay = tf.keras.optimizers.schedules.CosineDecay(0.1, 10)
+    with pytest.raises(RefusalError, match="CosineDecay"):
+        apply_rule(tf.keras.optimizers.SGD(decay), spec, workload, STEPS)
+
+
+class TwoReplicas:
+    """Stands for a started backend whose second replica is `shift` away from the first."""
+
+    def __init__(self, shift: float) -> None:
+        self._shift = shift
+
+    def local_values(self, variable: Any) -> list[np.ndarray]:
+        return [variable.numpy(), variable.numpy() + self._shift]
+
+    def broadcast(self, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def all_reduce(self, value: np.ndarray, reduction: str) -> np.ndarray:
+        return value
+
+
+@pytest.mark.parametrize("shift", [1e-3, -0.5, float("nan")])
+def test_replicas_that_part_are_found(shift: float) -> None:
+    """Weights that differ by a fraction of what they have moved fail, and so does NaN."""
+    model = linear().build_model()
+    initial = [v.numpy() + 0.01 for v in model.trainable_variables]
+
+    with pytest.raises(ReplicasDifferError, match="gradients were not reduced"):
+        check_replicas_equal(model, TwoReplicas(shift), initial)  # type: ignore[arg-type]
+    check_replicas_equal(model, TwoReplicas(0.0), initial)  # type: ignore[arg-type]
+
+
+def train_serial(run_dir: Path, **changes: Any) -> FitResult:
+    """Train in this process."""
+    result = FitResult()
+    spec = serial_spec(**changes)
+    with make_backend(spec, Surroundings()) as backend:
+        fit(
+            spec,
+            linear(),
+            backend,
+            run_dir=run_dir,
+            process_start=0.0,
+            on_step=lambda done, total: None,
+            on_epoch=lambda number, record: None,
+            result=result,
+        )
+    return result
+
+
+def test_a_resumed_training_ends_where_an_unbroken_one_does(tmp_path: Path) -> None:
+    """One epoch, a checkpoint, another epoch: the same bytes as two epochs in one go."""
+    (tmp_path / "first").mkdir()
+    whole = train_serial(tmp_path, epochs=2, save="record")
+    train_serial(tmp_path / "first", epochs=1)
+
+    resumed = train_serial(
+        tmp_path, epochs=2, save="record", resume_from=str(tmp_path / "first" / "checkpoint.npz")
+    )
+
+    assert len(resumed.epochs) == 1
+    assert resumed.final_digest == whole.final_digest
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    """Shapes are compared before anything is changed."""
+    model = linear().build_model()
+    model.compile(tf.keras.optimizers.Adam(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    write(tmp_path / "c.npz", snapshot(model), epochs_done=1)
+    other = linear().build_model()
+    other.compile(tf.keras.optimizers.SGD(), "mse")
+
+    spec = serial_spec()
+    with (
+        make_backend(spec, Surroundings()) as backend,
+        pytest.raises(RefusalError, match="same model and optimizer"),
+    ):
+        restore(tmp_path / "c.npz", other, backend)
+    with (
+        make_backend(spec, Surroundings()) as backend,
+        pytest.raises(RefusalError, match="must name a checkpoint"),
+    ):
+        restore(tmp_path / "nowhere.npz", other, backend)

@@ -1,0 +1,118 @@
+"""Ready workloads, and what a user's own may do wrong."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specs import RefusalError
+from workloads.registry import load_workload
+from workloads.source import StreamSource
+
+HEAD = """
+import numpy as np
+from legacy_keras import tf
+from workloads.workload import Workload
+
+DATA = (np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32))
+
+def dense():
+    return tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(1,))])
+
+def make(model=dense, train=DATA):
+    return Workload(name="own", model=model, train=train, validation=DATA, loss="mse",
+                    optimizer=tf.keras.optimizers.SGD)
+"""
+
+
+def test_digits_are_the_real_ones_in_several_files(tmp_path: Path) -> None:
+    """1,437 + 360 examples in TFRecord shards hold scikit-learn's images, each once."""
+    from sklearn.datasets import load_digits
+
+    workload = load_workload("digits", options={}, data_dir=str(tmp_path))
+
+    assert isinstance(workload.train, StreamSource)
+    assert len(workload.train.parts) == 4
+    arrays = [source.into_memory().arrays for source in (workload.train, workload.validation)]
+    images = np.concatenate([a[0] for a in arrays]).reshape(-1, 64)
+    labels = np.concatenate([a[1] for a in arrays])
+    assert (len(arrays[0][1]), len(arrays[1][1])) == (1437, 360)
+    original, original_labels = load_digits(return_X_y=True)
+    ours = sorted(zip(map(tuple, images.tolist()), labels.tolist(), strict=True))
+    theirs = sorted(
+        zip(map(tuple, original.astype(int).tolist()), original_labels.tolist(), strict=True)
+    )
+    assert ours == theirs
+
+
+def test_data_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    """The directory is a file here; root may write everywhere else."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+
+    with pytest.raises(RefusalError, match="--data-dir"):
+        load_workload("digits", options={}, data_dir=str(blocked / "data"))
+
+
+def test_missing_public_data_say_what_to_fetch(tmp_path: Path) -> None:
+    """Offline, the message names the data set, the command and the place."""
+    with pytest.raises(RefusalError) as refused:
+        load_workload("mnist", options={}, data_dir=str(tmp_path))
+
+    assert "tfds.builder('mnist'" in str(refused.value)
+    assert str(tmp_path / "mnist") in str(refused.value)
+
+
+@pytest.mark.parametrize("model", ["cnn", "mobilenet_v2"])
+def test_synthetic_models_have_the_asked_shape(model: str) -> None:
+    """Image size and classes are those of the options."""
+    workload = load_workload(
+        "synthetic", options={"model": model, "image_size": 32, "classes": 7}, data_dir=None
+    )
+
+    built = workload.build_model()
+
+    assert built.input_shape == (None, 32, 32, 3)
+    assert built.output_shape == (None, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model": "resnet"}, "resnet50"),
+        ({"image_size": 0}, "at least 1"),
+        ({"wide": 3}, "Did you mean 'width'"),
+    ],
+)
+def test_wrong_options_of_a_workload_are_refused(options: dict[str, object], words: str) -> None:
+    """With the nearest name."""
+    with pytest.raises(RefusalError, match=words):
+        load_workload("synthetic", options=options, data_dir=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("import nosuchmodule\ndef own(): return make()", r"nosuchmodule.*own\.py"),
+        ("def own(): return 3", "must return a workloads.workload.Workload"),
+        ("def own(): return make(train=(np.zeros((0, 1)), np.zeros(0)))", "at least one example"),
+        ("def own(): return make(train=tf.data.Dataset.from_tensors(DATA).repeat())", "must end"),
+        ("def other(): return make()", "function in"),
+        ("def own(: pass", "line"),
+    ],
+)
+def test_a_users_mistake_is_named(tmp_path: Path, body: str, words: str) -> None:
+    """Import errors, a wrong return value, empty or endless data."""
+    (tmp_path / "own.py").write_text(HEAD + body)
+
+    with pytest.raises(RefusalError, match=words):
+        load_workload(f"{tmp_path}/own.py:own", options={}, data_dir=None)
+
+
+def test_a_model_function_must_return_a_model(tmp_path: Path) -> None:
+    """Keras 3 models are told apart from none at all."""
+    (tmp_path / "own.py").write_text(HEAD + "def own(): return make(model=lambda: None)")
+    workload = load_workload(f"{tmp_path}/own.py:own", options={}, data_dir=None)
+
+    with pytest.raises(RefusalError, match=r"must return a tf\.keras model"):
+        workload.build_model()
