@@ -293,7 +293,7 @@ class StrategyBackend(Backend):
 _LAUNCHED = {
     "alone": "plain python",
     "horovodrun": "horovodrun",
-    "mpirun": "mpirun",
+    "mpirun": "mpirun (or horovodrun, which uses it where it can)",
     "tf_config": "TF_CONFIG",
 }
 _HOW_TO_START = {

@@ -75,7 +75,8 @@ def command(
             on_progress=progress.step,
             on_end=progress.end,
         )
-    from report.write import render_table, write_report  # matplotlib: only now
+    from report.table import render_table
+    from report.write import write_report  # matplotlib: only now
 
     page = write_report(comparison, folder)
     console.print(render_table(comparison))

@@ -11,8 +11,11 @@ TensorFlow; so `keras` names tf_keras before Horovod is imported (workaround in 
 Import TensorFlow through here: `from legacy_keras import tf`.
 """
 
+import contextlib
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
@@ -20,12 +23,36 @@ if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
         "first, or set TF_USE_LEGACY_KERAS=1."
     )
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
-# INFO, WARNING and the "Unable to register cuBLAS" ERROR of every CPU start; real failures
-# surface as exceptions.
+# Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import tensorflow as tf  # must come after the environment is set
-import tf_keras
+_NOISE = (b"Unable to register cu", b"All log messages before absl::InitializeLog")
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Pass on what C++ writes to standard error, but for lines that every start on a CPU writes.
+
+    They come before TensorFlow's logger can be told anything; four ranks would write sixteen lines
+    with "E0000" above the first epoch.
+    """
+    with tempfile.TemporaryFile() as buffer:
+        saved = os.dup(2)
+        os.dup2(buffer.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            buffer.seek(0)
+            for line in buffer:
+                if not any(noise in line for noise in _NOISE):
+                    os.write(2, line)
+
+
+with _without_noise():
+    import tensorflow as tf
+    import tf_keras
 
 sys.modules["keras"] = tf_keras
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.

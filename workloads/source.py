@@ -70,8 +70,9 @@ Source = ArraySource | StreamSource
 
 def stack_elements(dataset: Any) -> Any:
     """All elements of a finite data set as one nest of arrays [num_examples, …]."""
-    rows = [tf.nest.flatten(element) for element in dataset.as_numpy_iterator()]
-    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    # In batches, because each step from TensorFlow to Python costs more than an element does.
+    batches = [tf.nest.flatten(b) for b in dataset.batch(1024).as_numpy_iterator()]
+    columns = [np.concatenate(column) for column in zip(*batches, strict=True)]
     return tf.nest.pack_sequence_as(dataset.element_spec, columns)
 
 

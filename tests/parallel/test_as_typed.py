@@ -1,0 +1,206 @@
+"""What a person types, typed: real launchers, real processes, from the checkout."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specs import ClusterTask, RunRecord, parse_tf_config
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 240
+BRIEF = ("--epochs", "1", "--save", "record")
+pytestmark = pytest.mark.timeout(LIMIT_S + 60)
+
+
+def typed(*command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in the checkout, as from a shell with .venv activated."""
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**activated(), **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def activated() -> dict[str, str]:
+    """The environment of an activated .venv."""
+    folder = str(Path(sys.executable).parent)
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([folder, os.environ["PATH"]]),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
+
+
+def read_records(run_dir: Path) -> dict[str, RunRecord]:
+    """Records of a run by task; every one must be completed."""
+    records = {
+        path.stem: RunRecord.from_json(path.read_text())
+        for path in (run_dir / "records").glob("*.json")
+    }
+    assert all(record.outcome.completed for record in records.values()), records
+    return records
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody holds."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("localhost", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def cluster(**counts: int) -> list[ClusterTask]:
+    """Every task of a cluster on this machine."""
+    ports = iter(free_ports(sum(counts.values())))
+    addresses = {
+        kind: [f"localhost:{next(ports)}" for _ in range(count)] for kind, count in counts.items()
+    }
+    first = next(iter(counts))
+    text = json.dumps({"cluster": addresses, "task": {"type": first, "index": 0}})
+    return parse_tf_config(text).cluster.tasks()
+
+
+def typed_in_every_task(tasks: list[ClusterTask], *flags: str) -> dict[str, int]:
+    """`TF_CONFIG=… python train.py …` once for each task; exit codes by task."""
+    started = {
+        task.name: subprocess.Popen(
+            ["python", "train.py", *flags],
+            cwd=ROOT,
+            env={**activated(), "TF_CONFIG": task.to_tf_config()},
+            stdout=subprocess.DEVNULL,
+        )
+        for task in tasks
+    }
+    try:
+        return {name: process.wait(LIMIT_S) for name, process in started.items()}
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+
+
+def test_horovodrun_four_ranks(tmp_path: Path) -> None:
+    """`horovodrun -np 4 python train.py`: four ranks, each example once, one set of weights."""
+    done = typed("horovodrun", "-np", "4", "python", "train.py", *BRIEF, "--run-dir", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    records = read_records(tmp_path)
+    assert sorted(records) == ["rank-0", "rank-1", "rank-2", "rank-3"]
+    assert {r.spec.backend for r in records.values()} == {"horovod"}
+    assert {r.epochs[0].examples for r in records.values()} == {1437}
+    assert {r.epochs[0].validation_examples for r in records.values()} == {360}
+    assert len({r.final_digest for r in records.values()}) == 1
+
+
+def test_mpirun_two_ranks(tmp_path: Path) -> None:
+    """`mpirun -np 2 python train.py --backend horovod`."""
+    done = typed(
+        "mpirun", "-np", "2", "python", "train.py", "--backend", "horovod", *BRIEF,
+        "--run-dir", str(tmp_path),
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(read_records(tmp_path)) == ["rank-0", "rank-1"]
+
+
+def test_mirrored(tmp_path: Path) -> None:
+    """`python train.py --backend mirrored --replicas 2` prints each epoch and saves the model."""
+    done = typed(
+        "python", "train.py", "--backend", "mirrored", "--replicas", "2", "--epochs", "1",
+        "--run-dir", str(tmp_path),
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("epoch 1: loss")
+    assert done.stderr == ""
+    assert (tmp_path / "model.keras").is_file()
+
+
+def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
+    """One process for each worker, TF_CONFIG set by hand, no backend named."""
+    codes = typed_in_every_task(cluster(worker=2), *BRIEF, "--run-dir", str(tmp_path))
+
+    assert set(codes.values()) == {0}
+    records = read_records(tmp_path)
+    assert {r.spec.backend for r in records.values()} == {"multi_worker_mirrored"}
+    assert {r.epochs[0].examples for r in records.values()} == {1437}
+
+
+def test_tf_config_by_hand_for_parameter_servers(tmp_path: Path) -> None:
+    """Workers and servers end by themselves when the coordinator has gone."""
+    tasks = cluster(chief=1, worker=2, ps=1)
+
+    codes = typed_in_every_task(tasks, *BRIEF, "--run-dir", str(tmp_path))
+
+    assert codes == {"chief-0": 0, "worker-0": 0, "worker-1": 0, "ps-0": 0}
+    assert read_records(tmp_path)["chief-0"].epochs[0].examples == 1437
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    """TensorFlow would abort; the person reads which port it is."""
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        config = {
+            "cluster": {"worker": [f"localhost:{port}"]},
+            "task": {"type": "worker", "index": 0},
+        }
+
+        done = typed(
+            "python", "train.py", "--run-dir", str(tmp_path), env={"TF_CONFIG": json.dumps(config)}
+        )
+
+    assert done.returncode == 2
+    assert f"localhost:{port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_horovodrun_around_a_strategy_is_refused(tmp_path: Path) -> None:
+    """The message says how the backend is started; no rank trains."""
+    done = typed(
+        "horovodrun", "-np", "2", "python", "train.py", "--backend", "multi_worker_mirrored",
+        "--run-dir", str(tmp_path),
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert "multi_worker_mirrored cannot be started by" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout
+
+
+def test_tpu_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """Without a TPU."""
+    done = typed("python", "train.py", "--backend", "tpu", "--run-dir", str(tmp_path))
+
+    assert done.returncode == 2
+    assert "needs a TPU" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_horovod_of_another_tensorflow_is_refused(tmp_path: Path) -> None:
+    """Found before its library is loaded."""
+    package = tmp_path / "horovod"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('was loaded')\n")
+    (package / "metadata.json").write_text('{"tensorflow": "2.17.0"}')
+
+    done = typed(
+        "python", "train.py", "--backend", "horovod", "--run-dir", str(tmp_path / "run"),
+        env={"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "built against 2.17.0" in done.stderr
