@@ -1,9 +1,18 @@
 """Comparison: arms, the order in which they ran, and every record. Statistics come later."""
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, SerializeAsAny
+from typing import Any
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    SerializeAsAny,
+    model_validator,
+)
 
 from specs.noun import Document, Noun
-from specs.options import BackendOptions
+from specs.options import BackendOptions, with_typed_options
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
 
@@ -21,6 +30,11 @@ class Arm(Noun):
     backend: str
     options: SerializeAsAny[BackendOptions]
     replicas: PositiveInt
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return with_typed_options(data)
 
 
 class NotRun(Noun):

@@ -85,6 +85,8 @@ OPTIONS: Mapping[str, type[BackendOptions]] = {
 
 def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
     """Build the options of one backend; an unknown option is refused with the nearest name."""
+    if backend not in OPTIONS:
+        raise unknown_name("backend", backend, OPTIONS)
     kind = OPTIONS[backend]
     for name in values:
         if name not in kind.model_fields:
@@ -92,6 +94,14 @@ def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
                 raise RefusalError(f"The backend {backend} has no options.", received=repr(name))
             raise unknown_name(f"option of {backend}", name, kind.model_fields)
     return kind(**values)
+
+
+def with_typed_options(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a noun that has `backend` and `options`, its options in the backend's type."""
+    options = data.get("options") or {}
+    if isinstance(options, BackendOptions):
+        return data
+    return {**data, "options": backend_options(data.get("backend", ""), options)}
 
 
 def parse_option(text: str) -> tuple[str, str]:

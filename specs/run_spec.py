@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 from specs.capabilities import capabilities_of
 from specs.errors import RefusalError
 from specs.noun import Document, Noun
-from specs.options import BackendOptions, backend_options
+from specs.options import OPTIONS, BackendOptions, with_typed_options
 from specs.topology import BatchPlan, Topology
 
 ShardPolicy = Literal["batch", "file", "data", "off"]
@@ -109,12 +109,7 @@ class RunSpec(Document):
     @model_validator(mode="before")
     @classmethod
     def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
-        backend = data.get("backend", "")
-        capabilities_of(backend)
-        options = data.get("options") or {}
-        if not isinstance(options, BackendOptions):
-            options = backend_options(backend, options)
-        return {**data, "options": options}
+        return with_typed_options(data)
 
     @model_validator(mode="after")
     def _topology_fits_the_backend(self) -> Self:
@@ -138,7 +133,7 @@ class RunSpec(Document):
                 f"The backend {self.backend} has one replica in each process.",
                 received=f"replicas_per_process={topology.replicas_per_process}",
             )
-        if self.options.__class__ is not backend_options(self.backend, {}).__class__:
+        if type(self.options) is not OPTIONS[self.backend]:
             raise RefusalError(
                 "The options must be those of the backend.",
                 received=f"{type(self.options).__name__} for {self.backend}",

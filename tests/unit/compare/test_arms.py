@@ -7,7 +7,8 @@ import pytest
 from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms
 from compare.experiment import draw_order
 from launch.flags import spec_from_flags
-from specs import RefusalError, Surroundings
+from measure.machine import machine_facts
+from specs import Comparison, RefusalError, Surroundings
 
 
 def test_each_backend_at_each_size_with_the_reference() -> None:
@@ -70,3 +71,22 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
         "horovod ×1": 2,
         "horovod ×2": 2,
     }
+
+
+def test_a_comparison_survives_json() -> None:
+    """Arms come back with options of their backend's own type."""
+    arms = parse_arms(DEFAULT_BACKENDS, "1,2")
+    original = Comparison(
+        name="n",
+        created_unix_s=0,
+        command="ringside compare",
+        machine=machine_facts(),
+        seed=1,
+        rounds=1,
+        arms=arms,
+    )
+
+    again = Comparison.from_json(original.to_json())
+
+    assert again == original
+    assert [type(arm.options) for arm in again.arms] == [type(arm.options) for arm in arms]
