@@ -8,6 +8,7 @@ TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -162,6 +163,8 @@ def _train(
                 epochs=tuple(result.epochs),
                 initial_digest=result.initial_digest,
                 final_digest=result.final_digest,
+                train_examples=result.train_examples,
+                replica_deviation=result.replica_deviation,
             )
             if result.first_step_done is not None:
                 facts["startup_s"] = result.first_step_done - process_start_unix_s()
@@ -211,7 +214,7 @@ def _follow_stdin() -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        os._exit(1)
+        os.kill(os.getpid(), signal.SIGTERM)  # a server ends well on it, anybody else at once
 
     threading.Thread(target=watch, daemon=True, name="stdin-watch").start()
 
@@ -235,7 +238,7 @@ def _launched(spec_file: Path, run_dir: Path, *, log: bool, watch_stdin: bool) -
         _follow_launcher(os.environ["RINGSIDE_LAUNCHER"])
     if watch_stdin:
         _follow_stdin()
-    spec = RunSpec.from_json(spec_file.read_text(), origin=str(spec_file))
+    spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
     return run_process(spec, surroundings, run_dir, aloud=False)
 
 

@@ -45,7 +45,7 @@ def command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the arms and end.")] = False,
 ) -> None:
     """Train the same model under every backend that can run here, and write a report."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     arms = parse_arms(backends, replicas)
     base = spec.replace(resources=_shared_out(spec.resources, arms))
     for arm in arms:

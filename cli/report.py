@@ -14,7 +14,7 @@ def command(
     """Write report.html, report.md and results.csv again from results.json."""
     source = folder / "results.json"
     try:
-        text = source.read_text()
+        text = source.read_text(encoding="utf-8")
     except OSError as error:
         raise RefusalError(
             "The folder must hold the results.json of a comparison.", received=error

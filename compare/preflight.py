@@ -77,5 +77,5 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
             raise RefusalError(
                 "TensorFlow and the workload must load.", received=" / ".join(last) or "nothing"
             )
-        answer: dict[str, Any] = json.loads(answered.read_text())
+        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
         return answer

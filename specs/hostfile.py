@@ -66,7 +66,7 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
 def read_hostfile(path: Path) -> tuple[Host, ...]:
     """Read a hostfile from disk."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RefusalError("The hostfile must be a readable text file.", received=error) from None
     return parse_hostfile(text, origin=str(path))

@@ -124,6 +124,9 @@ class RunRecord(Document):
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process.
+        train_examples: training examples that there are, after the filter; None: not known.
+        replica_deviation: largest difference between any replica's final trainable weights and
+            those of the first replica; None where they were not compared.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
 
     Schema history: 1 first version.
@@ -143,6 +146,8 @@ class RunRecord(Document):
     epochs: tuple[EpochRecord, ...] = ()
     peak_memory_bytes: NonNegativeInt = 0
     cpu_s: NonNegativeFloat = 0.0
+    train_examples: NonNegativeInt | None = None
+    replica_deviation: NonNegativeFloat | None = None
     initial_digest: str = ""
     final_digest: str = ""
 
@@ -152,7 +157,7 @@ def write_whole(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)

@@ -23,6 +23,10 @@ from workloads.pipeline import Pipeline
 from workloads.workload import Workload
 
 
+class DivergedError(FloatingPointError):
+    """The loss is no longer a number."""
+
+
 class LedgerError(RuntimeError):
     """An epoch was not fed the examples that the plan holds."""
 
@@ -34,12 +38,16 @@ class FitResult:
     Attributes:
         initial_digest, final_digest: SHA-256 of all weights of this process, in order.
         first_step_done: `time.time()` after the first step.
+        train_examples: training examples that there are, after the filter.
+        replica_deviation: see RunRecord.
     """
 
     epochs: list[EpochRecord] = field(default_factory=list)
     initial_digest: str = ""
     final_digest: str = ""
     first_step_done: float | None = None
+    train_examples: int | None = None
+    replica_deviation: float | None = None
 
 
 def fit(
@@ -68,6 +76,7 @@ def fit(
     train = make_pipeline(spec, workload, backend, training=True)
     validation = make_pipeline(spec, workload, backend, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
+    result.train_examples = train.num_examples
     model, initial = build(spec, workload, backend, steps)
     result.initial_digest = weights_digest(model)
     with backend.scope():
@@ -88,8 +97,9 @@ def fit(
         result=result,
     )
     callbacks = [*backend.callbacks(), clock, recorder]
+    proof = SyncProof(backend, initial)
     if backend.capabilities.synchronous:
-        callbacks.append(SyncProof(backend, initial))
+        callbacks.append(proof)
     if spec.save == "all":
         callbacks += _savers(backend, run_dir)
     with backend.scope():
@@ -102,6 +112,7 @@ def fit(
             verbose=0,
         )
     result.final_digest = weights_digest(model)
+    result.replica_deviation = proof.deviation
     if spec.save == "all":
         _export(model, workload, backend, run_dir)
 
@@ -205,6 +216,9 @@ class _EpochEnd(tf.keras.callbacks.Callback):
                 f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {self._examples}"
             )
         validation, counted = self._evaluate()
+        losses = {"loss": float(train["loss"]), "val_loss": validation["loss"]}
+        if not np.isfinite(list(losses.values())).all():
+            raise DivergedError(f"epoch {epoch + 1} ended with {losses}")
         record = EpochRecord(
             steps=len(self._clock.step_end_s),
             examples=fed.count,

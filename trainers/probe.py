@@ -52,5 +52,5 @@ def _workload_obstacle(asked: dict[str, Any] | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer = probe(json.loads(Path(sys.argv[1]).read_text()))
+    answer = probe(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     write_whole(Path(sys.argv[2]), json.dumps(answer))

@@ -31,6 +31,7 @@ class SyncProof(tf.keras.callbacks.Callback):
         self._backend = backend
         self._initial = initial
         self._steps = 0
+        self.deviation: float | None = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Compare once, after AFTER_STEPS updates."""
@@ -39,17 +40,20 @@ class SyncProof(tf.keras.callbacks.Callback):
             check_replicas_equal(self.model, self._backend, self._initial)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Compare the final weights."""
-        check_replicas_equal(self.model, self._backend, self._initial)
+        """Compare the final weights; the largest difference stays in `deviation`."""
+        self.deviation = check_replicas_equal(self.model, self._backend, self._initial)
 
 
-def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> None:
+def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> float:
     """Compare the trainable weights of all replicas of all processes.
 
     Args:
         model: of this process.
         backend: started.
         initial: the weights before the first step, as `trainable_weights` orders them.
+
+    Returns:
+        The largest absolute difference between any replica's weights and the first one's.
 
     Raises:
         ReplicasDifferError: in every process, naming the worst variable.
@@ -68,6 +72,7 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
                 f"the replicas' weights differ by {deviation:.3g} in {variable.name}, which has "
                 f"changed by {change:.3g} since the start: gradients were not reduced"
             )
+    return float(np.max(worst, initial=0.0))
 
 
 def _largest(array: NDArray[Any]) -> float:

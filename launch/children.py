@@ -1,0 +1,194 @@
+"""The processes that Ringside starts itself, and the guard that ends them when it cannot."""
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from launch import ssh, sweep
+from launch.logs import log_file
+from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
+from specs.surroundings import HOROVODRUN
+
+# Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
+# to end their ranks themselves.
+TERMINATE_S = 2.0
+SWEEPER = Path(sweep.__file__).resolve()
+
+
+def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> dict[str, str]:
+    """The environment of a process: the parent's, without what an outer launcher said in it.
+
+    Args:
+        parent: the environment of this process.
+        process: adds to it.
+        tell: value of RINGSIDE_LAUNCHER; empty: none.
+    """
+    inherited = {
+        name: value
+        for name, value in parent.items()
+        if name not in (*HOROVODRUN, "TF_CONFIG")
+        and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
+    }
+    # `.venv/bin/ringside` works without activating .venv, so horovodrun and mpirun must be found.
+    programs = str(Path(sys.executable).parent)
+    path = inherited.get("PATH", os.defpath)
+    if path.split(os.pathsep)[0] != programs:
+        inherited["PATH"] = f"{programs}{os.pathsep}{path}"
+    return {**inherited, **process.env, **({LAUNCHER: tell} if tell else {})}
+
+
+@dataclass
+class Child:
+    """A started process of the plan; `exited` is when, on the monotonic clock."""
+
+    process: Process
+    popen: subprocess.Popen[bytes]
+    handle: int
+    exited: float | None = None
+    told_to_stop: bool = False
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, or minus the signal; None while it runs."""
+        return self.popen.returncode
+
+
+@dataclass
+class Children:
+    """All processes of a plan. Leaving the `with` block ends every one, and their descendants.
+
+    Attributes:
+        parent: the environment that they inherit.
+        ended_at: when the last of them ended, on the monotonic clock.
+        survivors: processes of the run that could not be killed.
+    """
+
+    plan: Plan
+    parent: Mapping[str, str]
+    started: dict[str, Child] = field(default_factory=dict)
+    ended_at: float = 0.0
+    survivors: list[int] = field(default_factory=list)
+    _guard: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self.plan.scratch:
+                Path(self.plan.scratch).mkdir(mode=0o700)
+            self._keep_guarded()
+            for process in self.plan.processes:
+                self._start(process)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def alive(self) -> list[Child]:
+        """Those that have not exited."""
+        return [child for child in self.started.values() if child.exited is None]
+
+    def wait(self, seconds: float) -> None:
+        """Return when a process exits, or after so long; exits are noted, the guard renewed."""
+        poll = select.poll()
+        for child in self.alive():
+            poll.register(child.handle, select.POLLIN)
+        poll.poll(seconds * 1000)
+        for child in self.alive():
+            if child.popen.poll() is not None:
+                child.exited = self.ended_at = time.monotonic()
+        self._keep_guarded()
+
+    def stop_gently(self, child: Child) -> None:
+        """Ask a process to end: SIGTERM, or the end of its input if it is far away."""
+        child.told_to_stop = True
+        if child.popen.stdin is not None:
+            child.popen.stdin.close()
+        else:
+            _signal_group(child, signal.SIGTERM)
+
+    def _start(self, process: Process) -> None:
+        tell = f"{os.getpid()}:{psutil.Process().create_time()}"
+        if self.plan.remote_hosts and process.name == LAUNCHER_NAME:
+            tell = ""  # it would reach ranks on machines where we are not
+        with log_file(Path(self.plan.run_dir), process.name).open("ab") as log:
+            popen = subprocess.Popen(
+                process.argv,
+                env=environment(self.parent, process, tell=tell),
+                stdin=subprocess.PIPE if process.holds_stdin else subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.started[process.name] = Child(process, popen, os.pidfd_open(popen.pid))
+
+    def _keep_guarded(self) -> None:
+        """Have a guard: it waits for our end, even by SIGKILL, and then sweeps."""
+        if self._guard is not None and self._guard.poll() is None:
+            return
+        plan = self.plan
+        remote = [f"--remote={shlex.join(command)}" for command in self._remote_sweeps()]
+        self._guard = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-S", str(SWEEPER), plan.run_id),
+                *("--when-gone", str(os.getpid())),
+                *("--run-dir", plan.run_dir, f"--scratch={plan.scratch}"),
+                *remote,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def _remote_sweeps(self) -> list[list[str]]:
+        command = (self.plan.python, "-I", "-S", str(SWEEPER), self.plan.run_id)
+        return [list(ssh.remote_command(host, command)) for host in self.plan.remote_hosts]
+
+    def _end(self) -> None:
+        """End everything: politely, then by force, then whatever has the run's id."""
+        for child in self.alive():
+            self.stop_gently(child)
+        deadline = time.monotonic() + TERMINATE_S
+        while self.alive() and (left := deadline - time.monotonic()) > 0:
+            self.wait(left)
+        stubborn = self.alive()
+        self.survivors = sweep.kill_members(self.plan.run_id)
+        for child in stubborn:
+            # For one that has cleared its environment. The group's id is not yet given to another:
+            # its leader is still to be waited for.
+            _signal_group(child, signal.SIGKILL)
+        self.wait(0.0)
+        sweep.sweep_remote(self._remote_sweeps())
+        sweep.tidy(Path(self.plan.run_dir), self.plan.scratch)
+        for child in self.started.values():
+            os.close(child.handle)
+            if child.popen.stdin is not None:
+                child.popen.stdin.close()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+
+
+def _signal_group(child: Child, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.popen.pid, number)

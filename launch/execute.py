@@ -1,0 +1,225 @@
+"""Run a plan: start its processes, watch them, end every one, and say what became of the run."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import NonNegativeFloat
+
+from launch import preflight, ssh
+from launch.children import Child, Children, environment
+from launch.interrupts import Interrupts
+from launch.logs import Follower, last_lines
+from launch.plan import LAUNCHER_NAME, Plan
+from launch.verdict import Evidence, Records, Verdict, judge
+from launch.watch import SERVING, Progress, Watch
+from specs import Noun, Outcome, RunRecord, write_whole
+
+POLL_S = 0.1
+# For the peers of a task that failed: time to notice it and to write their records.
+REPORT_GRACE_S = 5.0
+# For servers, once everybody whom they served has gone.
+SERVER_GRACE_S = 10.0
+LAST_LINES = 20
+
+
+class Execution(Noun):
+    """What became of a plan.
+
+    Attributes:
+        outcome: of the whole run; a death without a record is in it.
+        records: one for each task that wrote one, in the plan's order.
+        wall_s: from the start of the first process to the end of the last.
+        failing_task: whose output explains a failure; empty: nobody's.
+        last_lines: the end of that output.
+    """
+
+    outcome: Outcome
+    records: tuple[RunRecord, ...]
+    wall_s: NonNegativeFloat
+    failing_task: str = ""
+    last_lines: tuple[str, ...] = ()
+
+
+def execute(
+    plan: Plan,
+    *,
+    deadline_s: float = 120.0,
+    live: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Execution:
+    """Run a plan to its end. When this returns or raises, no process of the run is left.
+
+    Args:
+        plan: what to start; a plan is good for one execution.
+        deadline_s: a task that makes no progress for so long ends the run as `hung`.
+        live: show the output of all tasks as it comes, each line with its task's name.
+        on_progress: told of every change of any task.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C, after everything was ended.
+        SystemExit: on SIGTERM or SIGHUP, likewise.
+    """
+    run_dir = Path(plan.run_dir)
+    reason = _prepare(plan, run_dir)
+    if reason:
+        return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
+    records = Records(run_dir, plan.expects)
+    watch = Watch(run_dir, plan.expects)
+    follower = Follower(run_dir) if live else None
+    with Interrupts() as interrupts:
+        started = time.monotonic()
+        with Children(plan, dict(os.environ)) as children:
+            run = _Run(children, records, watch, deadline_s)
+            while not run.over():
+                children.wait(POLL_S)
+                interrupts.raise_noted()
+                for progress in watch.look():
+                    if on_progress is not None:
+                        on_progress(progress)
+                if follower is not None:
+                    follower.copy()
+        wall_s = max(0.0, children.ended_at - started)
+    records.look()
+    watch.look()
+    if follower is not None:
+        follower.copy(rest=True)
+    run.evidence.progress = watch.latest
+    run.evidence.survivors = children.survivors
+    return _report(judge(plan, records, run.evidence), plan, records, wall_s)
+
+
+def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Execution:
+    run_dir = Path(plan.run_dir)
+    lines = last_lines(run_dir, verdict.task, LAST_LINES) if verdict.task else ()
+    if verdict.task and not lines:
+        # It never came to its own log: what it said went where its launcher's output goes.
+        lines = last_lines(run_dir, LAUNCHER_NAME, LAST_LINES)
+    return Execution(
+        outcome=verdict.outcome,
+        records=tuple(records.read[task] for task in plan.expects if task in records.read),
+        wall_s=wall_s,
+        failing_task=verdict.task,
+        last_lines=lines,
+    )
+
+
+class _Run:
+    """The state of a run: going on, in trouble, at its end."""
+
+    def __init__(
+        self, children: Children, records: Records, watch: Watch, deadline_s: float
+    ) -> None:
+        self.evidence = Evidence()
+        self._children = children
+        self._records = records
+        self._watch = watch
+        self._deadline_s = deadline_s
+        self._give_up_at: float | None = None
+        self._closing = False
+
+    def over(self) -> bool:
+        """Look at everything once; True when there is nothing left to wait for."""
+        self._records.look()
+        for child in sorted(self._children.started.values(), key=lambda c: c.exited or 0.0):
+            if child.exited is not None and child not in self.evidence.exits:
+                self.evidence.exits.append(child)
+        alive = self._children.alive()
+        if not alive:
+            return True
+        if all(child.process.serves for child in alive):
+            return self._close(alive)
+        if self._give_up_at is not None:
+            return time.monotonic() > self._give_up_at
+        if self._in_trouble():
+            self._give_up_at = time.monotonic() + REPORT_GRACE_S
+        elif still := self._watch.standing_still(self._deadline_s):
+            self.evidence.still = still
+            self.evidence.still_s = self._deadline_s
+            return True
+        return False
+
+    def _close(self, servers: list[Child]) -> bool:
+        """Only servers are left: tell each to stop, once it serves; before, it could not hear."""
+        if not self._closing:
+            self._closing = True
+            self._give_up_at = time.monotonic() + SERVER_GRACE_S
+        for child in servers:
+            ready = self._watch.latest[child.process.name].phase == SERVING
+            if not child.told_to_stop and (ready or self._in_trouble()):
+                self._children.stop_gently(child)
+        return self._give_up_at is not None and time.monotonic() > self._give_up_at
+
+    def _in_trouble(self) -> bool:
+        """Whether the run can no longer complete."""
+        if self._records.unreadable:
+            return True
+        if any(not record.outcome.completed for record in self._records.read.values()):
+            return True
+        return any(
+            child.process.name != LAUNCHER_NAME and not self._records.completed(child.process.name)
+            for child in self.evidence.exits
+        )
+
+
+def _prepare(plan: Plan, run_dir: Path) -> str:
+    """Write spec.json and make the folders; returns what is in the way, or nothing."""
+    if any(any((run_dir / folder).glob("*")) for folder in ("records", "progress")):
+        return f"{run_dir} holds a run already; every run needs a folder of its own."
+    for process in plan.processes:
+        program = process.argv[0]
+        path = environment(os.environ, process, tell="")["PATH"]
+        if shutil.which(program, path=path) is None:
+            return f"{program} is not installed. `ringside doctor` says what is."
+    for folder in ("logs", "records", "progress"):
+        (run_dir / folder).mkdir(parents=True, exist_ok=True)
+    spec_file = run_dir / "spec.json"
+    write_whole(spec_file, plan.spec.to_json())
+    return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file)
+
+
+def _local_obstacle(plan: Plan, spec_file: Path) -> str:
+    found = preflight.obstacles(spec_file, _ports(plan, local=True))
+    return f"This machine is not ready: {'; '.join(found)}." if found else ""
+
+
+def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
+    """Ask every other machine at once whether it is ready."""
+    script = str(Path(preflight.__file__).resolve())
+    asked: dict[str, subprocess.Popen[str]] = {}
+    for host in plan.remote_hosts:
+        ports = map(str, _ports(plan, host=host))
+        command = (plan.python, "-I", "-S", script, str(spec_file), *ports)
+        asked[host] = subprocess.Popen(
+            ssh.remote_command(host, command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    complaints = []
+    try:
+        for host, process in asked.items():
+            said = process.communicate()[0].strip() or f"exit {process.poll()}"
+            if process.returncode:
+                complaints.append(f"{host} is not ready: {said}.")
+    finally:
+        for process in asked.values():
+            process.kill()
+            process.wait()
+    return " ".join(complaints)
+
+
+def _ports(plan: Plan, *, host: str = "", local: bool = False) -> list[int]:
+    """Ports of the tasks on one host, or on this machine."""
+    if plan.cluster is None:
+        return []
+    found = []
+    for task in plan.cluster.tasks():
+        name, _, port = task.address.rpartition(":")
+        if name == host or (local and name not in plan.remote_hosts):
+            found.append(int(port))
+    return found

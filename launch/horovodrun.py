@@ -1,0 +1,61 @@
+"""Ranks started by horovodrun, with the Gloo or the MPI controller."""
+
+import shlex
+from pathlib import Path
+
+from launch.mpirun import scratch_env
+from launch.plan import LAUNCHER_NAME, RUN_ID, Plan, Process
+from launch.site import Site, rank_names
+from specs import Host, RunSpec
+
+# Horovod's 30 s fail a rank whose peer is slow to import TensorFlow on a busy machine; no other arm
+# has such a limit. Standing still is found by execute(), for every arm alike.
+GLOO_TIMEOUT_S = 120
+
+
+def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+    """The plan of a run under horovodrun.
+
+    The hosts are named one by one: Horovod's parser fails at a comment in a hostfile.
+    `--disable-cache`: the cache would keep what was true of a host for an hour, in the user's home.
+    """
+    away = tuple(host.name for host in hosts if not site.is_local(host.name))
+    by_mpi = getattr(spec.options, "controller", None) == "mpi"
+    env = {RUN_ID: site.run_id}
+    scratch = ""
+    if by_mpi:
+        # Tasks pin themselves, alike under every launcher. (`--name=value`: the values begin with
+        # a dash. --allow-run-as-root is added by horovodrun itself.)
+        how = ["--mpi", "--binding-args=--bind-to none --map-by slot", "--mpi-args=--oversubscribe"]
+        if not away:
+            scratch = site.scratch
+            env |= scratch_env(scratch)
+    else:
+        how = ["--gloo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)]
+    argv = (
+        "horovodrun",
+        *("-np", str(spec.topology.num_processes)),
+        *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
+        *how,
+        "--disable-cache",
+        *_shielded(site.task_command(run_dir)),
+    )
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+        expects=rank_names(spec),
+        run_id=site.run_id,
+        remote_hosts=away,
+        scratch=scratch,
+        python=site.python,
+    )
+
+
+def _shielded(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Hide a command's flags from horovodrun, which would abbreviate its own by them.
+
+    It reads the whole line with argparse, and ends at our `--log` ("ambiguous option: could match
+    --log-level, --log-with-timestamp …"), though that stands behind the command.
+    """
+    return ("sh", "-c", f"exec {shlex.join(command)}")

@@ -1,0 +1,57 @@
+"""Ctrl-C, kill and a closed terminal are noted, and answered when it is safe."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """Holds signals back inside its `with` block; a second Ctrl-C cannot stop the cleaning up.
+
+    A handler that raises could strike between the start of a process and our knowing of it. Only
+    the main thread can have handlers; elsewhere this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._noted: int | None = None
+        self._before: dict[int, Callable[[int, FrameType | None], Any] | int] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                before = signal.getsignal(number)
+                # Ignored on purpose (nohup, a background job), or not set from Python: left so.
+                if before is not None and before is not signal.SIG_IGN:
+                    self._before[number] = before
+                    signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if error is None:
+            self.raise_noted()
+
+    def raise_noted(self) -> None:
+        """Raise what a signal that came means.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C.
+            SystemExit: with 128 + the number of another signal, as a shell would say it.
+        """
+        if self._noted == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._noted is not None:
+            raise SystemExit(128 + self._noted)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted = number

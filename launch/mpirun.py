@@ -1,0 +1,56 @@
+"""Ranks started by Open MPI's mpirun."""
+
+from pathlib import Path
+
+from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process
+from launch.site import Site, rank_names
+from specs import Host, RefusalError, RunSpec
+
+
+def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+    """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
+    if getattr(spec.options, "controller", None) == "gloo":
+        raise RefusalError(
+            "Under mpirun Horovod's controller is MPI.",
+            received="controller=gloo",
+            advice="Use -o controller=mpi, or the launcher horovodrun.",
+        )
+    away = tuple(host.name for host in hosts if not site.is_local(host.name))
+    # What a task on another machine would look for here is not there, so it is not told.
+    exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
+    reach = ["--prefix", str(Path(site.python).parent.parent), "-x", "PATH"] if away else []
+    argv = (
+        "mpirun",
+        *(["--allow-run-as-root"] if site.is_root else []),
+        *("-np", str(spec.topology.num_processes)),
+        *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
+        # Tasks pin themselves, alike under every launcher; more ranks than cores are welcome.
+        *("--bind-to", "none", "--map-by", "slot", "--oversubscribe"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+        *reach,
+        *(part for name in exported for part in ("-x", name)),
+        *site.task_command(run_dir),
+    )
+    scratch = "" if away else site.scratch
+    env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+        expects=rank_names(spec),
+        run_id=site.run_id,
+        remote_hosts=away,
+        scratch=scratch,
+        python=site.python,
+    )
+
+
+def scratch_env(folder: str) -> dict[str, str]:
+    """Open MPI keeps its session files and shared memory where we can remove them.
+
+    Killed with SIGKILL it leaves both behind: a folder under /tmp, and 4 MiB a rank in /dev/shm.
+    """
+    return {
+        "OMPI_MCA_orte_tmpdir_base": folder,
+        "OMPI_MCA_btl_vader_backing_directory": folder,
+    }

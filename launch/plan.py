@@ -1,0 +1,68 @@
+"""A plan: every process that a run starts, written down before anything is started."""
+
+import shlex
+
+from pydantic import Field
+
+from specs import Cluster, Noun, RunSpec
+
+# Marks every process of a run, so that the sweep finds what a launcher left behind.
+RUN_ID = "RINGSIDE_RUN_ID"
+# `pid:create_time` of the process that called execute(); a task ends itself when that is gone.
+LAUNCHER = "RINGSIDE_LAUNCHER"
+# The process of a plan that starts the ranks itself: horovodrun, mpirun.
+LAUNCHER_NAME = "launcher"
+
+
+class Process(Noun):
+    """One process that Ringside itself starts.
+
+    Attributes:
+        name: its task (`rank-0`, `worker-1`, `ps-0`, `chief-0`), or `launcher` for a program that
+            starts the ranks.
+        argv: the command.
+        env: what is added to the environment of the parent.
+        serves: it works until it is told to stop, once every other process has ended.
+        holds_stdin: it ends when its standard input does: a task on another machine, whose
+            connection is the only thing that dies with us.
+    """
+
+    name: str
+    argv: tuple[str, ...] = Field(min_length=1)
+    env: dict[str, str] = Field(default_factory=dict)
+    serves: bool = False
+    holds_stdin: bool = False
+
+    def render(self) -> str:
+        """The process as one line for a shell."""
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        return " ".join([*assignments, *map(shlex.quote, self.argv)])
+
+
+class Plan(Noun):
+    """Everything that one execution of a run starts; good for one execution only.
+
+    Attributes:
+        run_dir: where spec.json, logs/, progress/ and records/ of the run are.
+        processes: started together, in this order.
+        expects: tasks that have written a record after a completed run.
+        run_id: value of RINGSIDE_RUN_ID in every process.
+        cluster: the addresses that the tasks will listen at, if there is a TF_CONFIG.
+        remote_hosts: machines other than this one.
+        scratch: folder for what a launcher keeps in shared memory; gone after the run.
+        python: the interpreter, here and on the remote hosts.
+    """
+
+    spec: RunSpec
+    run_dir: str
+    processes: tuple[Process, ...] = Field(min_length=1)
+    expects: tuple[str, ...] = Field(min_length=1)
+    run_id: str
+    cluster: Cluster | None = None
+    remote_hosts: tuple[str, ...] = ()
+    scratch: str = ""
+    python: str
+
+    def render(self) -> str:
+        """What --dry-run prints: a line for each process, as it could be typed."""
+        return "".join(f"{process.render()}\n" for process in self.processes)

@@ -1,0 +1,96 @@
+"""This machine, as far as a plan depends on it; tests plan for one that does not exist."""
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from specs import RunSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a plan takes from its surroundings.
+
+    Attributes:
+        python: the interpreter, the same on every host.
+        root: the checkout, the same on every host.
+        cwd: where processes on other machines start, so that `my_model.py:workload` is found.
+        run_id: marks the processes of one run.
+        names: names of this machine.
+        is_root: Open MPI wants a flag from root.
+        scratch: folder that a launcher may fill; removed after the run.
+        free_ports: asks for so many TCP ports.
+    """
+
+    python: str
+    root: str
+    cwd: str
+    run_id: str
+    names: frozenset[str]
+    is_root: bool
+    scratch: str
+    free_ports: Callable[[int], tuple[int, ...]]
+
+    @classmethod
+    def here(cls) -> Self:
+        """This machine, this interpreter, a new run."""
+        run_id = secrets.token_hex(8)
+        own_name = socket.gethostname()
+        memory = Path("/dev/shm")
+        folder = memory if os.access(memory, os.W_OK) else Path("/tmp")
+        return cls(
+            python=sys.executable,
+            root=str(ROOT),
+            cwd=str(Path.cwd()),
+            run_id=run_id,
+            names=frozenset({*LOOPBACK_NAMES, own_name, own_name.partition(".")[0]}),
+            is_root=os.geteuid() == 0,
+            scratch=str(folder / f"ringside-{run_id}"),
+            free_ports=free_ports,
+        )
+
+    def is_local(self, host: str) -> bool:
+        """Whether a name of a host means this machine."""
+        return host in self.names
+
+    def task_command(self, run_dir: Path) -> tuple[str, ...]:
+        """The command that starts one task: the same in every arm.
+
+        `-u`, because horovodrun makes its ranks write unbuffered, so all others do too; and the
+        last lines of a killed rank are in its log.
+        """
+        return (
+            self.python,
+            "-u",
+            f"{self.root}/train.py",
+            "--spec",
+            str(run_dir / "spec.json"),
+            "--run-dir",
+            str(run_dir),
+            "--log",
+        )
+
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ask the kernel for ports; all are held until the last is known, so none comes twice."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return tuple(one.getsockname()[1] for one in sockets)
+
+
+def rank_names(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the tasks of a run whose processes are numbered by rank."""
+    return tuple(f"rank-{rank}" for rank in range(spec.topology.num_processes))

@@ -1,0 +1,155 @@
+"""Kill every process of a run, wherever it hid; a program of its own, too.
+
+horovodrun and mpirun put their children into sessions of their own, and a child may do so again.
+But all of them inherit the run's id in their environment. This file needs the standard library
+only: it is also started by its path, on other machines (`sweep.py RUN_ID`), and as the guard that
+outlives the launcher (`sweep.py RUN_ID --when-gone PID`).
+"""
+
+import argparse
+import contextlib
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+MARK = "RINGSIDE_RUN_ID"
+# A process in uninterruptible sleep (a dead network disk) dies when the kernel lets it.
+PATIENCE_S = 10.0
+REMOTE_PATIENCE_S = 20.0
+JANITOR = b"multiprocessing.resource_tracker"
+JANITOR_S = 3.0
+
+
+def members(run_id: str) -> list[int]:
+    """Process ids of the living processes that carry the id, without this one."""
+    wanted = f"{MARK}={run_id}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        # Gone meanwhile, a zombie, or somebody else's: none of ours to kill.
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{entry}/environ").read_bytes()
+            if wanted in environment.split(b"\0"):
+                found.append(int(entry))
+    return found
+
+
+def kill_members(run_id: str) -> list[int]:
+    """Kill until two looks in a row find none.
+
+    One is not enough: a process has no environment to read in the moment of its exec.
+
+    Returns:
+        The ids of those that could not be killed in time; empty when all is well.
+    """
+    start = time.monotonic()
+    while alive := members(run_id) or members(run_id):
+        passed = time.monotonic() - start
+        janitors = [pid for pid in alive if _is_janitor(pid)] if passed < JANITOR_S else []
+        for pid in alive:
+            if pid not in janitors:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if passed > PATIENCE_S:
+            return alive
+        _wait_for_exits(alive)
+    return []
+
+
+def _is_janitor(pid: int) -> bool:
+    """Whether this is a resource tracker of Python's multiprocessing.
+
+    Once its users are dead it removes their semaphores (horovodrun has some) and ends.
+    """
+    try:
+        return JANITOR in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _wait_for_exits(pids: list[int]) -> None:
+    """Return when all have exited, or after a tenth of a second."""
+    poll = select.poll()
+    handles = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(pid)
+            handles.append(handle)
+            poll.register(handle, select.POLLIN)
+    end = time.monotonic() + 0.1
+    waiting = len(handles)
+    while waiting and (left := end - time.monotonic()) > 0:
+        for handle, _ in poll.poll(left * 1000):
+            poll.unregister(handle)
+            waiting -= 1
+    for handle in handles:
+        os.close(handle)
+
+
+def tidy(run_dir: Path, scratch: str) -> None:
+    """Remove half-written files and a launcher's shared memory."""
+    for folder in (run_dir, run_dir / "records"):
+        for half in folder.glob(".*.json.*"):
+            half.unlink(missing_ok=True)
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def sweep_remote(commands: list[list[str]]) -> None:
+    """Run the sweeps of other machines, all at once; one that cannot be reached is left alone."""
+    running = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for command in commands
+    ]
+    deadline = time.monotonic() + REMOTE_PATIENCE_S
+    for process in running:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until_gone(pid: int) -> None:
+    """Return when the parent of this process, which has this id, has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    # Asked after the handle is open, so that another process of that id cannot be meant.
+    if os.getppid() == pid:
+        select.select([handle], [], [])
+
+
+def main() -> int:
+    """Sweep now, or when the launcher is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run_id")
+    parser.add_argument("--when-gone", type=int)
+    parser.add_argument("--run-dir", type=Path)
+    parser.add_argument("--scratch", default="")
+    parser.add_argument("--remote", action="append", default=[])
+    options = parser.parse_args()
+    if options.when_gone:
+        wait_until_gone(options.when_gone)
+    left = kill_members(options.run_id)
+    sweep_remote([shlex.split(command) for command in options.remote])
+    if options.run_dir:
+        tidy(options.run_dir, options.scratch)
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

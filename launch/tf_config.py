@@ -1,0 +1,92 @@
+"""The tasks of a TF_CONFIG: on this machine, or by hostfile over ssh."""
+
+from pathlib import Path
+
+from launch import ssh
+from launch.plan import RUN_ID, Plan, Process
+from launch.site import LOOPBACK_NAMES, Site
+from specs import Cluster, ClusterTask, Host, RefusalError, RunSpec, capabilities_of
+
+# On other machines nobody can ask the kernel before the run, and --dry-run must not connect; so
+# ports follow from the run id, below Linux's range for outgoing connections (32768 and up), and
+# execute() asks each host whether they are free before anything is started.
+FIRST_REMOTE_PORT = 20000
+REMOTE_PORTS = 10000
+
+
+def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+    """The plan of a backend whose processes find each other by TF_CONFIG."""
+    away = tuple(host.name for host in hosts if not site.is_local(host.name))
+    _refuse_loopback_among(hosts, away)
+    cluster = _cluster(spec, hosts, site=site, here=not away)
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    processes = tuple(
+        _process(task, run_dir=run_dir, site=site, serves=coordinated and task.type != "chief")
+        for task in cluster.tasks()
+    )
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=processes,
+        expects=tuple(process.name for process in processes),
+        run_id=site.run_id,
+        cluster=cluster,
+        remote_hosts=away,
+        python=site.python,
+    )
+
+
+def _refuse_loopback_among(hosts: tuple[Host, ...], away: tuple[str, ...]) -> None:
+    """Others cannot reach this machine by the name localhost: they would find themselves."""
+    loopback = [host.name for host in hosts if host.name in LOOPBACK_NAMES]
+    if away and loopback:
+        raise RefusalError(
+            "Beside other machines, this one must have a name that they can reach it by.",
+            received=f"{loopback[0]} beside {away[0]}",
+            advice="Put the name or address of this machine into the hostfile.",
+        )
+
+
+def _cluster(spec: RunSpec, hosts: tuple[Host, ...], *, site: Site, here: bool) -> Cluster:
+    """Which task is where: workers fill the slots, the extra tasks come on top.
+
+    Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
+    servers take turns over the hosts.
+    """
+    workers = [host.name for host in hosts for _ in range(host.slots)]
+    chief: list[str] = []
+    servers: list[str] = []
+    if capabilities_of(spec.backend).process_model == "coordinator":
+        count = int(getattr(spec.options, "servers", 1))
+        chief = [hosts[0].name]
+        servers = [hosts[index % len(hosts)].name for index in range(count)]
+    names = [*chief, *workers, *servers]
+    if here:
+        # One address for all: a task's local rank is counted among those of its own address.
+        addresses = [f"127.0.0.1:{port}" for port in site.free_ports(len(names))]
+    else:
+        first = FIRST_REMOTE_PORT + int(site.run_id, 16) % REMOTE_PORTS
+        addresses = [f"{name}:{first + index}" for index, name in enumerate(names)]
+    split = len(chief) + len(workers)
+    return Cluster(
+        chief=tuple(addresses[: len(chief)]),
+        worker=tuple(addresses[len(chief) : split]),
+        ps=tuple(addresses[split:]),
+    )
+
+
+def _process(task: ClusterTask, *, run_dir: Path, site: Site, serves: bool) -> Process:
+    """One task, here or behind ssh."""
+    env = {RUN_ID: site.run_id, "TF_CONFIG": task.to_tf_config()}
+    command = site.task_command(run_dir)
+    host = task.address.rpartition(":")[0]
+    if site.is_local(host):
+        return Process(name=task.name, argv=command, env=env, serves=serves)
+    argv = ssh.remote_task(host, (*command, "--watch-stdin"), env=env, cwd=site.cwd)
+    return Process(
+        name=task.name,
+        argv=argv,
+        env={RUN_ID: site.run_id},  # of ssh itself: it is a process of the run, too
+        serves=serves,
+        holds_stdin=True,
+    )

@@ -1,0 +1,1 @@
+"""Clocks, machine facts and figures. Nothing here imports TensorFlow."""

@@ -1,0 +1,93 @@
+"""The report as Markdown: the same sentences and tables, for a pull request or an issue."""
+
+import re
+
+from report.definitions import DEFINITIONS, NO_INTERVALS
+from report.failures import Failure
+from report.view import Cell, Table, View
+from report.words import plain, plural
+
+# What Markdown or HTML would take for its own.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@])")
+
+
+def render_markdown(view: View) -> str:
+    """The whole page; links go to files beside it."""
+    parts = [
+        f"# {escaped(view.title)}",
+        escaped(view.lead),
+        "## Highest median throughput at each size",
+        *_findings(view),
+    ]
+    if view.caveats:
+        parts += ["## Know before you decide", "\n".join(f"- {escaped(c)}" for c in view.caveats)]
+    parts += [
+        "## Results",
+        _table(view.results),
+        "Plots are in [report.html](report.html).",
+        "## What was computed",
+        _table(view.evidence),
+    ]
+    if view.comparison.not_run:
+        absent = [f"- {escaped(a.label)}: {escaped(a.reason)}" for a in view.comparison.not_run]
+        parts += ["## Not run", "\n".join(absent)]
+    if view.failures:
+        parts += ["## Runs that did not complete", *map(_failure, view.failures)]
+    parts += [
+        "## Environment",
+        "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in view.machine),
+        _table(view.resources),
+        "## How each number is defined",
+        "\n".join(f"- **{escaped(term)}**: {escaped(meaning)}" for term, meaning in DEFINITIONS),
+        "## Order of runs",
+        _table(view.runs),
+        "The same as data: [results.json](results.json), [results.csv](results.csv).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with nothing in it that Markdown would obey."""
+    return _SPECIAL.sub(r"\\\1", " ".join(plain(text).split())).replace("&", "&amp;")
+
+
+def _findings(view: View) -> list[str]:
+    found = []
+    for one in view.findings:
+        found.append(
+            f"- {plural(one.replicas, 'replica')}: **{escaped(one.arm)}**, {one.throughput} "
+            f"examples/s {escaped(one.range)}. {escaped(one.sentence)}"
+        )
+        found += [
+            f"  - {escaped(f'{family}: {arm}, {much} {span}')}"
+            for family, arm, much, span in one.best_of
+        ]
+    quality = f" {escaped(view.quality)}" if view.quality else ""
+    return ["\n".join(found) or "No run has a throughput.", NO_INTERVALS + quality]
+
+
+def _table(table: Table) -> str:
+    heads = [
+        escaped(f"{column.name} ({column.note})" if column.note else column.name)
+        for column in table.columns
+    ]
+    rules = ["---:" if column.numeric else ":---" for column in table.columns]
+    lines = [heads, rules, *([_cell(cell) for cell in row] for row in table.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(cell: Cell) -> str:
+    main = escaped(cell.main)
+    if cell.link:
+        main = f"[{main}]({cell.link})"
+    return f"{main} {escaped(cell.note)}" if cell.note else main
+
+
+def _failure(failure: Failure) -> str:
+    parts = [f"### {escaped(failure.arm)}, round {failure.round}", escaped(failure.outcome)]
+    if failure.link:
+        parts.append(f"[All output]({failure.link})")
+    for task, lines in failure.lines:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", lines)), default=0))
+        parts.append(f"Last lines of {escaped(task)}:\n\n{fence}text\n{lines}\n{fence}")
+    return "\n\n".join(parts)

@@ -1,0 +1,72 @@
+"""One CSV row for each run: what was run, how it ended, what it came to."""
+
+import csv
+import io
+
+from measure.run_figures import FIGURES
+from measure.summary import RunRow, Summary
+
+COLUMNS = (
+    "position",
+    "round",
+    "arm",
+    "group",
+    "backend",
+    "replicas",
+    "workload",
+    "global_batch",
+    "epochs",
+    "precision",
+    "seed",
+    "run_name",
+    "outcome",
+    "outcome_reason",
+    "wall_s",
+    *FIGURES,
+    "quality_metric",
+    "quality_target",
+    "each_example_once",
+    "replicas_equal",
+    "why_missing",
+    "log_dir",
+)
+
+
+def render_csv(summary: Summary) -> str:
+    """All runs in the order in which they were started; a missing number is an empty field."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_row(row, summary) for row in summary.runs)
+    return stream.getvalue()
+
+
+def _row(row: RunRow, summary: Summary) -> dict[str, object]:
+    run, spec, figures = row.run, row.run.spec, row.figures
+    numbers = {name: getattr(figures, name) for name in FIGURES}
+    return {
+        "position": run.position,
+        "round": run.round,
+        "arm": row.arm.label,
+        "group": row.arm.group,
+        "backend": row.arm.backend,
+        "replicas": row.arm.replicas,
+        "workload": spec.workload,
+        "global_batch": spec.global_batch,
+        "epochs": spec.epochs,
+        "precision": spec.precision,
+        "seed": spec.seed,
+        "run_name": spec.run_name,
+        "outcome": run.outcome.kind,
+        "outcome_reason": str(run.outcome) if not run.outcome.completed else "",
+        "wall_s": run.wall_s,
+        **{name: figure.value for name, figure in numbers.items()},
+        "quality_metric": summary.quality_metric,
+        "quality_target": summary.quality_target,
+        "each_example_once": figures.each_example_once,
+        "replicas_equal": figures.replicas_equal,
+        "why_missing": "; ".join(
+            f"{name}: {figure.reason}" for name, figure in numbers.items() if figure.value is None
+        ),
+        "log_dir": run.log_dir,
+    }

@@ -1,0 +1,87 @@
+"""The results on a terminal."""
+
+from dataclasses import replace
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from measure.summary import ArmRow, Summary, summarize
+from report.definitions import NO_INTERVALS
+from report.view import Cell, results_table
+from report.words import plain, wrapped
+from specs import Comparison
+
+LABEL_WIDTH = 20
+# Columns of the results table that a terminal of 100 columns has room for, with shorter heads;
+# (index, head, show the note).
+COLUMNS = (
+    (0, "arm", True),
+    (1, "×", False),
+    (2, "examples/s", True),
+    (3, "vs own\n×1", False),
+    (4, "vs\n{serial}", False),
+    (5, "step\nms", False),
+    (6, "target\ns", False),
+    (7, "final\n{metric}", False),
+    (8, "peak\nGiB", False),
+    (9, "start\ns", False),
+)
+
+
+def render_table(comparison: Comparison) -> RichTable:
+    """The main table of a comparison, 100 to 120 columns wide; what did not run stands below.
+
+    Raises:
+        RefusalError: the records contradict each other.
+    """
+    summary = summarize(comparison)
+    table = RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=_below(comparison, summary),
+        caption_justify="left",
+        caption_style="",
+    )
+    results = results_table(summary)
+    words = {"serial": summary.serial or "serial", "metric": summary.quality_metric or "quality"}
+    for index, head, _ in COLUMNS:
+        # Fold, never crop: a number that lost a digit is another number.
+        table.add_column(
+            Text(plain(head.format(**words))),
+            justify="right" if results.columns[index].numeric else "left",
+            overflow="fold",
+        )
+    for row, arm in zip(results.rows, summary.arms, strict=True):
+        named = (replace(row[0], main=wrapped(_short_label(arm), LABEL_WIDTH)), *row[1:])
+        table.add_row(*(_text(named[index], noted=noted) for index, _, noted in COLUMNS))
+    return table
+
+
+def _short_label(row: ArmRow) -> str:
+    """The label without the size that the next column shows."""
+    label, size = row.arm.label, f" ×{row.arm.replicas}"
+    return row.arm.group if label == row.arm.group + size else label
+
+
+def _text(cell: Cell, *, noted: bool) -> Text:
+    """A cell as text: never as markup, which a label may contain."""
+    text = Text(plain(cell.main), style="red" if cell.bad else "")
+    if cell.note and (noted or cell.bad):
+        text.append("\n" + plain(cell.note), style="dim")
+    return text
+
+
+def _below(comparison: Comparison, summary: Summary) -> Text:
+    """The range is not an interval; arms that did not run; runs that did not complete."""
+    text = Text()
+    text.append("examples/s: median [lowest–highest] n. " + NO_INTERVALS + "\n", style="dim")
+    for absent in comparison.not_run:
+        text.append("\nnot run  ", style="bold")
+        text.append(plain(f"{absent.label}: {absent.reason}"))
+    for row in summary.arms:
+        for run in row.not_completed:
+            text.append("\nlost     ", style="bold red")
+            text.append(plain(f"{run.arm}, round {run.round + 1}: {run.outcome}"))
+    return text

@@ -1,0 +1,187 @@
+"""Runs of a fake train.py under the real launchers, and a look at what they leave behind."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from launch import Plan, Site, make_plan
+from launch.children import SWEEPER
+from launch.plan import LAUNCHER_NAME
+from launch.planner import LauncherName
+from specs import Host, RunSpec, Topology, capabilities_of, read_surroundings
+
+HERE = Path(__file__).resolve().parent
+PlanOf = Callable[..., Plan]
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    """The command of a process; empty if it has gone meanwhile."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def processes_of(run_id: str) -> list[psutil.Process]:
+    """Living processes of a run, found without Ringside's own sweep."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get("RINGSIDE_RUN_ID") == run_id
+            guards = run_id in process.cmdline()
+            if (marked or guards) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(name="plan_of")
+def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
+    """Make plans of fake runs; afterwards nothing of any of them may be left."""
+    plans: list[Plan] = []
+    before = semaphores()
+
+    def plan_of(
+        backend: str,
+        *,
+        replicas: int = 2,
+        launcher: LauncherName = "auto",
+        options: dict[str, Any] | None = None,
+        hosts: tuple[Host, ...] | None = None,
+        quick: bool = True,
+        **order: str | int | float,
+    ) -> Plan:
+        single = capabilities_of(backend).process_model == "single"
+        spec = RunSpec(
+            backend=backend,
+            options=options or {},
+            topology=Topology(replicas_per_process=replicas)
+            if single
+            else Topology(processes_per_host=replicas),
+            global_batch=8 * replicas,
+            epochs=1,
+            workload_options=order,
+        )
+        site = dataclasses.replace(Site.here(), root=str(HERE / "fake"))
+        run_dir = tmp_path / f"run-{len(plans)}"
+        plan = make_plan(spec, run_dir=run_dir, hosts=hosts, launcher=launcher, site=site)
+        if quick:
+            plan = _without_build_check(plan, tmp_path)
+        plans.append(plan)
+        return plan
+
+    yield plan_of
+    for plan in plans:
+        assert_nothing_left(plan)
+    # Others on this machine make some too, and remove them between two of our looks.
+    wait_until(lambda: not (semaphores() - before) or not (semaphores() - before - mapped()))
+
+
+def semaphores() -> set[str]:
+    """Semaphores of multiprocessing: horovodrun makes some."""
+    return {str(file) for file in Path("/dev/shm").glob("sem.mp-*")}
+
+
+def mapped() -> set[str]:
+    """Semaphores that somebody on this machine still uses."""
+    found: set[str] = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, FileNotFoundError):
+            found |= {area.path for area in process.memory_maps()}
+    return found
+
+
+def assert_nothing_left(plan: Plan) -> None:
+    """No process, port, shared memory or half a record of a run."""
+    left = [f"{process.pid} {cmdline(process)}" for process in processes_of(plan.run_id)]
+    assert left == []
+    assert not (plan.scratch and Path(plan.scratch).exists())
+    assert list(Path(plan.run_dir).rglob(".*")) == []
+    for task in plan.cluster.tasks() if plan.cluster else []:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("", int(task.address.rpartition(":")[2])))
+
+
+@pytest.fixture
+def nothing_left() -> Callable[[Plan], bool]:
+    """Whether all processes of a plan, and its guard, are gone."""
+    return lambda plan: not processes_of(plan.run_id)
+
+
+@pytest.fixture
+def guards_of() -> Callable[[Plan], list[int]]:
+    """The processes that would sweep after a plan if we were killed."""
+    return lambda plan: [
+        process.pid for process in processes_of(plan.run_id) if plan.run_id in cmdline(process)
+    ]
+
+
+@pytest.fixture
+def members_by_name() -> Callable[[Plan], dict[str, int]]:
+    """Find the processes of a plan: its tasks by name, the launcher, a middleman of horovodrun."""
+
+    def find(plan: Plan) -> dict[str, int]:
+        found = {}
+        for process in processes_of(plan.run_id):
+            command, environment = cmdline(process), process.environ()
+            if str(SWEEPER) in command:
+                continue
+            if process.ppid() != os.getpid():
+                if "multiprocessing.spawn" in " ".join(command):
+                    found["middleman"] = process.pid
+                elif command[1:2] == ["-u"] and plan.processes[0].name == LAUNCHER_NAME:
+                    found[read_surroundings(environment).task_name] = process.pid
+                continue
+            for own in plan.processes:
+                # horovodrun --mpi becomes mpirun; all others keep their arguments.
+                same = list(own.argv[1:]) == command[-len(own.argv) + 1 :]
+                if len(plan.processes) == 1 or (same and own.env.items() <= environment.items()):
+                    found[own.name] = process.pid
+        return found
+
+    return find
+
+
+@pytest.fixture(name="wait_until")
+def wait_until_() -> Callable[..., Any]:
+    """Wait for an event, with a deadline."""
+    return wait_until
+
+
+def wait_until(condition: Callable[[], Any], *, seconds: float = 20.0) -> Any:
+    """Wait for an event, with a deadline."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def _without_build_check(plan: Plan, folder: Path) -> Plan:
+    """Skip horovodrun's import of TensorFlow (10 s), by which it finds out how it was built.
+
+    All the rest is horovodrun's own. One test leaves the check in.
+    """
+    first = plan.processes[0]
+    if first.argv[0] != "horovodrun":
+        return plan
+    program = folder / "horovodrun"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "from horovod.runner import launch\n"
+        "launch.gloo_built = launch.mpi_built = lambda verbose=False: True\n"
+        "if __name__ == '__main__':\n"
+        "    launch.run_commandline()\n"
+    )
+    os.chmod(program, 0o755)
+    return plan.replace(processes=(first.replace(argv=(str(program), *first.argv[1:])),))

@@ -1,0 +1,73 @@
+"""Ctrl-C, kill and kill -9 of the process that calls execute(): no process of the run is left."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch import Plan
+
+PlanOf = Callable[..., Plan]
+WaitUntil = Callable[..., object]
+
+CALLER = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[2])
+from launch import Plan, execute
+plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())
+print(execute(plan, on_progress=lambda progress: print(progress, flush=True)))
+"""
+ROOT = Path(__file__).resolve().parents[3]
+
+ARMS = {
+    "tf_config": {"backend": "multi_worker_mirrored"},
+    "servers": {"backend": "parameter_server"},
+    "mpirun": {"backend": "horovod", "launcher": "mpirun"},
+    "horovodrun": {"backend": "horovod"},
+}
+SIGNALS = {"SIGINT": -signal.SIGINT, "SIGTERM": 143, "SIGHUP": 129, "SIGKILL": -signal.SIGKILL}
+
+
+@pytest.mark.parametrize(
+    ("name", "arm"),
+    [
+        *(("SIGINT", arm) for arm in ("tf_config", "mpirun", "horovodrun")),
+        *(("SIGTERM", arm) for arm in ("servers", "mpirun", "horovodrun")),
+        ("SIGHUP", "tf_config"),
+        *(("SIGKILL", arm) for arm in ARMS),
+    ],
+)
+def test_a_signal_to_the_caller(
+    name: str,
+    arm: str,
+    plan_of: PlanOf,
+    tmp_path: Path,
+    nothing_left: Callable[[Plan], bool],
+    wait_until: WaitUntil,
+) -> None:
+    """The caller ends as the signal asks, and everything that it started is gone."""
+    plan = plan_of(**ARMS[arm], steps=1000, who="nobody")
+    file = tmp_path / "plan.json"
+    file.write_text(plan.model_dump_json())
+    with subprocess.Popen(
+        [sys.executable, "-c", CALLER, str(file), str(ROOT)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as caller:
+        assert caller.stdout is not None
+        for line in caller.stdout:
+            if "training, step" in line:
+                break
+
+        caller.send_signal(signal.Signals[name])
+        _, errors = caller.communicate(timeout=20)
+
+    assert caller.returncode == SIGNALS[name], errors
+    if name == "SIGKILL":
+        # The guard sweeps; otherwise nothing may be left the moment the caller has ended.
+        wait_until(lambda: nothing_left(plan), seconds=5)

@@ -1,0 +1,179 @@
+"""A report as a reader opens it: in a browser, wide and narrow, light, dark and printed."""
+
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from report import write_report
+from tests.parallel.report.browser import Browser, chromium
+from tests.unit.report.bout import bout, hostile
+
+PROGRAM = next(
+    (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="chromium is not installed (apt-get install chromium)"
+)
+
+OVERFLOWING = """
+[...document.querySelectorAll('body *')].filter(e => {
+  const box = e.getBoundingClientRect();
+  if (!box.width || e.closest('.scroll, pre, svg') !== null && !e.matches('.scroll, pre, svg'))
+    return false;
+  return box.right > innerWidth + 0.5 || box.left < -0.5 && !e.matches('.skip');
+}).map(e => e.outerHTML.slice(0, 120))
+"""
+# Smallest text of the plots as it is drawn, in CSS pixels.
+SMALLEST_LETTERS = """
+Math.min(...[...document.querySelectorAll('svg text')].map(t => {
+  const drawn = t.getScreenCTM();  // turned labels have their scale in b
+  return parseFloat(getComputedStyle(t).fontSize) * Math.hypot(drawn.a, drawn.b);
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One headless Chromium for all tests of this file."""
+    assert PROGRAM is not None
+    with chromium(PROGRAM, tmp_path_factory.mktemp("chromium") / "profile") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the made-up bout."""
+    return write_report(bout(), tmp_path_factory.mktemp("bout"))
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of records full of markup."""
+    return write_report(hostile(), tmp_path_factory.mktemp("hostile"))
+
+
+def complaints(browser: Browser, page: Path) -> list[object]:
+    """Console messages, exceptions, dialogs, and whatever was asked for besides the page."""
+    wrong: list[object] = []
+    for event in browser.events:
+        method, params = event.get("method"), event.get("params", {})
+        if method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+            wrong.append(params)
+        if method in ("Page.javascriptDialogOpening", "Network.webSocketCreated"):
+            wrong.append(params)
+        if method == "Network.requestWillBeSent":
+            url = params["request"]["url"]
+            if url != page.resolve().as_uri() and url != "data:,":
+                wrong.append(url)
+    return wrong
+
+
+def colours(png: bytes) -> int:
+    """How many different bytes a PNG's pixels hold: 1 or 2 where a page is blank."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    data, position = b"", 8
+    while position < len(png):
+        (length,) = struct.unpack(">I", png[position : position + 4])
+        if png[position + 4 : position + 8] == b"IDAT":
+            data += png[position + 8 : position + 8 + length]
+        position += 12 + length
+    return len(set(zlib.decompress(data)))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_is_whole_at_this_width(browser: Browser, page: Path, width: int, scheme: str) -> None:
+    """No error, no request, nothing wider than the screen, letters that can be read."""
+    browser.open(page, width=width, scheme=scheme)
+
+    assert complaints(browser, page) == []
+    assert browser.evaluate("innerWidth") == width
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    assert browser.evaluate(OVERFLOWING) == []
+    assert browser.evaluate(SMALLEST_LETTERS) >= 8
+    assert browser.evaluate("document.querySelectorAll('section > h2').length") >= 9
+    assert colours(browser.screenshot()) > 50
+
+
+def test_wide_table_needs_no_scrolling_on_a_wide_screen(browser: Browser, page: Path) -> None:
+    """At 1280 px the whole main table is seen at once; at 390 px it scrolls in its own box."""
+    box = "document.querySelector('.scroll.results')"
+
+    browser.open(page, width=1280)
+    assert browser.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+    browser.open(page, width=390)
+    assert browser.evaluate(f"{box}.scrollWidth > {box}.clientWidth")
+    assert browser.evaluate(f"({box}.scrollLeft = 200, {box}.scrollLeft)") == 200
+    first = "document.querySelector('.results tbody th').getBoundingClientRect().left"
+    assert browser.evaluate(f"{first} < 40")  # the name of the arm stays in sight
+
+
+def test_dark_page_is_dark(browser: Browser, page: Path) -> None:
+    """Page and plots follow the reader's scheme."""
+    ink = "getComputedStyle(document.querySelector('svg text')).fill"
+
+    browser.open(page, width=1280, scheme="light")
+    light = browser.evaluate(ink)
+    browser.open(page, width=1280, scheme="dark")
+
+    assert light == "rgb(20, 23, 28)"
+    assert browser.evaluate(ink) == "rgb(233, 236, 241)"
+    assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 24)"
+
+
+def test_keyboard_reaches_links_and_tables(browser: Browser, page: Path) -> None:
+    """Tab goes to the way past the head first, and every box that scrolls can be focused."""
+    browser.open(page, width=390)
+
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    assert browser.evaluate("document.activeElement.getBoundingClientRect().left >= 0")
+    boxes = "[...document.querySelectorAll('.scroll, pre')]"
+    assert browser.evaluate(f"{boxes}.every(e => e.tabIndex === 0)")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_markup_in_records_is_shown_and_not_run(
+    browser: Browser, hostile_page: Path, width: int
+) -> None:
+    """A script in every string of a record: no dialog, no element, no overflow."""
+    browser.open(hostile_page, width=width)
+
+    assert complaints(browser, hostile_page) == []
+    assert browser.evaluate("document.scripts.length") == 0
+    names = "document.querySelector('.results tbody th').getBoundingClientRect().width"
+    assert browser.evaluate(f"{names} < innerWidth / 2")  # the numbers beside it stay in reach
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    assert "<script>alert('x')</script>" in browser.evaluate("document.body.innerText")
+
+
+def test_page_prints(browser: Browser, page: Path) -> None:
+    """Printing gives pages, and no table is cut off at the right."""
+    browser.open(page, width=1280)
+
+    pdf = browser.pdf()
+
+    assert pdf.startswith(b"%PDF-")
+    assert 5 <= pdf.count(b"/Type /Page\n") <= 15
+    # A4 landscape less its margins of 11 mm, at 96 pixels to the inch
+    browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=1039,
+        height=711,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.evaluate(
+            "[...document.querySelectorAll('table')]"
+            ".every(t => t.getBoundingClientRect().right <= 1039)"
+        )
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")

@@ -1,0 +1,179 @@
+"""kill -9 and SIGSTOP of real processes of real arms: a named outcome, in time, and nobody left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+START_LIMIT_S = 120
+END_LIMIT_S = 60  # of which the launcher may take its deadline
+DEADLINE_S = 20
+pytestmark = pytest.mark.timeout(START_LIMIT_S + END_LIMIT_S + 60)
+
+
+class Launched:
+    """`ringside launch` of an endless run, in a process of its own."""
+
+    def __init__(self, run_dir: Path, backend: str, *flags: str) -> None:
+        self.run_dir = run_dir
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "cli.main", "launch", "--backend", backend, "--epochs",
+                "100000", "--save", "record", "--run-dir", str(run_dir), "--deadline",
+                str(DEADLINE_S), *flags,
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )  # fmt: skip
+
+    def wait_until_training(self, tasks: list[str]) -> None:
+        """Return when every one of the tasks has done some steps."""
+        give_up = time.monotonic() + START_LIMIT_S
+        while not all(self._step(task) > 5 for task in tasks):
+            assert self.process.poll() is None, self.process.communicate()[0]
+            assert time.monotonic() < give_up, "no training within the limit"
+            time.sleep(0.1)
+
+    def _step(self, task: str) -> int:
+        try:
+            return int((self.run_dir / "progress" / task).read_text().split()[1])
+        except (OSError, IndexError):
+            return -1
+
+    def run_id(self) -> str:
+        """What marks every process of the run."""
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                return child.environ()["RINGSIDE_RUN_ID"]
+            except (psutil.Error, KeyError):
+                continue
+        raise AssertionError("no process of the run was found")
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and output; it must end by itself."""
+        said = self.process.communicate(timeout=END_LIMIT_S)[0]
+        return self.process.returncode, said
+
+    def close(self) -> None:
+        """End it for good."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def members(run_id: str) -> dict[int, str]:
+    """Living processes of a run: pid → program, whole command and TF_CONFIG."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            env = process.environ()
+            if env.get("RINGSIDE_RUN_ID") == run_id and process.status() != "zombie":
+                words = [f"<{process.name()}>", *process.cmdline(), env.get("TF_CONFIG", "")]
+                found[process.pid] = " ".join(words)
+        except psutil.Error:
+            continue
+    return found
+
+
+def pid_of(run_id: str, *words: str) -> int:
+    """The process of a run whose command or TF_CONFIG holds all the words."""
+    pids = [p for p, text in members(run_id).items() if all(word in text for word in words)]
+    assert pids, (words, members(run_id))
+    return min(pids)
+
+
+def gone(run_id: str) -> bool:
+    """Whether no process of the run is left, given a moment to be reaped."""
+    give_up = time.monotonic() + 10
+    while members(run_id) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    return not members(run_id)
+
+
+TASK = "<python"  # a task itself, not horovodrun or mpirun with its command as arguments
+VICTIMS = [
+    ("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
+    ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 1}')),
+    ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 0}')),
+    ("parameter_server", [], ["chief-0"], (TASK, '"type": "ps"')),
+    ("parameter_server", [], ["chief-0"], (TASK, '"type": "worker"')),
+    ("parameter_server", [], ["chief-0"], (TASK, '"type": "chief"')),
+    ("horovod", ["--replicas", "2"], ["rank-0", "rank-1"], (TASK, "train.py")),
+    ("horovod", ["--replicas", "2"], ["rank-0", "rank-1"], ("<horovodrun",)),
+    (
+        "horovod",
+        ["--replicas", "2", "--launcher", "mpirun"],
+        ["rank-0", "rank-1"],
+        (TASK, "train.py"),
+    ),
+    ("horovod", ["--replicas", "2", "--launcher", "mpirun"], ["rank-0", "rank-1"], ("<mpirun",)),
+]
+
+
+@pytest.mark.parametrize(("backend", "flags", "tasks", "victim"), VICTIMS, ids=str)
+def test_kill_9_of_any_process_ends_the_run(
+    tmp_path: Path, backend: str, flags: list[str], tasks: list[str], victim: tuple[str, ...]
+) -> None:
+    """The launcher says `failed` or `hung` and exits with 1; no process of the run is left."""
+    run = Launched(tmp_path / "run", backend, *flags)
+    try:
+        run.wait_until_training(tasks)
+        run_id = run.run_id()
+
+        os.kill(pid_of(run_id, *victim), signal.SIGKILL)
+        code, said = run.end()
+    finally:
+        run.close()
+
+    assert code == 1, said
+    assert said.count("failed(") + said.count("hung(") == 1, said
+    assert gone(run_id), members(run_id)
+
+
+@pytest.mark.parametrize(
+    ("backend", "flags"),
+    [
+        ("mirrored", ["--replicas", "2"]),
+        ("horovod", ["--replicas", "2", "--launcher", "mpirun"]),
+    ],
+)
+def test_a_frozen_rank_is_a_hung_run(tmp_path: Path, backend: str, flags: list[str]) -> None:
+    """Open MPI waits for a stopped rank for ever; the deadline does not."""
+    run = Launched(tmp_path / "run", backend, *flags)
+    try:
+        run.wait_until_training(["rank-0"])
+        run_id = run.run_id()
+
+        os.kill(pid_of(run_id, TASK, "train.py"), signal.SIGSTOP)
+        code, said = run.end()
+    finally:
+        run.close()
+
+    assert code == 1, said
+    assert f"hung({DEADLINE_S} s)" in said
+    assert gone(run_id), members(run_id)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_launcher_takes_its_processes_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, kill and kill -9 of `ringside` leave nothing behind."""
+    run = Launched(tmp_path / "run", "multi_worker_mirrored", "--replicas", "2")
+    try:
+        run.wait_until_training(["worker-0"])
+        run_id = run.run_id()
+
+        run.process.send_signal(number)
+        code, said = run.end()
+    finally:
+        run.close()
+
+    assert code != 0
+    assert "Traceback" not in said
+    assert gone(run_id), members(run_id)

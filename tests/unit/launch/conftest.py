@@ -1,0 +1,66 @@
+"""A machine that does not exist, so that plans are the same everywhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import Plan, Site, make_plan
+from specs import Host, RunSpec, Topology, capabilities_of, parse_hostfile
+
+RUN_DIR = Path("/runs/one")
+PlanOf = Callable[..., Plan]
+
+
+@pytest.fixture
+def site() -> Site:
+    """A machine named here, with Ringside in /ringside; the kernel gives ports from 4001."""
+    return Site(
+        python="/venv/bin/python",
+        root="/ringside",
+        cwd="/home/me",
+        run_id="00000000000000ab",
+        names=frozenset({"localhost", "127.0.0.1", "here"}),
+        is_root=False,
+        scratch="/shm/ringside-ab",
+        free_ports=lambda count: tuple(range(4001, 4001 + count)),
+    )
+
+
+def spec_of(
+    backend: str, *, replicas: int = 2, hosts: int = 1, options: dict[str, Any] | None = None
+) -> RunSpec:
+    """A spec of so many replicas, shared evenly by so many hosts."""
+    if capabilities_of(backend).process_model == "single":
+        topology = Topology(replicas_per_process=replicas)
+    else:
+        topology = Topology(hosts=hosts, processes_per_host=replicas // hosts)
+    return RunSpec(
+        backend=backend,
+        options=options or {},
+        topology=topology,
+        global_batch=8 * replicas,
+        epochs=1,
+    )
+
+
+@pytest.fixture
+def plan_of(site: Site) -> PlanOf:
+    """Make the plan of a backend on that machine; `hostfile` is text."""
+
+    def plan_of(
+        backend: str,
+        *,
+        replicas: int = 2,
+        hosts: int = 1,
+        options: dict[str, Any] | None = None,
+        hostfile: str | None = None,
+        launcher: Any = "auto",
+        on: Site = site,
+    ) -> Plan:
+        spec = spec_of(backend, replicas=replicas, hosts=hosts, options=options)
+        places: tuple[Host, ...] | None = parse_hostfile(hostfile) if hostfile else None
+        return make_plan(spec, run_dir=RUN_DIR, hosts=places, launcher=launcher, site=on)
+
+    return plan_of

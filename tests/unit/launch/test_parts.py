@@ -1,0 +1,202 @@
+"""The small parts: progress, logs, environment, preflight."""
+
+import io
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.children import environment
+from launch.logs import Follower, last_lines
+from launch.plan import Process
+from launch.preflight import obstacles
+from launch.sweep import tidy
+from launch.watch import Progress, Watch
+
+
+def write_progress(run_dir: Path, task: str, line: str) -> None:
+    """A task says where it is."""
+    (run_dir / "progress").mkdir(exist_ok=True)
+    (run_dir / "progress" / task).write_text(line)
+
+
+def age(watch: Watch, task: str, seconds: float) -> None:
+    """Let a task's last change be so long ago."""
+    watch._changed[task] -= seconds
+
+
+def test_progress_is_told_once(tmp_path: Path) -> None:
+    """A change of a task is news once."""
+    watch = Watch(tmp_path, ("rank-0",))
+    write_progress(tmp_path, "rank-0", "1.5 3 40 training")
+
+    news = watch.look()
+
+    assert news == [Progress(task="rank-0", step=3, total_steps=40, phase="training")]
+    assert watch.look() == []
+
+
+@pytest.mark.parametrize("line", ["", "1.5 3", "1.5 x 40 training", "1.5 3 40 training twice"])
+def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> None:
+    """A progress file caught in the middle of its writing is no news and no error."""
+    watch = Watch(tmp_path, ("rank-0",))
+    write_progress(tmp_path, "rank-0", line)
+
+    assert watch.look() == []
+
+
+def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
+    """A new time stamp alone counts: the task is alive."""
+    watch = Watch(tmp_path, ("rank-0",))
+    age(watch, "rank-0", 30)
+    write_progress(tmp_path, "rank-0", "1.5 0 0 importing")
+    watch.look()
+    age(watch, "rank-0", 30)
+    write_progress(tmp_path, "rank-0", "2.5 0 0 importing")
+
+    watch.look()
+
+    assert watch.standing_still(20) == []
+
+
+def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
+    """The longest silence comes first; a task that was never heard of is silent too."""
+    watch = Watch(tmp_path, ("rank-0", "rank-1", "rank-2"))
+    write_progress(tmp_path, "rank-1", "1.5 3 40 training")
+    write_progress(tmp_path, "rank-2", "1.5 4 40 training")
+    watch.look()
+    age(watch, "rank-0", 50)
+    age(watch, "rank-1", 90)
+
+    still = watch.standing_still(20)
+
+    assert [progress.task for progress in still] == ["rank-1", "rank-0"]
+    assert [str(progress) for progress in still] == [
+        "rank-1 was training, step 3 of 40",
+        "rank-0 was never heard of",
+    ]
+
+
+def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
+    """Who serves makes no steps; who has finished waits for the others."""
+    watch = Watch(tmp_path, ("ps-0", "worker-0", "worker-1"))
+    write_progress(tmp_path, "ps-0", "1.5 0 0 serving")
+    write_progress(tmp_path, "worker-0", "1.5 40 40 finished")
+    write_progress(tmp_path, "worker-1", "1.5 39 40 training")
+    watch.look()
+    age(watch, "ps-0", 90)
+    age(watch, "worker-0", 90)
+
+    assert watch.standing_still(20) == []
+
+
+def test_finished_processes_must_end(tmp_path: Path) -> None:
+    """When all have finished and nothing ends, the run stands still."""
+    watch = Watch(tmp_path, ("rank-0",))
+    write_progress(tmp_path, "rank-0", "1.5 40 40 finished")
+    watch.look()
+    age(watch, "rank-0", 30)
+
+    assert [progress.task for progress in watch.standing_still(20)] == ["rank-0"]
+
+
+def test_last_lines(tmp_path: Path) -> None:
+    """The end of a log, without its empty lines; nothing if there is no log."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank-0.log").write_bytes(b"a\n\nb\xff\nc\n\n")
+
+    assert last_lines(tmp_path, "rank-0", 2) == ("b�", "c")
+    assert last_lines(tmp_path, "rank-1", 2) == ()
+
+
+def test_live_output_comes_in_whole_lines_with_names(tmp_path: Path) -> None:
+    """A line is shown when it is whole, and once; the end shows what is left."""
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "rank-0.log"
+    shown = io.StringIO()
+    follower = Follower(tmp_path, shown)
+
+    log.write_text("one\ntw")
+    follower.copy()
+    after_first = shown.getvalue()
+    log.write_text("one\ntwo\nthree")
+    follower.copy()
+    follower.copy(rest=True)
+
+    assert after_first == "[rank-0] one\n"
+    assert shown.getvalue() == "[rank-0] one\n[rank-0] two\n[rank-0] three\n"
+
+
+def test_an_outer_launcher_is_not_passed_on() -> None:
+    """A run started under mpirun or with a TF_CONFIG does not hand these to its tasks."""
+    outer = {
+        "HOME": "/root",
+        "HOROVOD_RANK": "1",
+        "HOROVOD_LOG_LEVEL": "debug",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "RINGSIDE_LAUNCHER": "1:2",
+        "TF_CONFIG": "{}",
+        "PATH": "/usr/bin",
+    }
+
+    env = environment(outer, Process(name="a", argv=("b",), env={"ADDED": "1"}), tell="")
+
+    assert env == {
+        "HOME": "/root",
+        "HOROVOD_LOG_LEVEL": "debug",
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin",
+        "ADDED": "1",
+    }
+
+
+def test_a_taken_port_and_an_unseen_folder_are_obstacles(tmp_path: Path) -> None:
+    """A machine says everything that is in the way."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        found = obstacles(tmp_path / "spec.json", [port])
+
+    assert found == [
+        f"port {port} is taken",
+        f"{tmp_path}/spec.json is not there; all machines must see the run's folder",
+    ]
+
+
+def test_tidying_removes_halves_only(tmp_path: Path) -> None:
+    """Temporary files of an interrupted write go, whole records stay."""
+    (tmp_path / "records").mkdir()
+    whole = tmp_path / "records" / "rank-0.json"
+    half = tmp_path / "records" / ".rank-1.json.x7"
+    for file in (whole, half, tmp_path / ".spec.json.u1"):
+        file.write_text("{")
+
+    tidy(tmp_path, "")
+
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["rank-0.json"]
+
+
+def test_launch_needs_no_tensorflow() -> None:
+    """Importing launch takes neither TensorFlow nor Horovod in."""
+    code = "import launch, sys; print({'tensorflow', 'horovod'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"
+
+
+def test_looking_at_progress_costs_little(tmp_path: Path) -> None:
+    """Watching eight tasks takes less than a hundredth of one core."""
+    tasks = tuple(f"rank-{rank}" for rank in range(8))
+    watch = Watch(tmp_path, tasks)
+    for task in tasks:
+        write_progress(tmp_path, task, "1.5 3 40 training")
+
+    start = time.process_time()
+    for _ in range(100):
+        watch.look()
+        watch.standing_still(20)
+
+    assert (time.process_time() - start) / 100 < 0.01 * 0.1

@@ -1,0 +1,205 @@
+"""What --dry-run prints, whole, for every way in which Ringside starts a run."""
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from launch import Plan, Site
+from launch.site import free_ports
+
+PlanOf = Callable[..., Plan]
+
+TRAIN = (
+    "/venv/bin/python -u /ringside/train.py --spec /runs/one/spec.json --run-dir /runs/one --log"
+)
+MARK = "RINGSIDE_RUN_ID=00000000000000ab"
+SHM = (
+    "OMPI_MCA_orte_tmpdir_base=/shm/ringside-ab "
+    "OMPI_MCA_btl_vader_backing_directory=/shm/ringside-ab"
+)
+SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+
+
+def test_serial(plan_of: PlanOf) -> None:
+    """A serial run is one process."""
+    plan = plan_of("serial", replicas=1)
+
+    assert plan.render() == f"{MARK} {TRAIN}\n"
+    assert plan.expects == ("rank-0",)
+
+
+def test_mirrored_of_two_replicas(plan_of: PlanOf) -> None:
+    """Two mirrored replicas are logical devices of one process."""
+    plan = plan_of("mirrored", replicas=2)
+
+    assert plan.render() == f"{MARK} {TRAIN}\n"
+    assert plan.expects == ("rank-0",)
+
+
+def test_multi_worker_mirrored(plan_of: PlanOf) -> None:
+    """Two workers get a TF_CONFIG each, with ports from the kernel."""
+    plan = plan_of("multi_worker_mirrored")
+
+    workers = '{"worker": ["127.0.0.1:4001", "127.0.0.1:4002"]}'
+    assert plan.render() == (
+        f'{MARK} TF_CONFIG=\'{{"cluster": {workers}, "task": {{"type": "worker", "index": 0}}}}\''
+        f" {TRAIN}\n"
+        f'{MARK} TF_CONFIG=\'{{"cluster": {workers}, "task": {{"type": "worker", "index": 1}}}}\''
+        f" {TRAIN}\n"
+    )
+    assert plan.expects == ("worker-0", "worker-1")
+
+
+def test_parameter_server(plan_of: PlanOf) -> None:
+    """Two workers and a server come with a coordinator; it alone ends by itself."""
+    plan = plan_of("parameter_server")
+
+    cluster = (
+        '{"chief": ["127.0.0.1:4001"], "worker": ["127.0.0.1:4002", "127.0.0.1:4003"], '
+        '"ps": ["127.0.0.1:4004"]}'
+    )
+    tasks = (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0))
+    assert plan.render() == "".join(
+        f'{MARK} TF_CONFIG=\'{{"cluster": {cluster}, '
+        f'"task": {{"type": "{kind}", "index": {index}}}}}\' {TRAIN}\n'
+        for kind, index in tasks
+    )
+    assert plan.expects == ("chief-0", "worker-0", "worker-1", "ps-0")
+    assert [process.serves for process in plan.processes] == [False, True, True, True]
+
+
+def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
+    """Horovod is started by horovodrun with Gloo unless something else is said."""
+    plan = plan_of("horovod", replicas=4)
+
+    assert plan.render() == (
+        f"{MARK} horovodrun -np 4 -H localhost:4 --gloo --gloo-timeout-seconds 120 "
+        f"--disable-cache sh -c 'exec {TRAIN}'\n"
+    )
+    assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
+
+
+def test_horovodrun_with_mpi(plan_of: PlanOf) -> None:
+    """With the MPI controller horovodrun leaves binding to the tasks, like every launcher."""
+    plan = plan_of("horovod", options={"controller": "mpi"}, launcher="horovodrun")
+
+    assert plan.render() == (
+        f"{MARK} {SHM} horovodrun -np 2 -H localhost:2 --mpi "
+        "'--binding-args=--bind-to none --map-by slot' --mpi-args=--oversubscribe "
+        f"--disable-cache sh -c 'exec {TRAIN}'\n"
+    )
+
+
+def test_the_mpi_controller_means_mpirun(plan_of: PlanOf) -> None:
+    """What horovodrun --mpi would write after ten seconds, written at once."""
+    plan = plan_of("horovod", options={"controller": "mpi"})
+
+    assert plan.processes[0].argv[0] == "mpirun"
+
+
+def test_mpirun(plan_of: PlanOf) -> None:
+    """With mpirun nothing is bound, and ranks may outnumber cores."""
+    plan = plan_of("horovod", launcher="mpirun")
+
+    assert plan.render() == (
+        f"{MARK} {SHM} mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --oversubscribe "
+        "--mca pml ob1 --mca btl '^openib' -x RINGSIDE_RUN_ID -x RINGSIDE_LAUNCHER "
+        f"{TRAIN}\n"
+    )
+    assert plan.expects == ("rank-0", "rank-1")
+
+
+def test_mpirun_as_root(plan_of: PlanOf, site: Site) -> None:
+    """Root must tell mpirun that it means it."""
+    plan = plan_of("horovod", launcher="mpirun", on=dataclasses.replace(site, is_root=True))
+
+    assert plan.processes[0].argv[:2] == ("mpirun", "--allow-run-as-root")
+
+
+def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
+    """Two hosts come by name, never as the hostfile, with no more slots than are used."""
+    plan = plan_of("horovod", replicas=4, hosts=2, hostfile="# ours\na slots=4\n\nb slots=2\n")
+
+    assert plan.render() == (
+        f"{MARK} horovodrun -np 4 -H a:2,b:2 --gloo --gloo-timeout-seconds 120 "
+        f"--disable-cache sh -c 'exec {TRAIN}'\n"
+    )
+    assert plan.remote_hosts == ("a", "b")
+
+
+def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
+    """Ranks on other machines are not told of a launcher that is not there."""
+    plan = plan_of("horovod", hosts=2, hostfile="here\nb", launcher="mpirun")
+
+    assert plan.render() == (
+        f"{MARK} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
+        f"--mca pml ob1 --mca btl '^openib' --prefix /venv -x PATH -x RINGSIDE_RUN_ID {TRAIN}\n"
+    )
+    assert plan.remote_hosts == ("b",)
+
+
+def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
+    """A worker elsewhere is started over ssh, in our folder, and ends with its connection."""
+    plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="here\nb")
+
+    # 0xab = 171: the ports follow from the run id, because no kernel was asked.
+    cluster = '"cluster": {"worker": ["here:20171", "b:20172"]}'
+    own = f'TF_CONFIG=\'{{{cluster}, "task": {{"type": "worker", "index": 0}}}}\''
+    # Quoted once for the shell over there and once more for the shell here.
+    other = f"""TF_CONFIG={{{cluster}, "task": {{"type": "worker", "index": 1}}}}"""
+    assert plan.render() == (
+        f"{MARK} {own} {TRAIN}\n"
+        f"{MARK} {SSH} b 'cd /home/me && "
+        f"exec env {MARK} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
+    )
+    assert plan.remote_hosts == ("b",)
+    assert plan.processes[1].holds_stdin
+
+
+def test_parameter_server_on_two_hosts(plan_of: PlanOf) -> None:
+    """Servers take turns over the hosts, and the coordinator sits on the first."""
+    plan = plan_of(
+        "parameter_server", options={"servers": 3}, hosts=2, hostfile="here slots=4\nb slots=4"
+    )
+
+    assert plan.cluster is not None
+    assert plan.cluster.chief == ("here:20171",)
+    assert plan.cluster.worker == ("here:20172", "b:20173")
+    assert plan.cluster.ps == ("here:20174", "b:20175", "here:20176")
+
+
+def test_a_topology_of_one_host_fills_the_hostfile_in_order(plan_of: PlanOf) -> None:
+    """Hosts of unequal slots are filled one after the other."""
+    plan = plan_of("horovod", replicas=4, hostfile="a slots=3\nb slots=3")
+
+    assert "a:3,b:1" in plan.processes[0].argv
+
+
+def test_a_rendered_plan_is_read_by_a_shell_as_it_was_meant(plan_of: PlanOf) -> None:
+    """What --dry-run prints can be typed: the shell finds the same words and variables."""
+    process = plan_of("multi_worker_mirrored").processes[0]
+    line = process.render().replace("/venv/bin/python", f"{sys.executable} -c '{ECHO}'")
+
+    printed = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout
+
+    assert printed == f"{process.env['TF_CONFIG']}\n{list(process.argv[1:])}\n"
+
+
+ECHO = 'import os, sys; print(os.environ["TF_CONFIG"]); print(sys.argv[1:])'
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    """The real machine knows its names, its checkout and a new id for every run."""
+    first, second = Site.here(), Site.here()
+
+    assert first.is_local("localhost") and first.is_local("127.0.0.1")
+    assert not first.is_local("elsewhere.example.org")
+    assert Path(first.root, "launch", "site.py").is_file()
+    assert first.run_id != second.run_id
+
+
+def test_ports_from_the_kernel_differ() -> None:
+    """No port is given twice."""
+    assert len(set(free_ports(50))) == 50

@@ -1,0 +1,92 @@
+"""What the planner refuses, word for word."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import Plan
+from specs import RefusalError, assign_slots, parse_hostfile, read_hostfile
+
+PlanOf = Callable[..., Plan]
+HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "more replicas than slots": (
+        {"backend": "horovod", "replicas": 4, "hostfile": "a slots=2\nb"},
+        "There must be a slot for each process. Received: 4 processes, 3 slots on a (2), b (1). "
+        "Use --replicas 3 or fewer, or add slots.",
+    ),
+    "a small host": (
+        {"backend": "horovod", "replicas": 4, "hosts": 2, "hostfile": "a slots=3\nb slots=1"},
+        "There must be 2 hosts with 2 slots each. Received: b (1). "
+        "Change the hostfile, or the number of replicas.",
+    ),
+    "a missing host": (
+        {"backend": "horovod", "replicas": 4, "hosts": 2, "hostfile": "a slots=4"},
+        "There must be 2 hosts with 2 slots each. Received: 1 hosts. "
+        "Change the hostfile, or the number of replicas.",
+    ),
+    "no hostfile": (
+        {"backend": "horovod", "hosts": 2},
+        "A run on several hosts must have a hostfile. Received: 2 hosts.",
+    ),
+    "localhost beside another machine": (
+        {"backend": "multi_worker_mirrored", "hosts": 2, "hostfile": "localhost\nb"},
+        "Beside other machines, this one must have a name that they can reach it by. "
+        "Received: localhost beside b. "
+        "Put the name or address of this machine into the hostfile.",
+    ),
+    "one process on another machine": (
+        {"backend": "mirrored", "hostfile": "b slots=2"},
+        "The backend mirrored runs in one process, on this machine. Received: host b. "
+        "Start Ringside there, or put localhost first.",
+    ),
+    "a launcher that the backend cannot join": (
+        {"backend": "multi_worker_mirrored", "launcher": "mpirun"},
+        "The backend multi_worker_mirrored is started by local. Received: launcher mpirun. "
+        "Use launcher auto.",
+    ),
+    "ranks without a launcher": (
+        {"backend": "horovod", "launcher": "local"},
+        "The backend horovod is started by horovodrun or mpirun. Received: launcher local. "
+        "Use launcher auto.",
+    ),
+    "local on other machines": (
+        {"backend": "multi_worker_mirrored", "launcher": "local", "hostfile": "b slots=2"},
+        "The local launcher starts processes on this machine only. Received: b. "
+        "Use launcher auto: it reaches other machines over ssh.",
+    ),
+    "Gloo under mpirun": (
+        {"backend": "horovod", "launcher": "mpirun", "options": {"controller": "gloo"}},
+        "Under mpirun Horovod's controller is MPI. Received: controller=gloo. "
+        "Use -o controller=mpi, or the launcher horovodrun.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refusal(case: str, plan_of: PlanOf) -> None:
+    """A run that cannot be placed is refused with the rule, what came, and what to do."""
+    request, message = CASES[case]
+
+    with pytest.raises(RefusalError) as refusal:
+        plan_of(**request)
+
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("name", ["local4", "two_hosts.template"])
+def test_the_hostfiles_that_come_with_ringside(name: str) -> None:
+    """Each hostfile has room for four replicas."""
+    hosts = read_hostfile(HOSTFILES / name)
+
+    assert sum(host.slots for host in assign_slots(hosts, 4)) == 4
+
+
+@pytest.mark.parametrize("text", ["a slots=0", "a slots=two", "a 2", "a\na", "", "# nobody"])
+def test_a_malformed_hostfile(text: str, plan_of: PlanOf) -> None:
+    """A hostfile that cannot be read is refused before anything is planned."""
+    with pytest.raises(RefusalError):
+        parse_hostfile(text)

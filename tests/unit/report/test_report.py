@@ -1,0 +1,360 @@
+"""The files of a report: whole, safe, the same each time, and in agreement with the records."""
+
+import csv
+import html.parser
+import io
+import itertools
+import json
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from rich.console import Console
+
+from report import render_table, write_report
+from report.html import breaks
+from report.markdown import escaped
+from specs import Comparison, Outcome, RefusalError
+from tests.unit.measure.factory import (
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    simple_run,
+    spec_of,
+)
+from tests.unit.report.bout import MARKUP, bout, hostile
+
+ROOT = Path(__file__).resolve().parents[3]
+FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
+FILES = {"report.html", "report.md", "results.json", "results.csv"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A written report of the made-up bout."""
+    folder = tmp_path_factory.mktemp("bout")
+    assert write_report(bout(), folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of records whose every string holds markup."""
+    folder = tmp_path_factory.mktemp("hostile")
+    write_report(hostile(), folder)
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """Tags, attributes and text of a page, as a browser would split them."""
+
+    VOID = frozenset({"meta", "link", "br", "wbr", "path", "use"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.unbalanced: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID and (not self._open or self._open.pop() != tag):
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_writes_four_files_and_nothing_else(folder: Path) -> None:
+    """No temporary file stays behind."""
+    assert {path.name for path in folder.iterdir()} == FILES
+
+
+def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk fails while a file is replaced, the one before is still there, whole."""
+    replace = Path.replace
+    full = ""
+
+    def failing(self: Path, target: Path) -> Path:
+        if Path(target).name == full:
+            raise OSError("no space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    for name in sorted(FILES):
+        full = ""
+        write_report(hostile(), tmp_path)
+        before = (tmp_path / name).read_bytes()
+        full = name
+        with pytest.raises(OSError, match="no space left"):
+            write_report(bout(), tmp_path)
+
+        assert (tmp_path / name).read_bytes() == before
+        assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_same_records_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    """Nothing of the clock, the process or the folder is in a report."""
+    write_report(bout(), tmp_path)
+
+    for name in FILES:
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_json_holds_every_record(folder: Path) -> None:
+    """results.json is the comparison itself."""
+    body = json.loads((folder / "results.json").read_text())
+
+    assert body.pop("schema_version") == 1
+    assert body == bout().model_dump(mode="json")
+
+
+def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
+    """One row a run in order; throughput recomputed here from the raw records."""
+    rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
+    runs = sorted(bout().runs, key=lambda run: run.position)
+
+    assert len(rows) == len(runs) == 42
+    for row, run in zip(rows, runs, strict=True):
+        assert (row["arm"], int(row["round"]), row["outcome"]) == (
+            run.arm,
+            run.round,
+            run.outcome.kind,
+        )
+        if not run.outcome.completed:
+            assert row["throughput_examples_s"] == ""
+            assert "ORTE has lost" in row["outcome_reason"]
+            continue
+        timed = [one.epochs[1:] for one in run.records if one.epochs]
+        seconds = sum(max(one.train_s for one in epochs) for epochs in zip(*timed, strict=True))
+        assert float(row["throughput_examples_s"]) == pytest.approx(4 * 1437 / seconds, rel=1e-12)
+        peak = sum(one.peak_memory_bytes for one in run.records)
+        assert float(row["peak_memory_bytes"]) == peak
+
+
+def test_main_table_shows_medians_of_the_csv(folder: Path) -> None:
+    """What is printed is the median of the completed runs, in every format."""
+    rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
+    rates = [
+        float(row["throughput_examples_s"])
+        for row in rows
+        if row["arm"] == "horovod ×2" and row["throughput_examples_s"]
+    ]
+    median = f"{statistics.median(rates):,.0f}"
+    span = f"[{min(rates):,.0f}–{max(rates):,.0f}] n=3"
+
+    page = Page((folder / "report.html").read_text()).text
+    terminal = Console(width=120, record=True, file=io.StringIO())
+    terminal.print(render_table(bout()))
+
+    assert median in page and span in page
+    assert f"| {median} {escaped(span)} |" in (folder / "report.md").read_text()
+    printed = terminal.export_text()
+    assert median in printed and span in printed
+
+
+def test_page_is_well_formed_and_self_contained(folder: Path) -> None:
+    """Balanced tags, unique ids, links that lead somewhere, nothing that is fetched or run."""
+    page = Page((folder / "report.html").read_text())
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    used = [value for _, name, value in page.attributes if name in ("href", "xlink:href")]
+
+    assert page.unbalanced == []
+    assert len(ids) == len(set(ids))
+    assert not {"script", "img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert not [name for _, name, _ in page.attributes if name in ("src", "srcset", "onload")]
+    for link in used:
+        if link.startswith("#"):
+            assert link[1:] in ids, link
+    for link in links:
+        assert link.startswith("#") or (folder / unquote(link)).exists(), link
+    # no address but the names of two XML vocabularies, which nobody visits
+    addresses = set(re.findall(r"https?://[^\"' )]+", (folder / "report.html").read_text()))
+    assert addresses <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+
+
+def test_headings_are_in_order_and_plots_can_be_read_aloud(folder: Path) -> None:
+    """One h1, no level skipped, and each picture says what it shows."""
+    page = Page((folder / "report.html").read_text())
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+    assert len(labels) == 4
+    assert "Highest median: horovod:controller=mpi ×2" in labels[0]
+    assert ("html", "lang", "en") in page.attributes
+
+
+def test_markup_in_records_stays_text_in_html(hostile_folder: Path) -> None:
+    """A script in a label, a workload, a host or an error is shown, never run."""
+    source = (hostile_folder / "report.html").read_text()
+    page = Page(source)
+
+    assert "<script" not in source
+    assert "script" not in page.tags
+    assert page.unbalanced == []
+    assert "\x1b" not in source
+    for word in ("serial-label", "made-up-workload", "made-up-error", "made-up-command"):
+        assert f"{word} {MARKUP}" in page.text
+
+
+def test_markup_in_records_stays_text_in_markdown(hostile_folder: Path) -> None:
+    """No cell is split, no link made; what stands in a fence is not obeyed."""
+    text = (hostile_folder / "report.md").read_text()
+    outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+    assert re.search(r"(?<!\\)<script", outside) is None
+    assert re.search(r"(?<!\\)\[a(?<!\\)\]\(b\)", outside) is None
+    tables = re.findall(r"(?:^\|.*\|\n)+", outside, flags=re.MULTILINE)
+    assert len(tables) == 4
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_traceback_cannot_leave_its_fence(tmp_path: Path) -> None:
+    """A fence is longer than any run of backticks within it."""
+    outcome = FAILED.replace(traceback="a\n```\n# heading\n````\nb")
+    run = run_of(arm_of("serial"), [], outcome=outcome)
+
+    write_report(comparison_of([arm_of("serial")], [run]), tmp_path)
+
+    text = (tmp_path / "report.md").read_text()
+    assert "\n`````text\na\n```\n# heading\n````\nb\n`````\n" in text
+
+
+def test_markup_in_records_stays_text_on_a_terminal() -> None:
+    """Rich takes [red] for a colour; a label is not asked to."""
+    arm = arm_of("horovod").replace(label="[red]h[/red]", group="[red]h[/red]")
+    run = simple_run("horovod", 1, 1.0).replace(arm=arm.label)
+    terminal = Console(width=120, record=True, file=io.StringIO())
+
+    terminal.print(render_table(comparison_of([arm], [run])))
+
+    assert "[red]h[/red]" in terminal.export_text()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
+    """At every usual width all columns are there, and below what did not run and why."""
+    terminal = Console(width=width, record=True, file=io.StringIO())
+
+    table = render_table(bout())
+    terminal.print(table)
+
+    assert all(column.overflow == "fold" and not column.no_wrap for column in table.columns)
+    text = terminal.export_text()
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    assert "15,209" in text and "5.92" in text  # first and last column of the first row
+    assert "needs a TPU: neither TPU_NAME" in " ".join(text.split())
+    assert "HorovodInternalError" in text
+    assert "not a confidence interval" in " ".join(text.split())
+
+
+def test_markdown_links_lead_somewhere(folder: Path) -> None:
+    """Every link of report.md is a file beside it."""
+    text = (folder / "report.md").read_text()
+    links = re.findall(r"(?<!\\)\]\(([^)]+)\)", text)
+
+    assert set(links) == {"report.html", "results.json", "results.csv"}
+    assert all((folder / link).exists() for link in links)
+
+
+def test_output_of_a_run_is_linked_where_it_is(tmp_path: Path) -> None:
+    """A folder of logs that exists is linked, from both pages; one that does not is only named."""
+    comparison = bout()
+    failed = next(run for run in comparison.runs if not run.outcome.completed)
+    (tmp_path / failed.log_dir).mkdir(parents=True)
+
+    write_report(comparison, tmp_path)
+
+    assert f"[All output]({failed.log_dir})" in (tmp_path / "report.md").read_text()
+    page = Page((tmp_path / "report.html").read_text())
+    assert ("a", "href", failed.log_dir) in page.attributes
+    assert ("a", "href", comparison.runs[0].log_dir) not in page.attributes
+
+
+def test_contradicting_records_are_refused_and_kept(tmp_path: Path) -> None:
+    """No page is made of them, and what was measured is not lost with it."""
+    spec = spec_of("horovod", 2)
+    records = [record(spec, [epoch(1.0), epoch(1.0, examples=100 - rank)], rank) for rank in (0, 1)]
+    comparison = comparison_of([arm_of("horovod", 2)], [run_of(arm_of("horovod", 2), records)])
+
+    with pytest.raises(RefusalError, match="the same examples"):
+        write_report(comparison, tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        comparison_of([arm_of("serial")], []),
+        comparison_of([], []),
+        comparison_of([arm_of("serial")], [simple_run("serial", 1, 1.0).replace(outcome=FAILED)]),
+        comparison_of([arm_of("serial")], [run_of(arm_of("serial"), [], outcome=FAILED)]),
+        comparison_of(
+            [arm_of("serial")],
+            [
+                run_of(
+                    arm_of("serial"),
+                    [record(spec_of("serial"), [epoch(1.0)], quality_target=None)],
+                )
+            ],
+        ),
+        comparison_of([arm_of("horovod", 2)], [simple_run("horovod", 2, 1.0)]),
+    ],
+    ids=["no run", "no arm", "failed", "without records", "one epoch, no target", "one size"],
+)
+def test_poor_comparisons_are_reported_too(tmp_path: Path, comparison: Comparison) -> None:
+    """What there is too little of is said in words; nothing breaks."""
+    page = Page(write_report(comparison, tmp_path).read_text())
+
+    render_table(comparison)
+    assert page.unbalanced == []
+    assert not re.search(r"\b(nan|inf|None)\b", page.text)
+
+
+def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
+    """Not even indirectly; and pages are not loaded for somebody who wants help."""
+    code = "import sys, report; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    write = "; from report import html, plots, markdown, rows, view"
+
+    light = _modules(code)
+    heavy = _modules(code.replace("; print", write + "; print"))
+
+    assert not {"matplotlib", "jinja2", "pandas", "numpy"} & light
+    forbidden = {"tensorflow", "keras", "tf_keras", "horovod"}
+    assert not (forbidden | {"compare", "launch", "trainers", "backends", "workloads"}) & heavy
+
+
+def _modules(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_names_get_places_to_break_and_stay_escaped() -> None:
+    """A <wbr> is markup, the name is not."""
+    assert breaks("a_b<c>") == "a_<wbr>b&lt;c&gt;"

@@ -1,0 +1,383 @@
+"""What a report says of a comparison: findings, caveats, failures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report.failures import failures, tail
+from report.plots import _quantiles, plots_of
+from report.view import view_of
+from specs import Comparison, LedgerDigest, Outcome, Run
+from tests.unit.measure.factory import (
+    MACHINE,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    simple_run,
+    spec_of,
+)
+from tests.unit.report.bout import bout
+
+FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
+
+
+def rounds(backend: str, replicas: int, *seconds: float, first: int = 0) -> list[Run]:
+    """One completed run for each round, with this time for each epoch of 100 examples."""
+    return [
+        simple_run(backend, replicas, s, number=number, position=first + number)
+        for number, s in enumerate(seconds)
+    ]
+
+
+def caveats_of(runs: list[Run], **changes: Any) -> str:
+    """All caveats of a comparison of these runs, as one text."""
+    labels = dict.fromkeys((run.spec.backend, run.spec.topology.num_replicas) for run in runs)
+    comparison = comparison_of([arm_of(*label) for label in labels], runs, **changes)
+    return "\n".join(view_of(comparison).caveats)
+
+
+def one_run(
+    backend: str, replicas: int = 1, /, *, spec: dict[str, Any] | None = None, **changes: Any
+) -> Run:
+    """A run of two epochs whose spec and records differ from the usual in this."""
+    made = spec_of(backend, replicas, **(spec or {}))
+    records = [
+        record(made, [epoch(1.0), epoch(1.0)], rank, **changes)
+        for rank in range(made.topology.num_processes)
+    ]
+    return run_of(arm_of(backend, replicas), records)
+
+
+def test_finding_names_the_highest_median_and_whose_range_reaches_it() -> None:
+    """Throughput is 100 ÷ seconds; ranges that touch are said to overlap."""
+    runs = [
+        *rounds("serial", 1, 1.0, 1.25, 2.0),
+        *rounds("mirrored", 1, 0.5, 4.0, 5.0, first=3),
+        *rounds("horovod", 1, 2.5, 4.0, 5.0, first=6),
+    ]
+    arms = [arm_of("serial"), arm_of("mirrored"), arm_of("horovod")]
+
+    (finding,) = view_of(comparison_of(arms, runs)).findings
+
+    assert (finding.arm, finding.throughput) == ("serial", "80.0")
+    assert finding.range == "[50.0–100.0] n=3"
+    assert finding.overlapping == ("mirrored ×1",)  # up to 200; horovod up to 40
+    assert finding.sentence == "Its range overlaps with that of mirrored ×1."
+    assert [(family, arm) for family, arm, _, _ in finding.best_of] == [
+        ("No distribution", "serial"),
+        ("tf.distribute", "mirrored ×1"),
+        ("Horovod", "horovod ×1"),
+    ]
+
+
+def test_finding_for_each_size() -> None:
+    """Arms are compared with arms of their size only."""
+    findings = view_of(bout()).findings
+
+    assert [finding.replicas for finding in findings] == [1, 2]
+    assert findings[1].arm == "horovod:controller=mpi ×2"
+    assert findings[1].range.endswith("n=2")
+
+
+def test_arm_that_did_other_work_is_not_the_fastest() -> None:
+    """Half the examples in half the time is no finding."""
+    skipping = one_run("horovod").replace(position=1)
+    ledger = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16)
+    epochs = [epoch(0.001, ledger=ledger), epoch(0.001, ledger=ledger)]
+    skipping = run_of(arm_of("horovod"), [record(skipping.spec, epochs)], position=1)
+    comparison = comparison_of([arm_of("serial"), arm_of("horovod")], [one_run("serial"), skipping])
+
+    view = view_of(comparison)
+
+    assert view.findings[0].arm == "serial"
+    assert "horovod ×1: not every example was fed exactly once" in "\n".join(view.caveats)
+
+
+def test_median_time_to_target_needs_every_run() -> None:
+    """A median over the runs that happened to reach it would flatter the arm."""
+    spec = spec_of("serial")
+    runs = [
+        run_of(
+            arm_of("serial"),
+            [record(spec, [epoch(1.0), epoch(1.0, accuracy=accuracy)])],
+            number=number,
+            position=number,
+        )
+        for number, accuracy in enumerate((0.95, 0.5, 0.96))
+    ]
+
+    view = view_of(comparison_of([arm_of("serial")], runs))
+
+    cell = view.results.rows[0][6]
+    assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
+    assert view.quality == "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs."
+    assert "was not always reached: serial (2 of 3 runs)" in "\n".join(view.caveats)
+
+
+def test_few_rounds_are_a_caveat() -> None:
+    """Three rounds are the least; one has no range at all."""
+    assert "Only 1 round: a single run has no range" in caveats_of([one_run("serial")])
+    assert "Only 2 rounds" in caveats_of(rounds("serial", 1, 1.0, 1.0))
+    assert "Only" not in caveats_of(rounds("serial", 1, 1.0, 1.0, 1.0))
+
+
+def test_lost_runs_are_a_caveat() -> None:
+    """How many of how many, how, and in which round; also when none is left."""
+    runs = rounds("serial", 1, 1.0, 1.0, 1.0)
+    lost = [*runs[:2], runs[2].replace(outcome=FAILED)]
+
+    assert (
+        "serial: 1 of 3 runs did not complete (failed in round 3); its numbers are from the "
+        "other 2." in caveats_of(lost)
+    )
+    assert "serial: no run completed (failed in round 1)" in caveats_of(
+        [runs[0].replace(outcome=FAILED)]
+    )
+    assert "Not every arm ran in all 3 rounds: serial (2)." in caveats_of(runs[:2], rounds=3)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (one_run("horovod", 4), "horovod ×4 (4 replicas on 2 cores)"),
+        (
+            one_run("mirrored", 4, cores=(0, 1)),
+            "mirrored ×4 (4 replicas on 2 cores)",
+        ),
+        (
+            one_run("mirrored", 2, cores=(0, 1), spec={"resources": {"cores_per_replica": 2}}),
+            "mirrored ×2 (2 replicas × 2 on 2 cores)",
+        ),
+        (one_run("horovod", 2, cores=(0,)), "horovod ×2 (2 replicas on 1 core)"),
+        (
+            one_run("horovod", 2, cores=(0, 1), spec={"resources": {}}),
+            "horovod ×2 (not pinned: 2 processes, each free on 2 cores)",
+        ),
+    ],
+)
+def test_over_subscription_is_a_caveat(run: Run, words: str) -> None:
+    """More asked of the machine than it has, by any way of running."""
+    assert words in caveats_of([run])
+
+
+def test_servers_that_share_the_workers_cores_are_a_caveat() -> None:
+    """A parameter-server arm runs two processes more on the same cores."""
+    text = "\n".join(view_of(bout()).caveats)
+
+    assert "parameter_server ×2 (4 processes on 2 cores)" in text
+    assert "asynchronous. A step is one worker's batch" in text
+    assert "2 processes without a replica come on top, and are charged." in text
+
+
+def test_processes_on_their_own_cores_are_no_caveat() -> None:
+    """Two ranks on two cores, and one process with two replicas on two cores."""
+    assert "Over-subscribed" not in caveats_of([one_run("horovod", 2)])
+    assert "Over-subscribed" not in caveats_of([one_run("mirrored", 2, cores=(0, 1))])
+
+
+def test_cores_of_two_hosts_are_added() -> None:
+    """Core 0 of one machine is not core 0 of another."""
+    run = one_run("horovod", 2)
+    records = [
+        run.records[0],
+        run.records[1].replace(cores=(0,), machine=MACHINE.replace(host="bench-2")),
+    ]
+
+    text = caveats_of([run.replace(records=tuple(records))])
+
+    assert "Over-subscribed" not in text
+    assert "2 hosts: bench-1 and bench-2" in text
+
+
+def test_nothing_pinned_is_a_caveat() -> None:
+    """One replica on all cores is no base for N times as many."""
+    free = one_run("serial", cores=(0, 1), spec={"resources": {}})
+
+    assert "Nothing was pinned" in caveats_of([free])
+    assert "Nothing was pinned" not in caveats_of([one_run("serial")])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"machine": MACHINE.replace(python="3.11.2")}, "differ in their versions of Python"),
+        ({"machine": MACHINE.replace(packages={})}, "differ in their package versions"),
+        ({"machine": MACHINE.replace(cpu_model="Slow CPU")}, "differ in their processors"),
+    ],
+)
+def test_unlike_machines_are_a_caveat(changes: dict[str, Any], words: str) -> None:
+    """Runs on another processor or software are not the same experiment."""
+    other = one_run("horovod", **changes).replace(position=1)
+
+    assert words in caveats_of([one_run("serial"), other])
+
+
+def test_weights_that_differ_are_a_caveat() -> None:
+    """The row says no, and the reader is told what can do that."""
+    run = one_run("horovod", 2)
+    records = (run.records[0], run.records[1].replace(replica_deviation=0.25))
+
+    view = view_of(comparison_of([arm_of("horovod", 2)], [run.replace(records=records)]))
+
+    assert view.evidence.rows[0][3].main == "no"
+    assert view.evidence.rows[0][3].bad
+    assert "horovod ×2: the replicas end with different weights" in "\n".join(view.caveats)
+
+
+def test_other_caveats() -> None:
+    """No target, no ledger, one epoch, GPUs: each is said."""
+    bare = one_run("serial", quality_target=None)
+    no_ledger = [epoch(1.0, ledger=None)]
+    short = run_of(arm_of("serial"), [record(spec_of("serial"), no_ledger)])
+
+    assert "names no target" in caveats_of([bare])
+    text = caveats_of([short], machine=MACHINE.replace(gpus=("A100",)))
+    assert "nobody kept count" in text
+    assert "Use at least 2 epochs" in text
+    assert "With a GPU a step ends when its launch returns" in text
+
+
+def test_a_clean_comparison_has_no_caveat() -> None:
+    """Caveats are computed: where there is nothing to say, nothing is said."""
+    runs = [
+        run_of(
+            arm_of("serial"),
+            [record(spec_of("serial"), [epoch(1.0), epoch(1.0, accuracy=0.95)])],
+            number=number,
+            position=number,
+        )
+        for number in range(3)
+    ]
+
+    assert caveats_of(runs) == ""
+
+
+# Failures
+
+
+def failing(log_dir: str = "runs/000", traceback: str = "") -> Comparison:
+    """One run that failed without a record."""
+    outcome = FAILED.replace(traceback=traceback)
+    run = run_of(arm_of("serial"), [], outcome=outcome, log_dir=log_dir)
+    return comparison_of([arm_of("serial")], [run])
+
+
+def test_failure_shows_the_traceback_of_the_process_that_failed() -> None:
+    """The record of the rank that failed says more than the run's outcome."""
+    (failure,) = failures(bout(), None)
+
+    assert (failure.arm, failure.round) == ("horovod:controller=mpi ×2", 2)
+    assert [task for task, _ in failure.lines] == ["rank-1"]
+    assert failure.lines[0][1].splitlines()[-1].startswith("horovod.common.exceptions")
+
+
+def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> None:
+    """The last lines of every process, without what only a terminal understands."""
+    logs = tmp_path / "runs" / "000" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "rank-0.log").write_bytes(b"".join(b"line %d\n" % n for n in range(50)) + b"\xff\x1b[m")
+    (logs / "rank-1.log").write_text("")
+
+    (failure,) = failures(failing(), tmp_path)
+
+    assert failure.link == "runs/000"
+    ((task, lines),) = failure.lines
+    assert task == "rank-0"
+    assert lines.splitlines()[0] == "line 39"
+    assert lines.splitlines()[-1] == "�"
+
+
+def test_failure_of_a_run_shows_its_own_traceback() -> None:
+    """Where no process left one."""
+    (failure,) = failures(failing(traceback="Traceback\nboom\n"), None)
+
+    assert failure.lines == (("run", "Traceback\nboom"),)
+
+
+def test_failure_begins_with_what_explains_it() -> None:
+    """The end of the output that the launcher chose stands before the tracebacks of victims."""
+    comparison = bout()
+    runs = tuple(run.replace(last_lines=("Killed", "")) for run in comparison.runs)
+
+    (failure,) = failures(comparison.replace(runs=runs), None)
+
+    assert failure.lines[0] == ("the process that explains it", "Killed")
+    assert failure.lines[1][0] == "rank-1"
+
+
+@pytest.mark.parametrize("log_dir", ["../secret", "/etc", "", "runs/../../secret"])
+def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -> None:
+    """A record cannot make a report show, or link, a file from elsewhere."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "x.log").write_text("secret")
+    (tmp_path / "report").mkdir()
+
+    (failure,) = failures(failing(log_dir=log_dir), tmp_path / "report")
+
+    assert failure.lines == ()
+    assert failure.link == ""
+
+
+def test_tail_keeps_the_last_lines() -> None:
+    """The end is where an error is."""
+    assert tail("\n".join(map(str, range(100)))).split() == [str(n) for n in range(88, 100)]
+
+
+# Plots
+
+
+def test_plots_are_one_svg_each_without_foreign_marks() -> None:
+    """Inks are those of the page, ids are a plot's own, text is text."""
+    plots = plots_of(view_of(bout()).summary)
+
+    for plot in plots:
+        assert plot.svg.startswith("<svg viewBox=")
+        assert plot.svg.count("<svg") == 1
+        assert "<style" not in plot.svg and "<metadata" not in plot.svg
+        assert "#010203" not in plot.svg and "var(--ink)" in plot.svg
+        assert "font-family" not in plot.svg
+        assert f'id="{plot.name}-' in plot.svg
+    assert "multi_worker_mirrored" in plots[0].svg
+
+
+def test_step_times_are_drawn_as_their_distribution() -> None:
+    """Exactly the steps where there are few; the same shares where there are many; 0 ms passes."""
+    assert _quantiles([4.0, 1.0, 0.0, 2.0]) == (
+        [0.001, 0.001, 1.0, 2.0, 4.0],
+        [0.0, 0.25, 0.5, 0.75, 1.0],
+    )
+    times, shares = _quantiles([float(n) for n in range(1, 10_001)])
+    assert len(times) == len(shares) == 102
+    assert all(
+        abs(time / 10_000 - share) < 1e-9
+        for time, share in zip(times, shares, strict=True)
+        if share
+    )
+
+
+def test_series_differ_without_colour() -> None:
+    """Marker and dash together tell any two of the groups apart."""
+    from report.drawing import styles_of
+
+    styles = styles_of(view_of(bout()).summary.arms).values()
+
+    assert len({(style.marker, str(style.dash)) for style in styles}) == len(styles) == 8
+
+
+def test_labels_are_drawn_as_they_are() -> None:
+    """Dollars are no formula, a leading underscore hides nothing, signs without glyph pass."""
+    names = {"serial": "_$x^$ 模型"}
+    comparison = bout()
+    arms = tuple(
+        arm.replace(label=names.get(arm.label, arm.label), group=names.get(arm.group, arm.group))
+        for arm in comparison.arms
+    )
+    runs = tuple(run.replace(arm=names.get(run.arm, run.arm)) for run in comparison.runs)
+
+    plots = plots_of(view_of(comparison.replace(arms=arms, runs=runs)).summary)
+
+    for plot in plots:
+        assert "_$x^$ 模型" in plot.svg.split(">", 1)[1], plot.name

@@ -1,0 +1,72 @@
+"""Numbers and names as a reader sees them."""
+
+import pytest
+
+from measure.summary import Efficiency, Spread
+from report.words import listed, number, percent, plain, plural, range_of, wrapped
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12345.6, "12,346"),
+        (999.6, "1,000"),
+        (123.4, "123"),
+        (12.34, "12.3"),
+        (0.96789, "0.968"),
+        (0.0012345, "0.00123"),
+        (0, "0"),
+        (-12.34, "-12.3"),
+    ],
+)
+def test_number(value: float, text: str) -> None:
+    """Three digits that count at least; thousands apart."""
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("spread", "text"),
+    [
+        (Spread(12.34, 11.0, 13.56, 3, 3), "[11.0–13.6] n=3"),
+        (Spread(12.34, 11.0, 13.56, 2, 3), "[11.0–13.6] n=2 of 3"),
+        (Spread(12.34, 12.34, 12.34, 1, 1), "n=1, no range"),
+        (Spread(20000.4, 9.9, 100000.0, 3, 3), "[10–100,000] n=3"),
+    ],
+)
+def test_range(spread: Spread, text: str) -> None:
+    """Never without n; a single run has no range; both ends as precise as the median."""
+    assert range_of(spread) == text
+
+
+def test_range_is_scaled_like_its_median() -> None:
+    """Bytes that are shown in GiB have a range in GiB."""
+    assert range_of(Spread(2**31, 2**30, 2**32, 3, 3), scale=2**-30) == "[1.00–4.00] n=3"
+
+
+def test_percent() -> None:
+    """An efficiency above 1 is shown as it is."""
+    assert percent(Efficiency(0.874, "serial")) == "87 %"
+    assert percent(Efficiency(1.204, "serial")) == "120 %"
+    assert percent(Efficiency(None, "serial")) == "–"
+
+
+def test_plain_text_holds_nothing_that_a_terminal_obeys() -> None:
+    """Colours, window titles, bells and backspaces go; letters, tabs and newlines stay."""
+    assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07é×\t\n\x07\x08\x9b") == "red é×\t\n"
+
+
+def test_lists_and_plurals() -> None:
+    """A long list says how much is left away."""
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["a", "b", "c"], limit=2) == "a, b and 1 more"
+    assert (plural(1, "run"), plural(2, "process")) == ("1 run", "2 processes")
+
+
+def test_long_names_break_where_a_reader_would() -> None:
+    """After _ : = and spaces; a piece that is too long is cut; nothing is lost."""
+    assert wrapped("multi_worker_mirrored ×2", 16) == "multi_worker_\nmirrored ×2"
+    assert wrapped("x" * 25, 10) == "x" * 10 + "\n" + "x" * 10 + "\n" + "x" * 5
+    assert wrapped("", 10) == ""
+    assert wrapped("a" * 40 + " ×2", 10, max_lines=2) == "a" * 10 + "\n…" + "a" * 6 + " ×2"
+    assert all(len(line) <= 12 for line in wrapped("a_bc:def=ghij,klmno pqrstu", 12).split("\n"))
