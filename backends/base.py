@@ -283,11 +283,29 @@ class StrategyBackend(Backend):
                 InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
             )
 
-        return self.strategy.distribute_datasets_from_function(for_pipeline)
+        return _keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
         return results
+
+
+def _keeping_iterators(batches: Any) -> Any:
+    """A distributed dataset whose newest iterator lives until the next one is made.
+
+    TensorFlow 2.18 runs an autotuner for the per-device datasets that the strategy adds, whose
+    options nobody can set. Freeing their iterator waits for the autotuner's present period, which
+    doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
+    stand still for so long before it returns. The process ends with `os._exit`, which frees nothing.
+    """
+
+    class Keeping(type(batches)):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            self._ringside_iterator = super().__iter__()
+            return self._ringside_iterator
+
+    batches.__class__ = Keeping
+    return batches
 
 
 _LAUNCHED = {

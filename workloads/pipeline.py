@@ -145,6 +145,15 @@ class Pipeline:
         options.deterministic = True
         # Whoever reads is decided above; TensorFlow must not shard again.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        # Parallelism and prefetching are set by the spec, alike in every arm. The autotuner would
+        # change nothing, yet its thread takes CPU time and is waited for, seconds long, at the end.
+        options.autotune.enabled = False
+        if self.training:
+            # Of unknown length, MultiWorkerMirroredStrategy would ask all workers before each step
+            # whether they have data left: one more all-reduce that no other arm pays.
+            dataset = dataset.apply(
+                tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            )
         return dataset.with_options(options)
 
     # How much each reader gets
