@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,10 +77,14 @@ def run_process(spec: RunSpec, surroundings: Surroundings, run_dir: Path, *, alo
 
     Returns:
         The exit code: 0 completed, 1 failed, 2 refused.
+
+    Raises:
+        RefusalError: the run dir cannot be written, so there can be no record either.
     """
     task = surroundings.task_name
+    with _must_be_writable():
+        reporter = Reporter(run_dir, task, aloud=aloud)
     cores = _take_cores(spec, surroundings)
-    reporter = Reporter(run_dir, task, aloud=aloud)
     facts: dict[str, Any] = {
         "role": "replica",
         "is_chief": False,
@@ -165,6 +170,7 @@ def _train(
                 final_digest=result.final_digest,
                 train_examples=result.train_examples,
                 replica_deviation=result.replica_deviation,
+                data_digest=result.data_digest,
             )
             if result.first_step_done is not None:
                 facts["startup_s"] = result.first_step_done - process_start_unix_s()
@@ -219,6 +225,19 @@ def _follow_stdin() -> None:
     threading.Thread(target=watch, daemon=True, name="stdin-watch").start()
 
 
+@contextlib.contextmanager
+def _must_be_writable() -> Iterator[None]:
+    """Refuse a run dir in which nothing can be written."""
+    try:
+        yield
+    except OSError as error:
+        raise RefusalError(
+            "The folder for the results must be writable.",
+            received=error,
+            advice="Choose another with --run-dir.",
+        ) from None
+
+
 def _log_to(path: Path) -> None:
     """Send everything that this process prints to a file, C++ code included."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +252,8 @@ def _launched(spec_file: Path, run_dir: Path, *, log: bool, watch_stdin: bool) -
     """Started by Ringside's launcher: the spec comes in a file."""
     surroundings = read_surroundings(os.environ)
     if log:
-        _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
+        with _must_be_writable():
+            _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
     if "RINGSIDE_LAUNCHER" in os.environ:
         _follow_launcher(os.environ["RINGSIDE_LAUNCHER"])
     if watch_stdin:
@@ -251,16 +271,32 @@ def _by_hand(
     *,
     spec: RunSpec,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
+        Path | None,
+        typer.Option(
+            help="Where results go; refused if it holds this process's record already. Default: "
+            "runs/ and the run's name, where an earlier record is replaced."
+        ),
     ] = None,
 ) -> None:
     """Train one workload under one backend, as one process of a run."""
     surroundings = read_surroundings(os.environ)
+    folder = run_dir or Path("runs") / spec.run_name
+    # Only this process's own record: other ranks of this run may have started, or ended, before.
+    record = folder / "records" / f"{surroundings.task_name}.json"
+    with _must_be_writable():
+        if run_dir is None:
+            record.unlink(missing_ok=True)
+        elif record.exists():
+            raise RefusalError(
+                "A run needs a folder of its own.",
+                received=f"{folder}, which holds {record.name} already",
+                advice="Choose another with --run-dir, or remove it.",
+            )
     raise typer.Exit(
         run_process(
             spec,
             surroundings,
-            run_dir or Path("runs") / spec.run_name,
+            folder,
             aloud=surroundings.rank == 0,
         )
     )

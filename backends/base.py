@@ -291,21 +291,25 @@ class StrategyBackend(Backend):
 
 
 def _keeping_iterators(batches: Any) -> Any:
-    """A distributed dataset whose newest iterator lives until the next one is made.
+    """A distributed dataset whose newest iterator lives until the next is made, or for ever.
 
     TensorFlow 2.18 runs an autotuner for the per-device datasets that the strategy adds, whose
     options nobody can set. Freeing their iterator waits for the autotuner's present period, which
     doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
-    stand still for so long before it returns. The process ends with `os._exit`, which frees nothing.
+    stand still for so long before it returns. The process ends with `os._exit`: nothing is freed.
     """
 
     class Keeping(type(batches)):  # type: ignore[misc]
         def __iter__(self) -> Any:
-            self._ringside_iterator = super().__iter__()
-            return self._ringside_iterator
+            _NEWEST_ITERATOR[batches_name] = super().__iter__()
+            return _NEWEST_ITERATOR[batches_name]
 
+    batches_name = id(batches)
     batches.__class__ = Keeping
     return batches
+
+
+_NEWEST_ITERATOR: dict[int, Any] = {}
 
 
 _LAUNCHED = {

@@ -89,7 +89,10 @@ class HorovodRing(Backend):
 
     def callbacks(self) -> list[Any]:
         """The initial broadcast of weights and optimizer state from rank 0."""
-        return [self._hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+        broadcast = self._hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+        # It reads no logs. Unsaid, Keras copies them to the host after each step, in this arm only.
+        broadcast._supports_tf_logs = True
+        return [broadcast]
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd

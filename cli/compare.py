@@ -44,7 +44,10 @@ def command(
     order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the arms and end.")] = False,
 ) -> None:
-    """Train the same model under every backend that can run here, and write a report."""
+    """Train the same model under every backend that can run here, and write a report.
+
+    --intra-op-threads and --inter-op-threads are those of one replica.
+    """
     console = Console(width=None if sys.stdout.isatty() else 120)
     arms = parse_arms(backends, replicas)
     base = spec.replace(resources=_shared_out(spec.resources, arms))

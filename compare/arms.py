@@ -42,8 +42,11 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
                     replicas=size,
                 )
             )
-    labels = [arm.label for arm in arms]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
+    named_as: dict[tuple[str, str, int], list[str]] = {}
+    for arm in arms:  # by what it is: `horovod` and `horovod:compression=none` are the same
+        key = (arm.backend, arm.options.model_dump_json(), arm.replicas)
+        named_as.setdefault(key, []).append(arm.label)
+    twice = [" = ".join(labels) for labels in named_as.values() if len(labels) > 1]
     if twice:
         raise RefusalError("Each arm may be named once.", received=", ".join(twice))
     return tuple(arms)
@@ -63,8 +66,9 @@ def _sizes(replicas: str) -> tuple[int, ...]:
 def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
     """The run of one arm: the base spec on the arm's backend, at its size.
 
-    Threads follow the cores of a process, so that every replica has the same of both under every
-    backend, whether replicas share a process or not.
+    Threads of `base` are those of one replica, also where a person chose them: a process has those
+    of all its replicas, so that every replica has the same number under every backend. Intra-op
+    threads that nobody chose follow the cores.
     """
     single = capabilities_of(arm.backend).process_model == "single"
     topology = (
@@ -72,9 +76,12 @@ def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
         if single
         else Topology(processes_per_host=arm.replicas)
     )
-    cores = base.resources.cores_per_replica or 1
-    resources = base.resources.replace(
-        intra_op_threads=base.resources.intra_op_threads or cores * topology.replicas_per_process
+    of_one, share = base.resources, topology.replicas_per_process
+    intra = of_one.intra_op_threads or of_one.cores_per_replica or 1
+    inter = of_one.inter_op_threads
+    resources = of_one.replace(
+        intra_op_threads=intra * share,
+        inter_op_threads=None if inter is None else inter * share,
     )
     return base.replace(
         backend=arm.backend, options=arm.options, topology=topology, resources=resources

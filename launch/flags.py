@@ -19,7 +19,7 @@ from specs import (
     capabilities_of,
     parse_option,
 )
-from specs.run_spec import Option
+from specs.run_spec import MAX_SEED, Option
 from workloads.registry import ready
 
 
@@ -51,7 +51,9 @@ def spec_from_flags(
         Literal["none", "linear", "sqrt"],
         typer.Option(help="How the rate follows the global batch."),
     ] = "none",
-    warmup_epochs: Annotated[int, typer.Option(min=0, help="Linear warm-up to that rate.")] = 0,
+    warmup_epochs: Annotated[
+        int, typer.Option(min=0, help="Linear warm-up to the rule's rate.")
+    ] = 0,
     precision: Annotated[Literal["float32", "float64"], typer.Option()] = "float32",
     shard: Annotated[
         Literal["batch", "file", "data", "off"],
@@ -71,7 +73,7 @@ def spec_from_flags(
     ] = None,
     intra_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
     inter_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED)] = 1,
     save: Annotated[
         Literal["record", "all"],
         typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),

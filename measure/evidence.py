@@ -18,15 +18,20 @@ def examples_once(runs: Sequence[Run]) -> list[Answer]:
 
     `yes`: in every epoch the ledger's digest is the one of the ids 0…n-1, each once, with n the
     recorded number of examples and that of the data, and n is the same in every epoch of every
-    completed run. `no`: it is not, or others were fed more. `unknown`: the run did not complete or
-    an epoch has no ledger.
+    completed run. `no`: it is not, or others were fed more, or runs held different examples.
+    `unknown`: the run did not complete or an epoch has no ledger.
     """
-    counts = [_whole_count(run) for run in runs]
+    digests = {digest for run in runs if (digest := _data_digest(run))}
+    counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
     most = max((count for count in counts if count is not None), default=0)
     return [
         "unknown" if count is None else "yes" if count == most and count > 0 else "no"
         for count in counts
     ]
+
+
+def _data_digest(run: Run) -> str:
+    return next((record.data_digest for record in run.records if record.is_chief), "")
 
 
 def _whole_count(run: Run) -> int | None:

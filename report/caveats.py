@@ -17,7 +17,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[str]:
         *_what_was_computed(summary.arms),
         *_runs(comparison, summary.arms),
         *_resources(placed, comparison.machine),
-        *_asynchronous(summary.arms, placed),
+        *_asynchronous(summary, placed),
         *_quality(summary),
         *_machines(summary.runs),
     ]
@@ -41,6 +41,12 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[str]:
     unknown = [row for row in arms if row.completed and row.each_example_once == "unknown"]
     if unknown:
         yield f"{_names(unknown)}: nobody kept count of which examples were fed."
+    for row in arms:
+        if (passes := getattr(row.arm.options, "backward_passes_per_step", 1)) > 1:
+            yield (
+                f"{row.arm.label}: an update is made of {passes} batches; the other arms make one "
+                "of each: not comparable."
+            )
 
 
 def _runs(comparison: Comparison, arms: Sequence[ArmRow]) -> Iterator[str]:
@@ -85,7 +91,7 @@ def _resources(placed: Sequence[Placement], machine: MachineFacts) -> Iterator[s
             f"Over-subscribed: {listed(arms)}. Where cores are shared, expect other numbers on a "
             "larger machine."
         )
-    threads = {one.threads_per_replica for one in placed}
+    threads = {(one.threads_per_replica, _inter_op_per_replica(one)) for one in placed}
     if len(threads) > 1:
         yield (
             "TensorFlow has not the same number of threads for each replica in all arms (see "
@@ -98,8 +104,13 @@ def _resources(placed: Sequence[Placement], machine: MachineFacts) -> Iterator[s
         )
 
 
-def _asynchronous(arms: Sequence[ArmRow], placed: Sequence[Placement]) -> Iterator[str]:
-    rows = [row for row in arms if not capabilities_of(row.arm.backend).synchronous]
+def _inter_op_per_replica(one: Placement) -> float | None:
+    threads, processes = one.inter_op_threads, one.processes - one.extra
+    return None if threads is None else threads * processes / one.arm.arm.replicas
+
+
+def _asynchronous(summary: Summary, placed: Sequence[Placement]) -> Iterator[str]:
+    rows = [row for row in summary.arms if not capabilities_of(row.arm.backend).synchronous]
     if rows:
         extra = max((one.extra for one in placed if one.arm in rows), default=0)
         helpers = f" {plural(extra, 'process')} without a replica come on top, and are charged."
@@ -108,6 +119,14 @@ def _asynchronous(arms: Sequence[ArmRow], placed: Sequence[Placement]) -> Iterat
             "and updates are made from older weights; compare accuracy, not only examples/s."
             f"{helpers if extra else ''}"
         )
+    for row in rows:
+        specs = [one.run.spec for one in summary.runs if one.arm == row.arm]
+        count = row.arm.replicas
+        if count > 1 and any(spec.learning_rate_rule.rule != "none" for spec in specs):
+            yield (
+                f"{row.arm.label}: {count}× as many updates, each from 1/{count} of the batch, at "
+                "the rate of the whole batch."
+            )
 
 
 def _quality(summary: Summary) -> Iterator[str]:

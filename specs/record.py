@@ -127,6 +127,7 @@ class RunRecord(Document):
         train_examples: training examples that there are, after the filter; None: not known.
         replica_deviation: largest difference between any replica's final trainable weights and
             those of the first replica; None where they were not compared.
+        data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
 
     Schema history: 1 first version.
@@ -148,6 +149,7 @@ class RunRecord(Document):
     cpu_s: NonNegativeFloat = 0.0
     train_examples: NonNegativeInt | None = None
     replica_deviation: NonNegativeFloat | None = None
+    data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
 

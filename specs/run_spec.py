@@ -14,6 +14,7 @@ from specs.topology import BatchPlan, Topology
 ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
 Option = str | int | float | bool
+MAX_SEED = 2**31 - 1  # the shuffle counts in int32
 
 
 class PipelineOptions(Noun):
@@ -64,6 +65,16 @@ class LearningRateRule(Noun):
     rule: Literal["none", "linear", "sqrt"] = "none"
     warmup_epochs: NonNegativeInt = 0
 
+    @model_validator(mode="after")
+    def _warm_up_leads_somewhere(self) -> Self:
+        if self.warmup_epochs and self.rule == "none":
+            raise RefusalError(
+                "A warm-up needs a rule, linear or sqrt.",
+                received=f"warmup_epochs={self.warmup_epochs} with rule={self.rule!r}",
+                advice="Add --learning-rate-rule linear, or leave --warmup-epochs away.",
+            )
+        return self
+
     def factor(self, *, global_batch: int, reference_batch: int) -> float:
         """What the base learning rate is multiplied by after warm-up."""
         ratio = global_batch / reference_batch
@@ -102,7 +113,7 @@ class RunSpec(Document):
     precision: Precision = "float32"
     pipeline: PipelineOptions = PipelineOptions()
     resources: Resources = Resources()
-    seed: NonNegativeInt = 1
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
     save: Literal["record", "all"] = "all"
     resume_from: str | None = None
 

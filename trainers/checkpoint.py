@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,15 @@ def restore(path: Path, model: Any, backend: Backend) -> int:
         Epochs that were done when it was written.
 
     Raises:
-        RefusalError: no such file, or one of another model.
+        RefusalError: no such file, a damaged one, or one of another model.
     """
     try:
-        with np.load(path) as stored:
+        # A .npy is an array, which knows no `with`: TypeError. Empty: EOFError. NumPy itself keeps
+        # a damaged file open if it opened it.
+        with path.open("rb") as stream, np.load(stream) as stored:
             arrays = dict(stored)
-    except (OSError, ValueError) as error:
+        epochs_done = int(arrays["epochs_done"])
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise RefusalError(
             "--resume-from must name a checkpoint of Ringside (.npz).", received=error
         ) from None
@@ -67,7 +71,7 @@ def restore(path: Path, model: Any, backend: Backend) -> int:
         model.set_weights(weights)
         for variable, value in zip(variables, state, strict=True):
             variable.assign(value)
-    return int(arrays["epochs_done"])
+    return epochs_done
 
 
 def _variables(optimizer: Any) -> list[Any]:

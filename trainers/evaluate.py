@@ -18,7 +18,6 @@ class Evaluation:
     def __init__(
         self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
     ) -> None:
-        self._model = model
         self._backend = backend
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         batch = pipeline.plan.per_replica_batch
@@ -28,15 +27,18 @@ class Evaluation:
             self._count = tf.keras.metrics.Sum(name="ringside_count")
 
         def step(data: Any) -> None:
-            x, y, weight, ids = data
+            x, y, weight, _, ids = data
             predictions = model(x, training=False)
             # compiled_loss divides by the batch, padding included, and by the replicas; that is
             # undone, and the sum is divided by the number of examples in the end. Losses of any
-            # structure, with loss weights, are covered this way.
+            # structure are covered this way.
             mean = model.compiled_loss(y, predictions, weight)
             replicas = tf.distribute.get_strategy().num_replicas_in_sync
-            self._loss_sum.update_state(mean * batch * replicas)
-            self._count.update_state(tf.reduce_sum(tf.cast(ids >= 0, weight.dtype)))
+            true = tf.reduce_sum(tf.cast(ids >= 0, weight.dtype))
+            # Losses that the model adds itself, regularisation among them, count for each example.
+            added = tf.add_n(model.losses) * true if model.losses else 0.0
+            self._loss_sum.update_state(mean * batch * replicas + tf.cast(added, mean.dtype))
+            self._count.update_state(true)
             for metric in self._metrics:
                 metric.update_state(y, predictions, weight)
 
@@ -56,6 +58,5 @@ class Evaluation:
         results = self._backend.merged_results(everything)
         count = int(results.pop("ringside_count"))
         loss_sum = float(results.pop("ringside_loss_sum"))
-        regularization = float(sum(self._model.losses))
         values = {name: float(value) for name, value in results.items()}
-        return {"loss": loss_sum / count + regularization, **values}, count
+        return {"loss": loss_sum / count, **values}, count

@@ -1,6 +1,7 @@
 """Train a workload on a backend with `Model.fit`, and write down what this process saw."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from legacy_keras import tf
-from specs import EpochRecord, RunSpec
+from specs import EpochRecord, RefusalError, RunSpec
 from trainers import checkpoint
 from trainers.clock import Clock
 from trainers.evaluate import Evaluation
@@ -24,7 +25,7 @@ from workloads.workload import Workload
 
 
 class DivergedError(FloatingPointError):
-    """The loss is no longer a number."""
+    """A loss or a metric is no longer a number."""
 
 
 class LedgerError(RuntimeError):
@@ -39,7 +40,7 @@ class FitResult:
         initial_digest, final_digest: SHA-256 of all weights of this process, in order.
         first_step_done: `time.time()` after the first step.
         train_examples: training examples that there are, after the filter.
-        replica_deviation: see RunRecord.
+        replica_deviation, data_digest: see RunRecord.
     """
 
     epochs: list[EpochRecord] = field(default_factory=list)
@@ -48,6 +49,7 @@ class FitResult:
     first_step_done: float | None = None
     train_examples: int | None = None
     replica_deviation: float | None = None
+    data_digest: str = ""
 
 
 def fit(
@@ -77,18 +79,27 @@ def fit(
     validation = make_pipeline(spec, workload, backend, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
     result.train_examples = train.num_examples
-    model, initial = build(spec, workload, backend, steps)
-    result.initial_digest = weights_digest(model)
-    with backend.scope():
-        ledger = Ledger()
-    _keep_ledger(model, ledger)
+    result.data_digest = train.data_digest
+    _check_same_data(backend, train.data_digest + validation.data_digest)
+    model = build(spec, workload, backend, steps)
     done = 0
     if spec.resume_from:
         done = checkpoint.restore(Path(spec.resume_from), model, backend)
+        if done >= spec.epochs:
+            raise RefusalError(
+                "A resumed run must have epochs left.",
+                received=f"{done} done, --epochs {spec.epochs}",
+                advice="Ask for more epochs.",
+            )
+    initial = [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
+    result.initial_digest = weights_digest(model)
+    with backend.scope():
+        totals = _Totals()
+    _instrument(model, totals)
     clock = Clock(backend, lambda step: on_step(step, steps * (spec.epochs - done)))
     recorder = _EpochEnd(
         clock=clock,
-        ledger=ledger,
+        totals=totals,
         backend=backend,
         evaluate=Evaluation(model, workload, backend, validation),
         examples=train.epoch_examples(backend.num_readers),
@@ -117,6 +128,18 @@ def fit(
         _export(model, workload, backend, run_dir)
 
 
+def _check_same_data(backend: Backend, digest_text: str) -> None:
+    """Refuse processes that hold other examples, or the same in another order."""
+    mine = np.frombuffer(hashlib.sha256(digest_text.encode()).digest()[:8], np.int64)
+    differs = float((mine != backend.broadcast(mine)).any())
+    if backend.all_reduce(np.array([differs]), "max")[0]:
+        raise RefusalError(
+            "Every process must hold the same examples in the same order.",
+            received="data that differ between processes",
+            advice="Seed every shuffle and random split of the workload, and sort file lists.",
+        )
+
+
 def make_pipeline(
     spec: RunSpec, workload: Workload, backend: Backend, *, training: bool
 ) -> Pipeline:
@@ -132,9 +155,7 @@ def make_pipeline(
     )
 
 
-def build(
-    spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int
-) -> tuple[Any, list[NDArray[Any]]]:
+def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int) -> Any:
     """The compiled model, with the same initial weights under every backend and in every process.
 
     The weights are drawn by a model built outside of any strategy: within a strategy the random
@@ -157,7 +178,7 @@ def build(
             loss=workload.loss,
             weighted_metrics=workload.metrics(),
         )
-    return model, [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
+    return model
 
 
 def weights_digest(model: Any) -> str:
@@ -172,16 +193,55 @@ def _local_trainable(model: Any, backend: Backend) -> list[NDArray[Any]]:
     return [backend.local_values(variable)[0] for variable in model.trainable_variables]
 
 
-def _keep_ledger(model: Any, ledger: Ledger) -> None:
-    """Let the training step take (x, y, weight, id) and enter the ids in the ledger."""
-    train_step = model.train_step
+class _Totals:
+    """What is added up within the training step, as metrics, so that each backend sums it.
 
-    def with_ledger(data: Any) -> Any:
-        x, y, weight, ids = data
-        ledger.update_state(ids)
-        return train_step((x, y, weight))
+    Attributes:
+        ledger: ids of the examples.
+        loss_sum: sum over examples of the loss at the time of their step.
+    """
 
-    model.train_step = with_ledger
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
+
+    def reset(self) -> None:
+        self.ledger.reset_state()
+        self.loss_sum.reset_state()
+
+
+def _instrument(model: Any, totals: _Totals) -> None:
+    """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
+
+    Metrics are updated in the step, but read once an epoch (`Backend.merged_results`) in every arm.
+    Keras reads them after each step, which under MultiWorkerMirroredStrategy is an all-reduce for
+    each of their variables, within the timed step of that arm alone (FIELD.md, 3).
+    """
+    train_step, compute_loss = model.train_step, model.compute_loss
+    batch = threading.local()  # a strategy traces each replica in a thread of its own
+
+    def instrumented_step(data: Any) -> Any:
+        x, y, batch.weight, batch.scale, ids = data
+        totals.ledger.update_state(ids)
+        train_step((x, y, batch.weight * batch.scale))
+        return {}
+
+    def loss_with_sum(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+        loss = compute_loss(x, y, y_pred, sample_weight)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divided by them
+        size = tf.cast(tf.shape(batch.weight)[0], loss.dtype)
+        totals.loss_sum.update_state(loss * replicas * size / tf.cast(batch.scale, loss.dtype))
+        return loss
+
+    def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+        del x, sample_weight
+        model.compiled_metrics.update_state(y, y_pred, batch.weight)
+        return {}
+
+    model.train_step = instrumented_step
+    model.compute_loss = loss_with_sum
+    model.compute_metrics = update_metrics
+    model.get_metrics_result = dict
 
 
 class _EpochEnd(tf.keras.callbacks.Callback):
@@ -191,7 +251,7 @@ class _EpochEnd(tf.keras.callbacks.Callback):
         self,
         *,
         clock: Clock,
-        ledger: Ledger,
+        totals: _Totals,
         backend: Backend,
         evaluate: Evaluation,
         examples: int,
@@ -200,32 +260,40 @@ class _EpochEnd(tf.keras.callbacks.Callback):
         result: FitResult,
     ) -> None:
         super().__init__()
-        self._clock, self._ledger, self._backend = clock, ledger, backend
+        self._clock, self._totals, self._backend = clock, totals, backend
         self._evaluate, self._examples = evaluate, examples
         self._process_start, self._on_epoch, self._result = process_start, on_epoch, result
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         with self._backend.scope():
-            self._ledger.reset_state()
+            self._totals.reset()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        train = self._backend.merged_results([*self.model.metrics, self._ledger])
-        fed = digest(train.pop(self._ledger.name))
-        if self._backend.capabilities.synchronous and fed.count != self._examples:
+        totals = self._totals
+        # Keras' own `loss` is a mean of batches; the one recorded is that of examples.
+        metrics = [metric for metric in self.model.metrics if metric.name != "loss"]
+        merged = self._backend.merged_results([*metrics, totals.ledger, totals.loss_sum])
+        fed = digest(merged.pop(totals.ledger.name))
+        loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
+        train = {"loss": loss, **{name: float(value) for name, value in merged.items()}}
+        expected = self._examples
+        if self._backend.capabilities.synchronous and fed.count != expected:
             raise LedgerError(
-                f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {self._examples}"
+                f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
             )
         validation, counted = self._evaluate()
-        losses = {"loss": float(train["loss"]), "val_loss": validation["loss"]}
-        if not np.isfinite(list(losses.values())).all():
-            raise DivergedError(f"epoch {epoch + 1} ended with {losses}")
+        ended = {**train, **{f"val_{name}": value for name, value in validation.items()}}
+        if not np.isfinite(list(ended.values())).all():
+            raise DivergedError(f"epoch {epoch + 1} ended with {ended}")
+        if logs is not None:
+            logs.update(ended)  # for TensorBoard, which stands behind
         record = EpochRecord(
             steps=len(self._clock.step_end_s),
             examples=fed.count,
             train_s=self._clock.train_s,
             step_end_s=self._clock.step_end_s,
             end_since_process_start_s=time.time() - self._process_start,
-            train={name: float(value) for name, value in train.items()},
+            train=train,
             validation=validation,
             validation_examples=counted,
             ledger=fed,

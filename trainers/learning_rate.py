@@ -23,26 +23,25 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
         RefusalError: a rule without a reference batch, or on top of a schedule.
     """
     rule = spec.learning_rate_rule
-    if rule.rule == "none" and rule.warmup_epochs == 0:
+    if rule.rule == "none":
         return
-    if workload.reference_batch is None and rule.rule != "none":
+    if workload.reference_batch is None:
         raise RefusalError(
             f"The learning-rate rule {rule.rule} needs the batch that the rate was chosen for.",
             received=f"workload {workload.name} without reference_batch",
             advice="Set reference_batch in the workload, or use --learning-rate-rule none.",
         )
-    if isinstance(
-        getattr(optimizer, "_learning_rate", None),
-        tf.keras.optimizers.schedules.LearningRateSchedule,
-    ):
+    # A new optimizer hides a schedule behind its current value; a legacy one shows it.
+    rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+    if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
         raise RefusalError(
             "A learning-rate rule needs a constant learning rate.",
-            received=type(optimizer._learning_rate).__name__,
-            advice="Use --learning-rate-rule none and no warm-up, or a constant rate.",
+            received=type(rate).__name__,
+            advice="Use --learning-rate-rule none, or a constant rate.",
         )
     base = float(optimizer.learning_rate.numpy())
     scaled = base * rule.factor(
-        global_batch=spec.global_batch, reference_batch=workload.reference_batch or 1
+        global_batch=spec.global_batch, reference_batch=workload.reference_batch
     )
     if rule.warmup_epochs == 0:
         optimizer.learning_rate = scaled

@@ -22,6 +22,10 @@ class ReplicasDifferError(RuntimeError):
     """Replicas of a synchronous run hold different weights: their gradients were not reduced."""
 
 
+class NothingTrainedError(RuntimeError):
+    """A whole training has moved no weight."""
+
+
 class SyncProof(tf.keras.callbacks.Callback):
     """After the first steps, and at the end of training, all replicas' weights are compared."""
 
@@ -39,9 +43,18 @@ class SyncProof(tf.keras.callbacks.Callback):
         if self._steps == AFTER_STEPS:
             check_replicas_equal(self.model, self._backend, self._initial)
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Compare now if the first epoch was shorter: later it would be within a timed one."""
+        if self._steps < AFTER_STEPS:
+            self._steps = AFTER_STEPS
+            check_replicas_equal(self.model, self._backend, self._initial)
+
     def on_train_end(self, logs: Any = None) -> None:
         """Compare the final weights; the largest difference stays in `deviation`."""
         self.deviation = check_replicas_equal(self.model, self._backend, self._initial)
+        now = [self._backend.local_values(v)[0] for v in self.model.trainable_variables]
+        if now and all(np.array_equal(a, b) for a, b in zip(now, self._initial, strict=True)):
+            raise NothingTrainedError("no weight has changed since the start of training")
 
 
 def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> float:

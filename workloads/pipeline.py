@@ -1,15 +1,18 @@
 """The one pipeline: how elements become batches, for every backend and every reader.
 
-A batch is (x, y, weight, id), of one replica, [per_replica_batch, …]. The order is a pure function
-of (seed, epoch, position): position → shuffled example number → element. So global batch k holds
-the same examples under every synchronous backend and at every number of replicas, replica r takes
-its r-th slice, and a restart at step k goes on where it was (docs/decisions/0002).
+A batch is (x, y, weight, scale, id), of one replica: [per_replica_batch, …], scale a scalar. The
+order is a pure function of (seed, epoch, position): position → shuffled example number → element.
+So global batch k holds the same examples under every synchronous backend and at every number of
+replicas, replica r takes its r-th slice, and a restart at step k goes on where it was
+(docs/decisions/0002).
 
-The last, short batch is kept. It is padded with examples of weight 0 and id -1, and in training the
-true ones weigh global_batch ÷ true count, which makes the mean gradient exact in every family
-without a special case. In evaluation weights are 0 and 1.
+The last, short batch is kept. It is padded with other examples, of weight 0 and id -1; true ones
+have weight 1, or the user's. In training the loss takes weight × scale, with scale = global_batch ÷
+true count, which makes the mean gradient exact in every family without a special case. Metrics take
+the weight alone.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,6 +60,12 @@ class Pipeline:
         keep = self._filter
         if keep is not None:
             source = _filtered(source, keep)
+        if isinstance(source, ArraySource) and self.options.shard != "batch":
+            raise RefusalError(
+                "The shard policies file, data and off work on a stream of elements.",
+                received=f"shard={self.options.shard!r} on arrays",
+                advice="Use --shard batch, or data that are read from files.",
+            )
         if source.num_examples == 0:
             raise RefusalError(
                 "The filter must leave at least one example.", received=self.options.filter
@@ -72,6 +81,20 @@ class Pipeline:
     def num_examples(self) -> int:
         """Examples that remain after the filter."""
         return self._prepared.num_examples
+
+    @cached_property
+    def data_digest(self) -> str:
+        """SHA-256 of the elements in order, as 64 hexadecimal digits; empty for a stream.
+
+        Ids say which position was fed; only this says that it held the same example everywhere.
+        """
+        source = self._prepared
+        if not isinstance(source, ArraySource):
+            return ""
+        sha = hashlib.sha256()
+        for array in tf.nest.flatten(source.arrays):
+            sha.update(np.ascontiguousarray(array).tobytes())
+        return sha.hexdigest()
 
     def reader_examples(self, shard: InputShard) -> int:
         """Examples that one reader keeps in an epoch."""
@@ -95,10 +118,18 @@ class Pipeline:
     def steps_per_epoch(self, num_readers: int) -> int:
         """Updates in one epoch; of an asynchronous run, over all readers."""
         if not self.synchronous:
-            return sum(
+            batches = [
                 self.reader_batches(InputShard(index=i, count=num_readers))
                 for i in range(num_readers)
-            )
+            ]
+            # Steps are dealt to the readers in turn: shares may differ by the last turn only.
+            if batches != sorted(batches, reverse=True) or batches[0] - batches[-1] > 1:
+                raise RefusalError(
+                    "The readers of an asynchronous run must have nearly equal shares.",
+                    received=f"--shard {self.options.shard} gives {batches} batches",
+                    advice="Use --shard batch.",
+                )
+            return sum(batches)
         return self._padded_steps(num_readers)
 
     def reader_batches(self, shard: InputShard) -> int:
@@ -212,10 +243,10 @@ class Pipeline:
             start = step * self.plan.global_batch + replica * batch
             positions = start + tf.range(batch, dtype=tf.int64)
             true = positions < total
-            numbers = self._order(tf.minimum(positions, total - 1), epoch, total)
+            # Padding repeats from the beginning: statistics of batch normalisation see it.
+            numbers = self._order(positions % total, epoch, total)
             element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
-            ids = tf.where(true, numbers, PAD_ID)
-            return element, self._weights(true, step, shard.count), ids
+            return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
 
         return tf.data.Dataset.range(slots).map(
             batch_at, num_parallel_calls=self.options.parallel_map, deterministic=True
@@ -233,44 +264,29 @@ class Pipeline:
     @tf.autograph.experimental.do_not_convert
     def _streamed(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
         """One epoch from a stream: everything is read in the fixed order, own elements are kept."""
-        elements = self._kept_elements(source, epoch, shard)
-        if source.decode is not None:
-            decode = source.decode
-            elements = elements.map(
-                lambda number, raw: (number, decode(raw)),
-                num_parallel_calls=self.options.parallel_map,
-                deterministic=True,
-            )
-        elements = elements.map(lambda number, element: (number, _as_tuple(element)))
+        elements = _decoded(source, self._kept_elements(source, epoch, shard), self.options)
+        tf.nest.map_structure(_check_shape, elements.element_spec)
         replicas = self.plan.num_replicas // shard.count
         batch = self.plan.per_replica_batch
         missing = self.reader_batches(shard) * replicas * batch - self.reader_examples(shard)
-        padding = tf.data.Dataset.from_tensors(
-            tf.nest.map_structure(_blank, elements.element_spec)
-        ).map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
-        batches = elements.concatenate(padding.repeat(missing)).batch(batch, drop_remainder=True)
+        if missing:
+            # From all elements, because a reader may have none of its own.
+            everything = _decoded(source, _numbered(source, source.parts), self.options)
+            padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
+            elements = elements.concatenate(padding.repeat().take(missing))
+        batches = elements.batch(batch, drop_remainder=True)
 
         def weighted(slot: Any, numbered: Any) -> Any:
             ids, element = numbered
-            return element, self._weights(ids >= 0, slot // replicas, shard.count), ids
+            return element, *self._weights(ids >= 0, slot // replicas, shard.count), ids
 
         return batches.enumerate().map(weighted)
 
     def _kept_elements(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
         """(example number, raw element) of one reader, in order."""
-        files = np.arange(len(source.parts))
         policy = self.options.shard
-        if policy == "file":
-            files = files[shard.index :: shard.count]
-        firsts = np.cumsum([0, *source.lengths[:-1]])[files]
-        parts = tf.data.Dataset.from_tensor_slices(
-            (np.array(source.parts)[files], firsts.astype(np.int64))
-        )
-        elements = parts.interleave(
-            lambda part, first: source.read(part).enumerate(first),
-            cycle_length=self.options.interleave_files,
-            block_length=1,
-        )
+        files = source.parts[shard.index :: shard.count] if policy == "file" else source.parts
+        elements = _numbered(source, files, self.options.interleave_files)
         if self.training and self.options.shuffle:
             elements = elements.shuffle(
                 self.options.shuffle_buffer,
@@ -287,23 +303,23 @@ class Pipeline:
             return own.map(lambda _, element: element)
         return elements
 
-    def _weights(self, true: Any, step: Any, num_readers: int) -> Any:
-        """Weights of one replica's batch, [per_replica_batch], in the precision of the run."""
+    def _weights(self, true: Any, step: Any, num_readers: int) -> tuple[Any, Any]:
+        """Weight [per_replica_batch] and scale of a batch, in the precision of the run."""
         weights = tf.cast(true, tf.keras.backend.floatx())
         if not self.training:
-            return weights
+            return weights, tf.ones([], weights.dtype)
         if not self.synchronous:
-            return weights * (self.plan.per_replica_batch / tf.reduce_sum(weights))
+            return weights, self.plan.per_replica_batch / tf.reduce_sum(weights)
         counts = tf.constant(self._global_true_counts(num_readers), weights.dtype)
-        return weights * (self.plan.global_batch / counts[step])
+        return weights, self.plan.global_batch / counts[step]
 
-    def _preprocessed(self, element: Any, weight: Any, ids: Any) -> Any:
+    def _preprocessed(self, element: Any, *rest: Any) -> Any:
         assert self.preprocess is not None
-        return _unpacked(_call(self.preprocess, element), weight, ids)
+        return _unpacked(_call(self.preprocess, element), *rest)
 
 
-def _unpacked(element: Any, weight: Any, ids: Any) -> Any:
-    """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, id)."""
+def _unpacked(element: Any, weight: Any, scale: Any, ids: Any) -> Any:
+    """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
     if not isinstance(element, tuple) or len(element) not in (2, 3):
         raise RefusalError(
             "An element must be (x, y) or (x, y, sample_weight) when it reaches the model.",
@@ -312,7 +328,7 @@ def _unpacked(element: Any, weight: Any, ids: Any) -> Any:
         )
     if len(element) == 3:
         weight = weight * tf.cast(element[2], weight.dtype)
-    return element[0], element[1], weight, ids
+    return element[0], element[1], weight, scale, ids
 
 
 def _call(function: Callable[..., Any], element: Any) -> Any:
@@ -324,15 +340,34 @@ def _as_tuple(element: Any) -> Any:
     return tuple(element) if isinstance(element, list) else element
 
 
-def _blank(spec: Any) -> Any:
-    """A zero element of this shape; it gets weight 0."""
+def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) -> Any:
+    """(example number, raw element) of some parts, `at_once` of them read in turn."""
+    starts = dict(zip(source.parts, np.cumsum([0, *source.lengths[:-1]]), strict=True))
+    firsts = np.array([starts[part] for part in parts], np.int64)
+    return tf.data.Dataset.from_tensor_slices((np.array(parts), firsts)).interleave(
+        lambda part, first: source.read(part).enumerate(first), cycle_length=at_once, block_length=1
+    )
+
+
+def _decoded(source: StreamSource, numbered: Any, options: PipelineOptions) -> Any:
+    """(example number, element)."""
+    if source.decode is not None:
+        decode = source.decode
+        numbered = numbered.map(
+            lambda number, raw: (number, decode(raw)),
+            num_parallel_calls=options.parallel_map,
+            deterministic=True,
+        )
+    return numbered.map(lambda number, element: (number, _as_tuple(element)))
+
+
+def _check_shape(spec: Any) -> None:
     if None in spec.shape.as_list():
         raise RefusalError(
             "Elements of a stream must have a fixed shape to be put into batches.",
             received=str(spec),
             advice="Resize or pad them in `decode`.",
         )
-    return tf.zeros(spec.shape, spec.dtype)
 
 
 def _filtered(source: Source, keep: Callable[..., Any]) -> Source:

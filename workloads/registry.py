@@ -63,7 +63,8 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
             received=repr(reference),
         )
     try:
-        module = _import_file(location) if location.endswith(".py") else _import_module(location)
+        importer = _import_file if location.endswith(".py") else _import_module
+        module = importer(location, what)
     except RefusalError:
         raise
     except Exception as error:
@@ -109,10 +110,10 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     return cast("Workload", workload)
 
 
-def _import_file(location: str) -> Any:
+def _import_file(location: str, what: str) -> Any:
     path = Path(location).resolve()
     if not path.is_file():
-        raise RefusalError("The workload's file must exist.", received=location)
+        raise RefusalError(f"The {what}'s file must exist.", received=location)
     name = f"ringside_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -124,7 +125,7 @@ def _import_file(location: str) -> Any:
     return module
 
 
-def _import_module(location: str) -> Any:
+def _import_module(location: str, what: str) -> Any:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -132,7 +133,7 @@ def _import_module(location: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and location.startswith(error.name):
             raise RefusalError(
-                "The workload's module must be importable.",
+                f"The {what}'s module must be importable.",
                 received=f"no module {error.name!r}",
                 advice="Start from the folder that holds it, or name the file: path/file.py:name.",
             ) from None

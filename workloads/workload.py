@@ -8,6 +8,8 @@ from legacy_keras import tf
 from specs import RefusalError
 from workloads.source import Source, as_source
 
+MEANS = (tf.keras.losses.Reduction.AUTO, tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE)
+
 
 @dataclass(frozen=True)
 class QualityTarget:
@@ -24,9 +26,11 @@ class Workload:
     Attributes:
         model: builds the Keras model (tf.keras, legacy); called within the backend's scope.
         train, validation: sources in one fixed order, tf.data.Datasets, or nests of arrays.
-        loss: as for `Model.compile`; a per-example loss.
+        loss: as for `Model.compile`, with a list or dict where there are several outputs; a
+            per-example loss.
         optimizer: builds the optimizer, with the learning rate for `reference_batch`.
         metrics: builds the metrics, as a list; every one is weighted, so that padding counts 0.
+            None for a model with several outputs: that is not supported yet.
         preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
             without randomness. None: elements are that already.
         target: the quality at which training counts as done; None: there is none.
@@ -49,12 +53,22 @@ class Workload:
         for attribute in ("train", "validation"):
             source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
             object.__setattr__(self, attribute, source)
+        for loss in tf.nest.flatten(self.loss):
+            if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
+                # Keras refuses or rescales others within a strategy, Horovod averages them over
+                # ranks: the same workload would train differently under each.
+                raise RefusalError(
+                    "A workload's loss must be a mean over the batch.",
+                    received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
+                    advice="Leave `reduction` away.",
+                )
 
     def build_model(self) -> Any:
         """Call `model` and check what comes back.
 
         Raises:
-            RefusalError: it is not a tf.keras model.
+            RefusalError: it is not a tf.keras model, has a masked output, or has metrics of several
+                outputs.
         """
         model = self.model()
         if not isinstance(model, tf.keras.Model):
@@ -69,5 +83,23 @@ class Workload:
                 "The workload's `model` function must return a tf.keras model.",
                 received=kind,
                 advice=hint,
+            )
+        # A subclassed model has no `outputs` before its first call.
+        outputs = tf.nest.flatten(getattr(model, "outputs", None))
+        if len(outputs) > 1 and self.metrics():
+            # The evaluation gives a metric all outputs at once. Losses in a list or dict work:
+            # Keras takes each with its own output.
+            raise RefusalError(
+                "Metrics of a model with several outputs are not supported yet.",
+                received=f"{len(outputs)} outputs and metrics",
+                advice="Use metrics=list, and the loss only.",
+            )
+        if any(getattr(output, "_keras_mask", None) is not None for output in outputs):
+            # Keras divides such a loss by the valid count of each replica's own part, so that its
+            # gradient would depend on how the batch is split.
+            raise RefusalError(
+                "A model's output must not carry a mask.",
+                received=f"a masked output of {model.name}",
+                advice="Drop the mask before the last layer, and weigh the elements in the loss.",
             )
         return model

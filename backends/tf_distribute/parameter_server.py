@@ -166,7 +166,12 @@ class ParameterServer(StrategyBackend):
         self._the_coordinator.join()
 
     def serve(self) -> None:
-        """Serve until SIGTERM, or until a coordinator that was there is gone."""
+        """Serve until a coordinator that was there is gone, or until SIGTERM when it is.
+
+        Raises:
+            KeyboardInterrupt: a signal came while the coordinator still listened.
+            TimeoutError: no coordinator came.
+        """
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
@@ -181,6 +186,10 @@ class ParameterServer(StrategyBackend):
                 raise TimeoutError(
                     f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"
                 )
+        if _listens(host, int(port)):
+            # KeyboardInterrupt, because launch/verdict.py takes that for the echo of another task's
+            # end: a launcher also stops servers when a worker has died.
+            raise KeyboardInterrupt("stopped by a signal while the coordinator was still there")
 
 
 class _StartOver(tf.keras.callbacks.Callback):

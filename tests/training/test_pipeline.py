@@ -58,7 +58,7 @@ def fed(pipe: Pipeline, readers: int, epochs: int = 1) -> list[list[np.ndarray]]
     out = []
     for step in range(steps):
         mine = [b for reader in batches for b in reader[step * per_reader :][:per_reader]]
-        for x, y, weight, ids in mine:
+        for x, y, weight, _, ids in mine:
             assert len(x) == pipe.plan.per_replica_batch
             np.testing.assert_array_equal(x[ids >= 0, 0], ids[ids >= 0])  # id i is example i
             np.testing.assert_array_equal(y[ids >= 0], ids[ids >= 0])
@@ -102,7 +102,7 @@ def test_weights_make_the_mean_exact(count: int) -> None:
     batches = list(pipe.dataset(InputShard(index=0, count=1)).take(3 * 3).as_numpy_iterator())
 
     for step in range(pipe.steps_per_epoch(1)):
-        weights = np.concatenate([b[2] for b in batches[step * 3 : step * 3 + 3]])
+        weights = np.concatenate([b[2] * b[3] for b in batches[step * 3 : step * 3 + 3]])
         assert weights.sum() == pytest.approx(6, rel=1e-6)
 
 
@@ -116,9 +116,9 @@ def test_asynchronous_slices_leave_no_empty_step(count: int, readers: int) -> No
     for index in range(readers):
         shard = InputShard(index=index, count=readers)
         batches = list(pipe.dataset(shard).take(pipe.reader_batches(shard)).as_numpy_iterator())
-        for *_, weight, batch_ids in batches:
+        for *_, weight, scale, batch_ids in batches:
             assert (batch_ids >= 0).any()
-            assert weight.sum() == pytest.approx(6 // readers)
+            assert weight.sum() * scale == pytest.approx(6 // readers)
             ids += [i for i in batch_ids if i >= 0]
 
     assert sorted(ids) == list(range(count))
@@ -143,6 +143,32 @@ def test_auto_shard_policies(tmp_path: Path, policy: str, expected: list[list[in
     assert pipe.epoch_examples(2) == sum(map(len, expected))
 
 
+def test_policies_of_streams_are_refused_on_arrays() -> None:
+    """There are no files to share out, and nothing pretends that there were."""
+    pipe = pipeline(examples(9), 4, 2, cache=False, shard="data")
+
+    with pytest.raises(RefusalError, match="on arrays"):
+        pipe.steps_per_epoch(2)
+
+
+def test_unequal_shares_of_an_asynchronous_run_are_refused(tmp_path: Path) -> None:
+    """Steps are dealt in turn: the reader with more files would keep some for the next epoch."""
+    source = records(tmp_path, (9, 1))
+    pipe = pipeline(source, 2, 2, cache=False, shard="file", synchronous=False)
+
+    with pytest.raises(RefusalError, match="nearly equal shares"):
+        pipe.steps_per_epoch(2)
+
+
+def test_the_digest_is_of_the_order_too() -> None:
+    """The same examples in another order are other data."""
+    x, y = examples(5)
+    digests = {pipeline((x[o], y[o]), 2, 1).data_digest for o in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4])}
+
+    assert len(digests) == 2
+    assert "" not in digests
+
+
 def test_fewer_files_than_readers_are_refused(tmp_path: Path) -> None:
     """FILE cannot give a reader nothing."""
     pipe = pipeline(records(tmp_path, (3,)), 4, 2, cache=False, shard="file")
@@ -159,7 +185,7 @@ def test_a_filter_is_counted_exactly(tmp_path: Path, cache: bool) -> None:
     pipe = pipeline(source, 4, 1, cache=cache, filter=f"{tmp_path}/keep.py:odd")
 
     dataset = pipe.dataset(InputShard()).take(pipe.steps_per_epoch(1))
-    seen = [float(v) for _, y, _, ids in dataset.as_numpy_iterator() for v in y[ids >= 0]]
+    seen = [float(v) for _, y, _, _, ids in dataset.as_numpy_iterator() for v in y[ids >= 0]]
 
     assert pipe.num_examples == 5
     assert sorted(seen) == [1, 3, 5, 7, 9]
@@ -180,9 +206,9 @@ def test_a_restart_goes_on_where_it_was(cache: bool) -> None:
     pipe = pipeline(tf.data.Dataset.from_tensor_slices(examples(10)), 4, 1, cache=cache)
     steps = pipe.steps_per_epoch(1)
 
-    whole = [b[3].tolist() for b in pipe.dataset(InputShard()).take(2 * steps).as_numpy_iterator()]
+    whole = [b[4].tolist() for b in pipe.dataset(InputShard()).take(2 * steps).as_numpy_iterator()]
     resumed = [
-        b[3].tolist()
+        b[4].tolist()
         for b in pipe.dataset(InputShard(), first_epoch=1).take(steps).as_numpy_iterator()
     ]
 

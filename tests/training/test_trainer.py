@@ -38,7 +38,7 @@ def test_the_rate_follows_the_global_batch(rule: str, after: float) -> None:
     """Without warm-up at once; with it on a straight line from the base rate."""
     workload = linear()
     object.__setattr__(workload, "reference_batch", 24)
-    for warmup in (0, 2):
+    for warmup in (0, 2) if rule != "none" else (0,):
         optimizer = tf.keras.optimizers.SGD(0.1)
         spec = serial_spec(learning_rate_rule=LearningRateRule(rule=rule, warmup_epochs=warmup))
 
@@ -64,6 +64,21 @@ def test_a_rule_needs_a_reference_and_a_constant_rate() -> None:
     decay = tf.keras.optimizers.schedules.CosineDecay(0.1, 10)
     with pytest.raises(RefusalError, match="CosineDecay"):
         apply_rule(tf.keras.optimizers.SGD(decay), spec, workload, STEPS)
+
+
+def test_legacy_optimizers_follow_the_rule_too() -> None:
+    """tf.keras.optimizers.legacy keeps its rate elsewhere; a schedule is refused there as well."""
+    workload = linear()
+    object.__setattr__(workload, "reference_batch", 3)
+    spec = serial_spec(learning_rate_rule=LearningRateRule(rule="linear"))
+    optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+
+    apply_rule(optimizer, spec, workload, STEPS)
+
+    assert float(optimizer.learning_rate) == pytest.approx(0.2)
+    decay = tf.keras.optimizers.schedules.CosineDecay(0.1, 10)
+    with pytest.raises(RefusalError, match="CosineDecay"):
+        apply_rule(tf.keras.optimizers.legacy.SGD(decay), spec, workload, STEPS)
 
 
 class TwoReplicas:
@@ -145,3 +160,24 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         pytest.raises(RefusalError, match="must name a checkpoint"),
     ):
         restore(tmp_path / "nowhere.npz", other, backend)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    """Cut off, a bare array, without its position, or no zip at all: one message for all."""
+    model = linear().build_model()
+    model.compile(tf.keras.optimizers.SGD(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    write(tmp_path / "whole.npz", snapshot(model), epochs_done=1)
+    whole = (tmp_path / "whole.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "empty.npz").touch()
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    np.savez(tmp_path / "no-position.npz", **snapshot(model))
+    np.savez(tmp_path / "odd-position.npz", **snapshot(model), epochs_done=np.zeros(2))
+
+    names = ("cut.npz", "empty.npz", "array.npy", "no-position.npz", "odd-position.npz")
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        for name in names:
+            with pytest.raises(RefusalError, match="must name a checkpoint"):
+                restore(tmp_path / name, model, backend)
+        assert restore(tmp_path / "whole.npz", model, backend) == 1

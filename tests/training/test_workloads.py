@@ -1,13 +1,16 @@
 """Ready workloads, and what a user's own may do wrong."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from legacy_keras import tf
 from specs import RefusalError
 from workloads.registry import load_workload
 from workloads.source import StreamSource
+from workloads.workload import Workload
 
 HEAD = """
 import numpy as np
@@ -116,3 +119,63 @@ def test_a_model_function_must_return_a_model(tmp_path: Path) -> None:
 
     with pytest.raises(RefusalError, match=r"must return a tf\.keras model"):
         workload.build_model()
+
+
+DATA = (np.zeros((4, 3), np.float32), np.zeros((4, 1), np.float32))
+
+
+def own(model: Any, **changes: Any) -> Workload:
+    """A workload of one's own that differs from a plain one in this."""
+    fields = {
+        "name": "own",
+        "model": model,
+        "train": DATA,
+        "validation": DATA,
+        "loss": "mse",
+        "optimizer": tf.keras.optimizers.SGD,
+    }
+    return Workload(**{**fields, **changes})
+
+
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_a_loss_must_be_a_mean_over_the_batch(reduction: str) -> None:
+    """Strategies and Horovod would train differently with another reduction; nests are searched."""
+    wrong = tf.keras.losses.MeanSquaredError(reduction=reduction)
+    right = tf.keras.losses.MeanSquaredError()
+
+    with pytest.raises(RefusalError, match=reduction):
+        own(None, loss={"a": "mse", "b": [right, wrong]})
+    own(None, loss=[right, tf.keras.losses.MeanSquaredError(reduction="sum_over_batch_size")])
+
+
+def test_metrics_need_a_single_output() -> None:
+    """Two outputs with a loss of each work, but no metrics of them."""
+
+    def two() -> Any:
+        inputs = tf.keras.Input((3,))
+        dense = tf.keras.layers.Dense
+        return tf.keras.Model(inputs, [dense(1)(inputs), dense(1)(inputs)])
+
+    with pytest.raises(RefusalError, match="several outputs"):
+        own(two, loss=["mse", "mse"], metrics=lambda: ["mae"]).build_model()
+    assert len(own(two, loss=["mse", "mse"]).build_model().outputs) == 2
+
+
+@pytest.mark.parametrize("mask_zero", [True, False])
+def test_a_masked_output_is_refused(mask_zero: bool) -> None:
+    """Keras would divide the loss by the valid steps of each replica's own part."""
+
+    def tagger() -> Any:
+        return tf.keras.Sequential(
+            [
+                tf.keras.layers.Embedding(5, 2, mask_zero=mask_zero, input_length=3),
+                tf.keras.layers.LSTM(2, return_sequences=True),
+                tf.keras.layers.Dense(1),
+            ]
+        )
+
+    if mask_zero:
+        with pytest.raises(RefusalError, match="mask"):
+            own(tagger).build_model()
+    else:
+        own(tagger).build_model()

@@ -41,6 +41,9 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--replica", "2"], "--replicas"),
         (["--shard", "file"], "--no-cache"),
         (["--precision", "float17"], "float17"),
+        (["--seed", "2147483648"], "2147483647"),
+        (["--warmup-epochs", "2"], "A warm-up needs a rule"),
+        (["--run-dir", "/dev/null/x"], "must be writable"),
     ],
 )
 def test_train_refuses(
@@ -109,3 +112,44 @@ def test_ringside_refuses(
     assert words in said
     assert "Traceback" not in said
     assert list(in_an_empty_folder.iterdir()) == []
+
+
+@pytest.fixture
+def nothing_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends at once, and completed."""
+    monkeypatch.setattr(train, "_train", lambda *_: None)
+
+
+@pytest.mark.usefixtures("nothing_trained")
+def test_a_named_run_dir_with_ones_own_record_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other ranks' records may be there already: ranks of a run do not start at once."""
+    records = tmp_path / "run" / "records"
+    records.mkdir(parents=True)
+    (records / "rank-1.json").write_text("of another rank")
+    flags = ["--run-dir", str(tmp_path / "run")]
+
+    assert train.main(flags) == 0
+    before = (records / "rank-0.json").read_text()
+    capsys.readouterr()
+    assert train.main(flags) == 2
+
+    assert "A run needs a folder of its own" in capsys.readouterr().err
+    assert (records / "rank-0.json").read_text() == before
+    assert (records / "rank-1.json").read_text() == "of another rank"
+
+
+def test_the_default_run_dir_is_written_anew(
+    in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeating `python train.py` repeats the run; the old record is gone when it starts."""
+    seen = []
+    monkeypatch.setattr(
+        train, "_train", lambda *_: seen.append(list(in_an_empty_folder.rglob("rank-0.json")))
+    )
+
+    assert [train.main([]), train.main([])] == [0, 0]
+
+    assert seen == [[], []]
+    assert len(list(in_an_empty_folder.rglob("rank-0.json"))) == 1

@@ -32,6 +32,7 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
         ("horovod:fusion=1", "1", "Known:"),
         ("horovod:controller", "1", "name=value"),
         ("mirrored,mirrored", "1", "once"),
+        ("horovod,horovod:compression=none", "1", "horovod:compression=none"),
         ("", "1", "at least one"),
         ("mirrored", "0", "at least 1"),
         ("mirrored", "two", "at least 1"),
@@ -58,8 +59,11 @@ def test_every_round_holds_every_arm_once_in_an_order_of_its_own() -> None:
 
 
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
-    """Two replicas in a process have twice the threads of one."""
-    base = spec_from_flags(Surroundings(), backend="serial", cores_per_replica=2)
+    """Two replicas in a process have twice the threads of one, of both kinds, asked for or not."""
+    base = spec_from_flags(
+        Surroundings(), backend="serial", cores_per_replica=2, inter_op_threads=3
+    )
+    asked = base.replace(resources=base.resources.replace(intra_op_threads=5))
     arms = parse_arms("mirrored,horovod", "1,2")
 
     threads = {arm.label: arm_spec(base, arm).resources.intra_op_threads for arm in arms}
@@ -71,6 +75,11 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
         "horovod ×1": 2,
         "horovod ×2": 2,
     }
+    for label, replicas in (("mirrored ×2", 2), ("horovod ×2", 1)):
+        arm = next(arm for arm in arms if arm.label == label)
+        resources = arm_spec(asked, arm).resources
+        assert resources.intra_op_threads == 5 * replicas
+        assert resources.inter_op_threads == 3 * replicas
 
 
 def test_a_comparison_survives_json() -> None:

@@ -240,6 +240,42 @@ def test_other_caveats() -> None:
     assert "With a GPU a step ends when its launch returns" in text
 
 
+def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
+    """Both pools count for each replica."""
+    resources = {"cores_per_replica": 1, "intra_op_threads": 1, "inter_op_threads": 1}
+    wide = {**resources, "intra_op_threads": 2, "inter_op_threads": 2}
+
+    def text(mirrored: dict[str, int]) -> str:
+        shared = one_run("mirrored", 2, cores=(0, 1), spec={"resources": mirrored})
+        return caveats_of([one_run("serial"), shared.replace(position=1)])
+
+    assert "same number of threads" not in text(wide)
+    assert "same number of threads" in text({**wide, "inter_op_threads": 1})
+    assert "same number of threads" in text({**wide, "intra_op_threads": 1})
+
+
+def test_accumulated_passes_are_a_caveat() -> None:
+    """An update of k batches is not an update of one."""
+    arm = arm_of("horovod", 2, backward_passes_per_step=3)
+    made = spec_of("horovod", 2, options=arm.options)
+    run = run_of(arm, [record(made, [epoch(1.0), epoch(1.0)], rank) for rank in range(2)])
+
+    text = "\n".join(view_of(comparison_of([arm], [run])).caveats)
+
+    assert f"{arm.label}: an update is made of 3 batches" in text
+    assert "an update is made of" not in caveats_of([one_run("horovod", 2)])
+
+
+@pytest.mark.parametrize(("rule", "said"), [("linear", True), ("none", False)])
+def test_a_rate_of_the_whole_batch_for_its_parts_is_a_caveat(rule: str, said: bool) -> None:
+    """An asynchronous arm makes R times as many updates, each from 1/R of the batch."""
+    run = one_run("parameter_server", 2, spec={"learning_rate_rule": {"rule": rule}})
+
+    text = caveats_of([run])
+
+    assert ("2× as many updates, each from 1/2 of the batch" in text) is said
+
+
 def test_a_clean_comparison_has_no_caveat() -> None:
     """Caveats are computed: where there is nothing to say, nothing is said."""
     runs = [

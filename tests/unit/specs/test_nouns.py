@@ -63,6 +63,8 @@ def test_a_noun_cannot_be_changed() -> None:
         ({"global_batch": 49}, ["multiple", "global_batch=49, num_replicas=2", "Try 48 or 50."]),
         ({"global_batch": 1}, ["Try 2."]),
         ({"epochs": 0}, ["epochs", "greater than 0"]),
+        ({"seed": 2**31}, ["seed", "2147483647"]),
+        ({"learning_rate_rule": {"warmup_epochs": 1}}, ["A warm-up needs a rule", "linear"]),
         ({"backend": "serial", "options": {}}, ["always has one replica"]),
         ({"backend": "mirrored", "options": {}}, ["runs in one process", "--replicas 2"]),
         ({"topology": Topology(replicas_per_process=2)}, ["one replica in each process"]),

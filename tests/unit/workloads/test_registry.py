@@ -1,0 +1,19 @@
+"""Functions that a person names: what is missing is called by what it was to be."""
+
+import pytest
+
+from specs import RefusalError
+from workloads.registry import load_function
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("nowhere.py:odd", "The filter's file must exist"),
+        ("nowhere.at_all:odd", "The filter's module must be importable"),
+    ],
+)
+def test_a_missing_filter_is_called_a_filter(reference: str, words: str) -> None:
+    """Not a workload."""
+    with pytest.raises(RefusalError, match=words):
+        load_function(reference, what="filter")
