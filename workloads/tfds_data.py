@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core.download import downloader
 
 from legacy_keras import tf
 from specs import RefusalError
@@ -45,7 +46,10 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
                 raise OSError("data sets are not written to a remote directory from here")
             with _only_one(writable_dir(Path(root)) / f".{name}.lock"):
                 builder = tfds.builder(name, data_dir=root)
-                builder.download_and_prepare(download_config=_quiet())
+                tfds.disable_progress_bar()
+                # Ten, with doubling pauses, keep whoever has no network waiting for 3.5 minutes.
+                downloader.MAX_RETRIES = 2
+                builder.download_and_prepare()
         except RefusalError:
             raise
         except Exception as error:  # TFDS raises whatever its HTTP library does
@@ -59,10 +63,6 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
                 "that holds it with --data-dir.",
             ) from None
     return _source(builder, split)
-
-
-def _quiet() -> Any:
-    return tfds.download.DownloadConfig(verify_ssl=True)
 
 
 def _source(builder: Any, split: str) -> StreamSource:

@@ -57,8 +57,11 @@ def test_data_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
         load_workload("digits", options={}, data_dir=str(blocked / "data"))
 
 
-def test_missing_public_data_say_what_to_fetch(tmp_path: Path) -> None:
+def test_missing_public_data_say_what_to_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Offline, the message names the data set, the command and the place."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nobody listens: as without a network
     with pytest.raises(RefusalError) as refused:
         load_workload("mnist", options={}, data_dir=str(tmp_path))
 
