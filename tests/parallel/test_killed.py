@@ -98,6 +98,7 @@ def gone(run_id: str) -> bool:
 
 
 TASK = "<python"  # a task itself, not horovodrun or mpirun with its command as arguments
+# What `mpirun` of the wheel calls itself: orterun, or orterun_wrapper.
 VICTIMS = [
     ("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
     ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 1}')),
@@ -113,7 +114,7 @@ VICTIMS = [
         ["rank-0", "rank-1"],
         (TASK, "train.py"),
     ),
-    ("horovod", ["--replicas", "2", "--launcher", "mpirun"], ["rank-0", "rank-1"], ("<mpirun",)),
+    ("horovod", ["--replicas", "2", "--launcher", "mpirun"], ["rank-0", "rank-1"], ("<orterun",)),
 ]
 
 
