@@ -298,13 +298,13 @@ def _keeping_iterators(batches: Any) -> Any:
     doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
     stand still for so long before it returns. The process ends with `os._exit`: nothing is freed.
     """
+    key = id(batches)
 
     class Keeping(type(batches)):  # type: ignore[misc]
         def __iter__(self) -> Any:
-            _NEWEST_ITERATOR[batches_name] = super().__iter__()
-            return _NEWEST_ITERATOR[batches_name]
+            _NEWEST_ITERATOR[key] = super().__iter__()
+            return _NEWEST_ITERATOR[key]
 
-    batches_name = id(batches)
     batches.__class__ = Keeping
     return batches
 

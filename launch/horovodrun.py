@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 
 from launch.mpirun import scratch_env
-from launch.plan import LAUNCHER_NAME, RUN_ID, Plan, Process
-from launch.site import Site, rank_names
+from launch.plan import RUN_ID, Plan
+from launch.site import Site, ranks_plan
 from specs import Host, RunSpec
 
 # Horovod's 30 s fail a rank whose peer is slow to import TensorFlow on a busy machine; no other arm
@@ -40,15 +40,8 @@ def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -
         "--disable-cache",
         *_shielded(site.task_command(run_dir)),
     )
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
-        expects=rank_names(spec),
-        run_id=site.run_id,
-        remote_hosts=away,
-        scratch=scratch,
-        python=site.python,
+    return ranks_plan(
+        spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
     )
 
 

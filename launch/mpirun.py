@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process
-from launch.site import Site, rank_names
+from launch.plan import LAUNCHER, RUN_ID, Plan
+from launch.site import Site, ranks_plan
 from specs import Host, RefusalError, RunSpec
 
 
@@ -33,15 +33,8 @@ def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -
     )
     scratch = "" if away else site.scratch
     env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
-        expects=rank_names(spec),
-        run_id=site.run_id,
-        remote_hosts=away,
-        scratch=scratch,
-        python=site.python,
+    return ranks_plan(
+        spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
     )
 
 

@@ -62,8 +62,8 @@ def _choose(spec: RunSpec, launcher: LauncherName) -> Literal["local", "horovodr
     if "mpirun" in joins:
         possible.append("mpirun")
     if launcher == "auto":
-        # horovodrun --mpi only writes this command line, after importing TensorFlow twice to see
-        # what Horovod was built with: 10 s on 2 cores against 0.1 s.
+        # horovodrun --mpi only writes this command line, after importing TensorFlow to see
+        # what Horovod was built with: seconds, which mpirun itself does not take.
         mpi = getattr(spec.options, "controller", None) == "mpi"
         return "mpirun" if mpi and "mpirun" in possible else possible[0]
     if launcher not in possible:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from launch.plan import LAUNCHER_NAME, Plan, Process
 from specs import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,6 +90,29 @@ def free_ports(count: int) -> tuple[int, ...]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return tuple(one.getsockname()[1] for one in sockets)
+
+
+def ranks_plan(
+    spec: RunSpec,
+    *,
+    run_dir: Path,
+    site: Site,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    away: tuple[str, ...],
+    scratch: str,
+) -> Plan:
+    """The plan of one program that starts all the ranks itself."""
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+        expects=rank_names(spec),
+        run_id=site.run_id,
+        remote_hosts=away,
+        scratch=scratch,
+        python=site.python,
+    )
 
 
 def rank_names(spec: RunSpec) -> tuple[str, ...]:

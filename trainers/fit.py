@@ -160,9 +160,6 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
 
     The weights are drawn by a model built outside of any strategy: within a strategy the random
     operations would be numbered otherwise.
-
-    Returns:
-        The model, and its trainable weights before the first step.
     """
     tf.keras.utils.set_random_seed(spec.seed)
     weights = workload.build_model().get_weights()
