@@ -6,120 +6,17 @@ mpirun -np 2 python train.py --backend horovod
 TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 """
 
-import contextlib
 import os
-import signal
 import sys
-import threading
-import time
-import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 
 from launch.flags import with_spec_flags
-from measure.machine import machine_facts
-from measure.process import cores_for, cpu_seconds, peak_memory_bytes, pin, process_start_unix_s
-from specs import (
-    EpochRecord,
-    Outcome,
-    RefusalError,
-    RunRecord,
-    RunSpec,
-    Surroundings,
-    read_surroundings,
-    write_whole,
-)
-
-LAUNCHER_POLL_S = 1.0
-
-
-class Reporter:
-    """Tells the launcher how far this process is: one small file, rewritten at each change."""
-
-    def __init__(self, run_dir: Path, task: str, *, aloud: bool) -> None:
-        path = run_dir / "progress" / task
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        self._aloud = aloud
-        self._total = 0
-        self.phase("starting")
-
-    def phase(self, name: str, step: int = 0) -> None:
-        """Note a phase: starting, importing, building, training, serving, finished."""
-        # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
-        line = f"{time.time():.3f} {step} {self._total} {name}"
-        os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
-
-    def step(self, done: int, total: int) -> None:
-        """Note an update."""
-        self._total = total
-        self.phase("training", done)
-
-    def epoch(self, number: int, record: EpochRecord) -> None:
-        """Tell a person how an epoch went; only the chief does, and only without a launcher."""
-        if self._aloud:
-            values = {**record.train, **{f"val_{k}": v for k, v in record.validation.items()}}
-            rate = record.examples / record.train_s
-            print(
-                f"epoch {number + 1}: "
-                + "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-                + f"  {rate:,.0f} examples/s",
-                flush=True,
-            )
-
-
-def run_process(spec: RunSpec, surroundings: Surroundings, run_dir: Path, *, aloud: bool) -> int:
-    """Run this process's part of a run and write its record.
-
-    Returns:
-        The exit code: 0 completed, 1 failed, 2 refused.
-
-    Raises:
-        RefusalError: the run dir cannot be written, so there can be no record either.
-    """
-    task = surroundings.task_name
-    with _must_be_writable():
-        reporter = Reporter(run_dir, task, aloud=aloud)
-    cores = _take_cores(spec, surroundings)
-    facts: dict[str, Any] = {
-        "role": "replica",
-        "is_chief": False,
-        "rank": surroundings.rank,
-        "epochs": (),
-    }
-    try:
-        _train(spec, surroundings, run_dir, reporter, facts)
-        outcome = Outcome(kind="completed")
-    except RefusalError as error:
-        outcome = Outcome(kind="refused", reason=str(error))
-        print(f"train.py: {error}", file=sys.stderr)
-    except BaseException as error:
-        text = traceback.format_exc()
-        print(text, file=sys.stderr, flush=True)
-        reason = str(error).strip() or "no message"
-        outcome = Outcome(
-            kind="failed", error_class=type(error).__name__, reason=reason, traceback=text
-        )
-    record = RunRecord(
-        spec=spec,
-        task=task,
-        machine=machine_facts(),
-        started_unix_s=process_start_unix_s(),
-        cores=cores,
-        outcome=outcome,
-        peak_memory_bytes=peak_memory_bytes(),
-        cpu_s=cpu_seconds(),
-        **facts,
-    )
-    write_whole(run_dir / "records" / f"{task}.json", record.to_json())
-    reporter.phase("finished")
-    if aloud and outcome.completed and record.is_chief:
-        print(f"record: {run_dir / 'records' / task}.json", flush=True)
-    return outcome.exit_code
+from launch.task import Reporter, end_process, must_be_writable, run_launched, run_process
+from measure.process import process_start_unix_s
+from specs import RefusalError, RunSpec, Surroundings, read_surroundings
 
 
 def _train(
@@ -133,7 +30,8 @@ def _train(
     reporter.phase("importing")
     from backends.registry import make_backend
     from legacy_keras import tf
-    from trainers.fit import FitResult, fit
+    from trainers.fit import fit
+    from trainers.training import FitResult
     from workloads.registry import load_workload
 
     tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
@@ -176,92 +74,6 @@ def _train(
                 facts["startup_s"] = result.first_step_done - process_start_unix_s()
 
 
-def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
-    """Pin this process as the spec says; the same rule for every backend and launcher."""
-    available = sorted(os.sched_getaffinity(0))
-    wanted = spec.resources.cores_per_replica
-    if wanted is None:
-        return tuple(available)
-    servers_everywhere = surroundings.task is not None and bool(surroundings.task.cluster.ps)
-    if servers_everywhere and (surroundings.task is None or surroundings.task.type != "worker"):
-        # Coordinator and servers get no cores of their own: they share those of the workers, so
-        # that an arm with R replicas never has more than R replicas' cores.
-        replicas = spec.topology.num_replicas
-        cores = cores_for(0, replicas, wanted, available)
-    else:
-        cores = cores_for(
-            surroundings.local_rank, spec.topology.replicas_per_process, wanted, available
-        )
-    pin(cores)
-    return cores
-
-
-def _follow_launcher(launcher: str) -> None:
-    """End this process when the launcher that started it is gone, however it went."""
-    pid, _, created = launcher.partition(":")
-
-    def gone() -> bool:
-        try:
-            return abs(psutil.Process(int(pid)).create_time() - float(created)) > 1
-        except psutil.Error:
-            return True
-
-    def watch() -> None:
-        while not gone():
-            time.sleep(LAUNCHER_POLL_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="launcher-watch").start()
-
-
-def _follow_stdin() -> None:
-    """End this process when standard input closes: how an ssh connection says that it is gone."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)  # a server ends well on it, anybody else at once
-
-    threading.Thread(target=watch, daemon=True, name="stdin-watch").start()
-
-
-@contextlib.contextmanager
-def _must_be_writable() -> Iterator[None]:
-    """Refuse a run dir in which nothing can be written."""
-    try:
-        yield
-    except OSError as error:
-        raise RefusalError(
-            "The folder for the results must be writable.",
-            received=error,
-            advice="Choose another with --run-dir.",
-        ) from None
-
-
-def _log_to(path: Path) -> None:
-    """Send everything that this process prints to a file, C++ code included."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-
-
-def _launched(spec_file: Path, run_dir: Path, *, log: bool, watch_stdin: bool) -> int:
-    """Started by Ringside's launcher: the spec comes in a file."""
-    surroundings = read_surroundings(os.environ)
-    if log:
-        with _must_be_writable():
-            _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
-    if "RINGSIDE_LAUNCHER" in os.environ:
-        _follow_launcher(os.environ["RINGSIDE_LAUNCHER"])
-    if watch_stdin:
-        _follow_stdin()
-    spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
-    return run_process(spec, surroundings, run_dir, aloud=False)
-
-
 def _surroundings() -> Surroundings:
     return read_surroundings(os.environ)
 
@@ -283,7 +95,7 @@ def _by_hand(
     folder = run_dir or Path("runs") / spec.run_name
     # Only this process's own record: other ranks of this run may have started, or ended, before.
     record = folder / "records" / f"{surroundings.task_name}.json"
-    with _must_be_writable():
+    with must_be_writable():
         if run_dir is None:
             record.unlink(missing_ok=True)
         elif record.exists():
@@ -294,6 +106,7 @@ def _by_hand(
             )
     raise typer.Exit(
         run_process(
+            _train,
             spec,
             surroundings,
             folder,
@@ -306,12 +119,7 @@ def main(arguments: list[str]) -> int:
     """Run with these command-line arguments; returns the exit code."""
     try:
         if "--spec" in arguments:
-            return _launched(
-                Path(arguments[arguments.index("--spec") + 1]),
-                Path(arguments[arguments.index("--run-dir") + 1]),
-                log="--log" in arguments,
-                watch_stdin="--watch-stdin" in arguments,
-            )
+            return run_launched(_train, arguments)
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command()(_by_hand)
         app(args=arguments, prog_name="train.py", standalone_mode=True)
@@ -324,10 +132,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Threads of TensorFlow and Horovod may outlive a failed peer and would keep the process for
-    # ever; the record is written, there is nothing left to lose.
-    os._exit(code)
+    end_process(main(sys.argv[1:]))

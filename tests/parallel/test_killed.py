@@ -29,6 +29,8 @@ class Launched:
                 str(DEADLINE_S), *flags,
             ],
             cwd=ROOT,
+            # A shell's background job, as CI may be, ignores Ctrl-C, and so would every child.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -11,9 +11,10 @@ from legacy_keras import tf
 from specs import LearningRateRule, RefusalError, RunSpec, Surroundings, Topology
 from tests.contract.linear import linear
 from trainers.checkpoint import restore, snapshot, write
-from trainers.fit import FitResult, fit
+from trainers.fit import fit
 from trainers.learning_rate import apply_rule
 from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
+from trainers.training import FitResult
 
 STEPS = 4
 

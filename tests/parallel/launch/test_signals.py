@@ -13,8 +13,10 @@ from launch import Plan
 PlanOf = Callable[..., Plan]
 WaitUntil = Callable[..., object]
 
+# A shell's background job, as CI may be, ignores Ctrl-C, and so would every child of it.
 CALLER = """
-import pathlib, sys
+import pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[2])
 from launch import Plan, execute
 plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())

@@ -1,0 +1,71 @@
+"""The compiled model and the pipelines of a run: the same under every backend."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from legacy_keras import tf
+from specs import RefusalError, RunSpec
+from trainers.learning_rate import apply_rule
+from workloads.pipeline import Pipeline
+from workloads.workload import Workload
+
+
+def make_pipeline(
+    spec: RunSpec, workload: Workload, backend: Backend, *, training: bool
+) -> Pipeline:
+    """The pipeline of the training or the validation split."""
+    return Pipeline(
+        source=workload.train if training else workload.validation,
+        preprocess=workload.preprocess,
+        options=spec.pipeline,
+        plan=spec.batch_plan,
+        training=training,
+        synchronous=backend.capabilities.synchronous,
+        seed=spec.seed,
+    )
+
+
+def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int) -> Any:
+    """The compiled model, with the same initial weights under every backend and in every process.
+
+    The weights are drawn by a model built outside of any strategy: within a strategy the random
+    operations would be numbered otherwise.
+    """
+    tf.keras.utils.set_random_seed(spec.seed)
+    weights = workload.build_model().get_weights()
+    tf.keras.backend.clear_session()  # so that names do not depend on what was built before
+    tf.keras.utils.set_random_seed(spec.seed)
+    with backend.scope():
+        model = workload.build_model()
+        model.set_weights(weights)
+        optimizer = workload.optimizer()
+        apply_rule(optimizer, spec, workload, steps_per_epoch)
+        model.compile(
+            optimizer=backend.wrap_optimizer(optimizer),
+            loss=workload.loss,
+            weighted_metrics=workload.metrics(),
+        )
+    return model
+
+
+def check_same_data(backend: Backend, digest_text: str) -> None:
+    """Refuse processes that hold other examples, or the same in another order."""
+    mine = np.frombuffer(hashlib.sha256(digest_text.encode()).digest()[:8], np.int64)
+    differs = float((mine != backend.broadcast(mine)).any())
+    if backend.all_reduce(np.array([differs]), "max")[0]:
+        raise RefusalError(
+            "Every process must hold the same examples in the same order.",
+            received="data that differ between processes",
+            advice="Seed every shuffle and random split of the workload, and sort file lists.",
+        )
+
+
+def weights_digest(model: Any) -> str:
+    """SHA-256 over all weights of this process's model, in order."""
+    sha = hashlib.sha256()
+    for value in model.get_weights():
+        sha.update(np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,53 @@
+"""What a training is made of, and what it leaves behind."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends.base import Backend
+from specs import EpochRecord, RunSpec
+from trainers.evaluate import Evaluation
+from trainers.train_step import Totals
+from workloads.pipeline import Pipeline
+from workloads.workload import Workload
+
+
+@dataclass
+class FitResult:
+    """What `fit` saw; filled while it runs, so that a failure leaves what came before it.
+
+    Attributes:
+        initial_digest, final_digest: SHA-256 of all weights of this process, in order.
+        first_step_done: `time.time()` after the first step.
+        train_examples: training examples that there are, after the filter.
+        replica_deviation, data_digest: see RunRecord.
+    """
+
+    epochs: list[EpochRecord] = field(default_factory=list)
+    initial_digest: str = ""
+    final_digest: str = ""
+    first_step_done: float | None = None
+    train_examples: int | None = None
+    replica_deviation: float | None = None
+    data_digest: str = ""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training before its first step: what whoever watches it needs to look at.
+
+    Attributes:
+        model: compiled, with its initial weights.
+        totals: what the training step adds up.
+        evaluate: of the validation split.
+        steps_per_epoch: updates, over all readers.
+    """
+
+    spec: RunSpec
+    workload: Workload
+    backend: Backend
+    train: Pipeline
+    validation: Pipeline
+    steps_per_epoch: int
+    model: Any
+    totals: Totals
+    evaluate: Evaluation
