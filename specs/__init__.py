@@ -1,6 +1,15 @@
 """The nouns that every room shares. Nothing here imports TensorFlow."""
 
 from specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
+from specs.certificate import (
+    ByDesign,
+    Certificate,
+    Check,
+    Control,
+    ControlResult,
+    DetectionMatrix,
+    Deviation,
+)
 from specs.cluster import Cluster, ClusterTask, parse_tf_config
 from specs.comparison import Arm, Comparison, NotRun, Run
 from specs.errors import RefusalError, unknown_name
@@ -24,10 +33,17 @@ __all__ = [
     "Arm",
     "BackendOptions",
     "BatchPlan",
+    "ByDesign",
     "Capabilities",
+    "Certificate",
+    "Check",
     "Cluster",
     "ClusterTask",
     "Comparison",
+    "Control",
+    "ControlResult",
+    "DetectionMatrix",
+    "Deviation",
     "Document",
     "EpochRecord",
     "HorovodOptions",

@@ -68,6 +68,8 @@ class Document(Noun):
                 f"A {cls.__name__} must be whole JSON.", received=f"{origin}: {error}"
             ) from None
         version = body.pop("schema_version", None) if isinstance(body, dict) else None
+        if isinstance(body, dict) and isinstance(version, int):
+            body, version = cls._migrated(body, version)
         if version != cls.SCHEMA_VERSION:
             raise RefusalError(
                 f"A {cls.__name__} must have schema version {cls.SCHEMA_VERSION}.",
@@ -75,3 +77,8 @@ class Document(Noun):
                 advice="Write it again with this version of Ringside.",
             )
         return cls(**body)
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """The fields of an older schema version as those of a newer one, and which that is."""
+        return body, version

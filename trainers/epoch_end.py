@@ -58,6 +58,7 @@ class EpochEnd(tf.keras.callbacks.Callback):
             raise LedgerError(
                 f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
             )
+        self._backend.average_statistics(self.model)
         validation, counted = self._training.evaluate()
         ended = {**train, **{f"val_{name}": value for name, value in validation.items()}}
         if not np.isfinite(list(ended.values())).all():

@@ -67,7 +67,7 @@ def fit(
     result.initial_digest = weights_digest(model)
     with backend.scope():
         totals = Totals()
-    instrument(model, totals)
+    instrument(model, totals, spec)
     training = Training(
         spec=spec,
         workload=workload,

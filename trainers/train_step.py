@@ -4,6 +4,7 @@ import threading
 from typing import Any
 
 from legacy_keras import tf
+from specs import RunSpec
 from trainers.ledger import Ledger
 
 
@@ -25,7 +26,7 @@ class Totals:
         self.loss_sum.reset_state()
 
 
-def instrument(model: Any, totals: Totals) -> None:
+def instrument(model: Any, totals: Totals, spec: RunSpec) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
     Metrics are updated in the step, but read once an epoch (`Backend.merged_results`) in every arm.
