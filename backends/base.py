@@ -145,6 +145,11 @@ class Backend(ABC):
         """Input that `Model.fit` takes, from a function: input shard → batches of one replica."""
         return dataset_fn(self.input_shard)
 
+    def prepare_model(self, model: Any) -> None:
+        """Give a model that was just built in the scope what its layers need in this family."""
+        del model
+        return
+
     # Steps outside `fit`
 
     def stepper(
@@ -154,7 +159,7 @@ class Backend(ABC):
 
         Args:
             step: run on every replica with one of its batches.
-            dataset_fn: input shard → batches of one replica; a new pass starts it anew.
+            dataset_fn: input shard → batches of one replica, of one whole pass: all its steps.
         """
 
         @tf.function(reduce_retracing=True)
@@ -162,13 +167,17 @@ class Backend(ABC):
             tf.distribute.get_strategy().run(step, args=(next(iterator),))
 
         with self.scope():
-            batches = self.distribute(dataset_fn)
+            # Endless, so that one iterator does for all passes: a strategy takes a tenth of a
+            # second to make one, and up to many to free it (`_keeping_iterators`).
+            batches = self.distribute(lambda shard: dataset_fn(shard).repeat())
+        iterators: list[Any] = []
 
         def run(steps: int) -> None:
             with self.scope():
-                iterator = iter(batches)
+                if not iterators:
+                    iterators.append(iter(batches))
                 for _ in range(steps):
-                    on_replicas(iterator)
+                    on_replicas(iterators[0])
 
         return run
 
@@ -219,6 +228,14 @@ class Backend(ABC):
         results: tuple[Any, ...] = tf.distribute.get_strategy().experimental_local_results(variable)
         return results
 
+    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
+        """The state of a Keras metric summed over all replicas; the metric stays as it is.
+
+        All processes must ask.
+        """
+        with self.scope():
+            return [np.asarray(variable.numpy()) for variable in metric.variables]
+
     def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
         """Result of each Keras metric from its state summed over all replicas, by name."""
         # A strategy's metric variables are summed when they are read, over its processes too.
@@ -229,6 +246,7 @@ class Backend(ABC):
         """Give every replica the mean over all replicas of what layers keep track of.
 
         Moving statistics of batch normalisation grow apart where each replica sees its own slice.
+        All processes must ask.
         """
         del model
         return
@@ -293,9 +311,30 @@ class StrategyBackend(Backend):
 
         return _keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
 
+    def average_statistics(self, model: Any) -> None:
+        """A variable of kind MEAN is read as the mean over replicas, and assigned to all."""
+        if self.num_replicas == 1 or not self.capabilities.synchronous:
+            return  # nobody else holds a copy
+        with self.scope():
+            for variable in statistics(model):
+                variable.assign(variable.numpy())
+
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
         return results
+
+
+def statistics(model: Any) -> list[Any]:
+    """The variables that layers keep up in training, each replica from what it sees.
+
+    Layers say so by VariableAggregation.MEAN, as batch normalisation does of its moving mean and
+    variance.
+    """
+    return [
+        variable
+        for variable in model.non_trainable_variables
+        if variable.dtype.is_floating and variable.aggregation == tf.VariableAggregation.MEAN
+    ]
 
 
 def _keeping_iterators(batches: Any) -> Any:
@@ -310,14 +349,15 @@ def _keeping_iterators(batches: Any) -> Any:
 
     class Keeping(type(batches)):  # type: ignore[misc]
         def __iter__(self) -> Any:
-            _NEWEST_ITERATOR[key] = super().__iter__()
-            return _NEWEST_ITERATOR[key]
+            iterator = super().__iter__()
+            _NEWEST_ITERATOR[key] = (self, iterator)  # itself too, so that no other has its id
+            return iterator
 
     batches.__class__ = Keeping
     return batches
 
 
-_NEWEST_ITERATOR: dict[int, Any] = {}
+_NEWEST_ITERATOR: dict[int, tuple[Any, Any]] = {}
 
 
 _LAUNCHED = {

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from backends.base import Backend, Reduction
+from backends.base import Backend, Reduction, statistics
 from backends.devices import use_local_gpu
+from backends.horovod_batch_norm import synchronise
 from legacy_keras import tf
 from specs import BackendOptions, RefusalError
 from specs.options import HorovodOptions
@@ -80,19 +81,30 @@ class HorovodRing(Backend):
     def wrap_optimizer(self, optimizer: Any) -> Any:
         """DistributedOptimizer: gradients are averaged over all ranks before they are applied."""
         hvd, options = self._hvd, self._options
-        return hvd.DistributedOptimizer(
+        wrapped = hvd.DistributedOptimizer(
             optimizer,
             compression=getattr(hvd.Compression, options.compression),
             backward_passes_per_step=options.backward_passes_per_step,
             average_aggregated_gradients=True,
         )
+        for name in _NOT_IN_CONFIG:  # Horovod makes a new optimizer from the old one's config
+            if hasattr(optimizer, name):
+                setattr(wrapped, name, getattr(optimizer, name))
+        return wrapped
+
+    def prepare_model(self, model: Any) -> None:
+        """Layers that ask for statistics over all replicas get them over all ranks."""
+        if self.size > 1:
+            synchronise(model)
 
     def callbacks(self) -> list[Any]:
         """The initial broadcast of weights and optimizer state from rank 0."""
-        broadcast = self._hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-        # It reads no logs. Unsaid, Keras copies them to the host after each step, in this arm only.
-        broadcast._supports_tf_logs = True
-        return [broadcast]
+        return [_Broadcast()]
+
+    def average_statistics(self, model: Any) -> None:
+        """Averaged over the ranks."""
+        for variable in statistics(model):
+            variable.assign(self.all_reduce(variable.numpy(), "mean"))
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd
@@ -102,15 +114,46 @@ class HorovodRing(Backend):
         flat = tf.constant(array.reshape(-1))
         return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)
 
+    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
+        """Summed over the ranks: Horovod's variables know nothing of each other."""
+        return [self.all_reduce(value) for value in super().summed_state(metric)]
+
     def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
-        """The states are summed over the ranks: Horovod's variables know nothing of each other.
+        """The states are summed over the ranks first.
 
         The sums are left in the variables; whoever asks again must reset the metrics first.
         """
         for metric in metrics:
-            for variable in metric.variables:
-                variable.assign(self.all_reduce(variable.numpy()))
+            for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
+                variable.assign(value)
         return super().merged_results(metrics)
+
+
+class _Broadcast(tf.keras.callbacks.Callback):
+    """All ranks begin with what rank 0 has.
+
+    Horovod's own BroadcastGlobalVariablesCallback waits for the end of the first step. That is in
+    the epoch that is timed, and what the other ranks' moving statistics saw by then would be lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # It reads no logs. Unsaid, Keras copies them to the host after each step, in this arm only.
+        self._supports_tf_logs = True
+        self._done = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Broadcast, once."""
+        if self._done:
+            return
+        import horovod.tensorflow as hvd
+
+        optimizer = self.model.optimizer
+        # Its variables must exist, in all ranks alike; a legacy one has no `build`.
+        build = getattr(optimizer, "build", None) or optimizer._create_all_weights
+        build(self.model.trainable_variables)
+        hvd.broadcast_variables([*self.model.variables, *optimizer.variables()], root_rank=0)
+        self._done = True
 
 
 def import_horovod() -> Any:
@@ -143,4 +186,11 @@ def import_horovod() -> Any:
     return hvd
 
 
+# Of a new optimizer `exclude_from_weight_decay`, of a legacy one its arguments of these names.
+_NOT_IN_CONFIG = (
+    "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_names",
+    "gradient_aggregator",
+    "gradient_transformers",
+)
 _REBUILD = "Run `make setup`: it compiles Horovod against the installed TensorFlow."

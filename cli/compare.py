@@ -1,28 +1,30 @@
 """`ringside compare`."""
 
-import os
 import shlex
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from cli.folders import default_name, new_folder
 from cli.progress import ComparisonProgress
 from cli.surroundings import alone
-from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms
+from cli.verification import certify_arms, tell_not_run
+from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms, shared_out
 from compare.experiment import run_experiment
 from compare.preflight import preflight
 from launch.flags import with_spec_flags
-from specs import Arm, RefusalError, Resources, RunSpec
+from specs import RunSpec
+from verify.certify import Subject
+from verify.store import find_matrix
 
 
 @with_spec_flags(
     alone,
-    without=("backend", "replicas", "option", "resume_from", "save"),
+    without=("backend", "replicas", "option", "resume_from", "save", "ledger", "checkpoint_steps"),
     backend="serial",
     save="record",
 )
@@ -42,27 +44,34 @@ def command(
         float, typer.Option(min=1, help="Seconds without progress after which a run is hung.")
     ] = 120.0,
     order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
+    verify: Annotated[
+        bool, typer.Option(help="Certify the arms first; what is not certified is not ranked.")
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the arms and end.")] = False,
 ) -> None:
     """Train the same model under every backend that can run here, and write a report.
+
+    Certificates of earlier commands are used where nothing has changed since (`ringside verify`
+    makes them anew).
 
     --intra-op-threads and --inter-op-threads are those of one replica.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
     arms = parse_arms(backends, replicas)
-    base = spec.replace(resources=_shared_out(spec.resources, arms))
+    base = spec.replace(resources=shared_out(spec.resources, arms))
     for arm in arms:
         arm_spec(base, arm)  # refuses a batch that does not divide, before anything is started
     if dry_run:
         for arm in arms:
             console.print(arm.label)
         return
-    folder = _new_folder(output, name or _default_name(spec))
+    folder = new_folder(output, name or default_name(spec))
     with console.status("looking at this machine…"):
         able, unable = preflight(arms, base)
-    for reason in unable:
-        console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)
+    tell_not_run(console, unable)
     began = time.monotonic()
+    subjects = [Subject(arm, arm_spec(base, arm)) for arm in able]
+    certificates = certify_arms(console, subjects, folder, reuse=True) if verify else ()
     with ComparisonProgress(console, total_runs=len(able) * rounds) as progress:
         comparison = run_experiment(
             base,
@@ -74,6 +83,8 @@ def command(
             rounds=rounds,
             seed=order_seed,
             deadline_s=deadline,
+            certificates=certificates,
+            detection=find_matrix(),
             on_start=progress.start,
             on_progress=progress.step,
             on_end=progress.end,
@@ -89,42 +100,3 @@ def command(
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     if failed:
         raise typer.Exit(1)
-
-
-def _shared_out(resources: Resources, arms: tuple[Arm, ...]) -> Resources:
-    """Cores for each replica so that the largest arm has them all; the same for every arm.
-
-    A one-replica arm thus has one replica's share of the machine, not all of it: else scaling would
-    compare one process on all cores with several on the same ones (STACK.md, Threads).
-    """
-    cores = len(os.sched_getaffinity(0))
-    most = max(arm.replicas for arm in arms)
-    return resources.replace(
-        cores_per_replica=resources.cores_per_replica or max(1, cores // most),
-        inter_op_threads=resources.inter_op_threads or 2,
-    )
-
-
-def _default_name(spec: RunSpec) -> str:
-    workload = spec.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
-    return f"{workload}-{datetime.now():%Y%m%d-%H%M%S}"
-
-
-def _new_folder(output: Path, name: str) -> Path:
-    """The folder of this comparison; one that holds something already is refused."""
-    folder = output / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise RefusalError(
-                "A comparison needs a folder of its own.",
-                received=f"{folder}, which holds files already",
-                advice="Choose another --name.",
-            )
-    except OSError as error:
-        raise RefusalError(
-            "The folder for the results must be writable.",
-            received=error,
-            advice="Choose another with --output.",
-        ) from None
-    return folder

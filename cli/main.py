@@ -12,6 +12,7 @@ import typer
 
 COMMANDS = {
     "compare": ("cli.compare", "Train the same model under every backend; table and report."),
+    "verify": ("cli.verify", "Prove that every backend computes the same; certificates."),
     "launch": ("cli.launch", "Start one run under one backend: plan, processes, outcome."),
     "doctor": ("cli.doctor", "Which backends can run here, and why others cannot."),
     "report": ("cli.report", "Write the report of an earlier comparison again."),

@@ -61,3 +61,27 @@ class ComparisonProgress:
         )
         if not run.outcome.completed:
             self._console.print(f"  {run.outcome}", highlight=False, markup=False)
+
+
+class Stages:
+    """What is being verified, and a line for each arm with what became of it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("verifying…")
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._status.stop()
+
+    def start(self, label: str) -> None:
+        """A set of processes is started; others may run beside it."""
+        self._status.update(f"verifying: started {label}…")
+
+    def end(self, label: str, passed: bool) -> None:
+        """One line; reasons are told with all certificates."""
+        word = "[green]certified[/]" if passed else "[red]not certified[/]"
+        self._console.print(f"{label:<34} {word}", highlight=False)

@@ -1,6 +1,16 @@
 """From what a person asked for to a list of arms."""
 
-from specs import Arm, RefusalError, RunSpec, Topology, backend_options, capabilities_of
+import os
+
+from specs import (
+    Arm,
+    RefusalError,
+    Resources,
+    RunSpec,
+    Topology,
+    backend_options,
+    capabilities_of,
+)
 from specs.options import parse_option
 
 DEFAULT_BACKENDS = (
@@ -85,4 +95,18 @@ def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
     )
     return base.replace(
         backend=arm.backend, options=arm.options, topology=topology, resources=resources
+    )
+
+
+def shared_out(resources: Resources, arms: tuple[Arm, ...]) -> Resources:
+    """Cores for each replica so that the largest arm has them all; the same for every arm.
+
+    A one-replica arm thus has one replica's share of the machine, not all of it: else scaling would
+    compare one process on all cores with several on the same ones (STACK.md, Threads).
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = max(arm.replicas for arm in arms)
+    return resources.replace(
+        cores_per_replica=resources.cores_per_replica or max(1, cores // most),
+        inter_op_threads=resources.inter_op_threads or 2,
     )

@@ -9,7 +9,16 @@ from pathlib import Path
 from compare.arms import arm_spec
 from launch import Progress, execute, make_plan
 from measure.machine import machine_facts
-from specs import Arm, Comparison, NotRun, Run, RunSpec, write_whole
+from specs import (
+    Arm,
+    Certificate,
+    Comparison,
+    DetectionMatrix,
+    NotRun,
+    Run,
+    RunSpec,
+    write_whole,
+)
 
 
 def draw_order(arms: tuple[Arm, ...], rounds: int, seed: int) -> list[tuple[int, Arm]]:
@@ -38,6 +47,8 @@ def run_experiment(
     rounds: int,
     seed: int,
     deadline_s: float,
+    certificates: tuple[Certificate, ...],
+    detection: DetectionMatrix | None,
     on_start: Callable[[int, int, Arm], None],
     on_progress: Callable[[Progress], None],
     on_end: Callable[[Run], None],
@@ -54,6 +65,8 @@ def run_experiment(
         rounds: passes over all arms.
         seed: of the order.
         deadline_s: a run without progress for so long ends as hung.
+        certificates: of the arms that were verified.
+        detection: what the gate did with deliberate mistakes; None: it was not asked.
         on_start: called with (position, number of runs, arm).
         on_progress: called when a process of the running arm gets on.
         on_end: called with the finished run.
@@ -67,6 +80,8 @@ def run_experiment(
         rounds=rounds,
         arms=arms,
         not_run=not_run,
+        certificates=certificates,
+        detection=detection,
     )
     order = draw_order(arms, rounds, seed)
     for position, (number, arm) in enumerate(order):

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from pydantic import NonNegativeFloat
@@ -50,6 +51,7 @@ def execute(
     deadline_s: float = 120.0,
     live: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Execution:
     """Run a plan to its end. When this returns or raises, no process of the run is left.
 
@@ -58,6 +60,7 @@ def execute(
         deadline_s: a task that makes no progress for so long ends the run as `hung`.
         live: show the output of all tasks as it comes, each line with its task's name.
         on_progress: told of every change of any task.
+        interrupts: held by a caller who executes several plans in threads; None: held here.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
@@ -70,7 +73,7 @@ def execute(
     records = Records(run_dir, plan.expects)
     watch = Watch(run_dir, plan.expects)
     follower = Follower(run_dir) if live else None
-    with Interrupts() as interrupts:
+    with Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts:
         started = time.monotonic()
         with Children(plan, dict(os.environ)) as children:
             run = _Run(children, records, watch, deadline_s)

@@ -47,6 +47,9 @@ def spec_from_flags(
         int | None, typer.Option(min=1, help="Examples in one update. Default: the workload's.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Default: the workload's.")] = None,
+    gradient_accumulation_steps: Annotated[
+        int, typer.Option(min=1, help="Passes in which a replica runs its part of an update.")
+    ] = 1,
     learning_rate_rule: Annotated[
         Literal["none", "linear", "sqrt"],
         typer.Option(help="How the rate follows the global batch."),
@@ -81,6 +84,13 @@ def spec_from_flags(
     resume_from: Annotated[
         str | None, typer.Option(help="checkpoint.npz of an earlier run.")
     ] = None,
+    ledger: Annotated[
+        Literal["digest", "full"],
+        typer.Option(help="full: write down which example was fed where and when."),
+    ] = "digest",
+    checkpoint_steps: Annotated[
+        int | None, typer.Option(min=1, help="Write a checkpoint every so many updates too.")
+    ] = None,
 ) -> RunSpec:
     """Build the spec of a run from flags, and from who started the process where none is given.
 
@@ -106,6 +116,7 @@ def spec_from_flags(
         topology=topology_for(name, replicas, surroundings),
         global_batch=global_batch or defaults.global_batch,
         epochs=epochs or defaults.epochs,
+        gradient_accumulation_steps=gradient_accumulation_steps,
         learning_rate_rule=LearningRateRule(rule=learning_rate_rule, warmup_epochs=warmup_epochs),
         precision=precision,
         pipeline=PipelineOptions(
@@ -126,6 +137,8 @@ def spec_from_flags(
         seed=seed,
         save=save,
         resume_from=resume_from,
+        ledger=ledger,
+        checkpoint_steps=checkpoint_steps,
     )
 
 

@@ -29,6 +29,7 @@ class Site:
         is_root: Open MPI wants a flag from root.
         scratch: folder that a launcher may fill; removed after the run.
         free_ports: asks for so many TCP ports.
+        module: what each task runs in place of train.py.
     """
 
     python: str
@@ -39,6 +40,7 @@ class Site:
     is_root: bool
     scratch: str
     free_ports: Callable[[int], tuple[int, ...]]
+    module: str | None = None
 
     @classmethod
     def here(cls) -> Self:
@@ -68,10 +70,12 @@ class Site:
         `-u`, because horovodrun makes its ranks write unbuffered, so all others do too; and the
         last lines of a killed rank are in its log.
         """
+        # -P: the folder in which a person stands must not hide Ringside's own modules.
+        program = ("-P", "-m", self.module) if self.module else (f"{self.root}/train.py",)
         return (
             self.python,
             "-u",
-            f"{self.root}/train.py",
+            *program,
             "--spec",
             str(run_dir / "spec.json"),
             "--run-dir",

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Literal
 
-from specs import LedgerDigest, Run, capabilities_of
+from specs import EpochRecord, LedgerDigest, Run, capabilities_of
 
 # The last two say why the question does not arise.
 Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]
@@ -17,9 +17,10 @@ def examples_once(runs: Sequence[Run]) -> list[Answer]:
     """For each run: was every example fed exactly once in every epoch?
 
     `yes`: in every epoch the ledger's digest is the one of the ids 0…n-1, each once, with n the
-    recorded number of examples and that of the data, and n is the same in every epoch of every
-    completed run. `no`: it is not, or others were fed more, or runs held different examples.
-    `unknown`: the run did not complete or an epoch has no ledger.
+    recorded number of examples (before a restart and after it) and that of the data, n is the same
+    in every epoch of every completed run, and a ledger of the validation, where there is one, is
+    the same for the examples counted there. `no`: it is not, or others were fed more, or runs held
+    different examples. `unknown`: the run did not complete or an epoch has no ledger.
     """
     digests = {digest for run in runs if (digest := _data_digest(run))}
     counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
@@ -41,13 +42,18 @@ def _whole_count(run: Run) -> int | None:
         return None
     if any(epoch.ledger is None for epoch in chief.epochs):
         return None
-    fed = {epoch.examples for epoch in chief.epochs}
+    fed = {epoch.examples + epoch.resumed_examples for epoch in chief.epochs}
     count = fed.pop()
     if chief.train_examples is not None and count != chief.train_examples:
         return 0
     if fed or any(epoch.ledger != digest_of_each_once(count) for epoch in chief.epochs):
         return 0
-    return count
+    return count if all(_validated_once(epoch) for epoch in chief.epochs) else 0
+
+
+def _validated_once(epoch: EpochRecord) -> bool:
+    ledger = epoch.validation_ledger
+    return ledger is None or ledger == digest_of_each_once(epoch.validation_examples)
 
 
 @functools.lru_cache(maxsize=8)

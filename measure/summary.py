@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from measure.comparability import certificates_by_arm, why_not_comparable
 from measure.evidence import Answer, examples_once, worst
 from measure.run_figures import FIGURES, Figure, RunFigures, run_figures
-from specs import Arm, Comparison, RefusalError, Run, capabilities_of
+from specs import Arm, Certificate, Comparison, RefusalError, Run, capabilities_of
 
 # What all runs of a comparison must share, or their numbers do not stand side by side. The global
 # batch is among it, so every scaling efficiency here is strong scaling.
@@ -53,7 +54,8 @@ class Efficiency:
     """Strong scaling efficiency: X(N) ÷ (N · X(base)), from medians of throughput.
 
     The global batch is the same in all arms of a comparison. `value` is None where the base or the
-    arm itself has no throughput; `base` names it, or is empty if the comparison has no such arm.
+    arm itself has no throughput, or one of them is not comparable; `base` names it, or is empty if
+    the comparison has no such arm.
     """
 
     value: float | None
@@ -80,6 +82,9 @@ class ArmRow:
         spreads: by the names of `RunFigures`.
         against_group: efficiency against the same group at one replica.
         against_serial: efficiency against the arm without any distribution.
+        not_comparable_because: why it must not be ranked, see `measure.comparability`; empty: it
+            may be.
+        certificate: None: it was not verified.
     """
 
     arm: Arm
@@ -91,6 +96,13 @@ class ArmRow:
     against_serial: Efficiency
     each_example_once: Answer
     replicas_equal: Answer
+    not_comparable_because: str
+    certificate: Certificate | None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it is proved to compute what the others compute."""
+        return not self.not_comparable_because
 
     @property
     def throughput(self) -> Spread | None:
@@ -119,8 +131,8 @@ def summarize(comparison: Comparison) -> Summary:
     """Compute every row; runs in the order in which they were started.
 
     Raises:
-        RefusalError: arms and runs do not belong together, runs differ in what all must share, or
-            the processes of one run disagree.
+        RefusalError: arms, runs and certificates do not belong together, runs differ in what all
+            must share, or the processes of one run disagree.
     """
     arms = _arms_by_label(comparison)
     _check_shared(comparison.runs)
@@ -129,15 +141,16 @@ def summarize(comparison: Comparison) -> Summary:
         RunRow(arms[run.arm], run, run_figures(run, once))
         for run, once in zip(ordered, examples_once(ordered), strict=True)
     )
-    spreads = {arm.label: _spreads(_completed(rows, arm)) for arm in comparison.arms}
+    certificates = certificates_by_arm(comparison)
+    measured = [_arm_row(arm, rows, certificates.get(arm.label)) for arm in comparison.arms]
     serial = next(
-        (arm for arm in comparison.arms if capabilities_of(arm.backend).family == "none"), None
+        (row for row in measured if capabilities_of(row.arm.backend).family == "none"), None
     )
     metric, target = _quality_target(comparison.runs)
     return Summary(
-        arms=tuple(_arm_row(arm, comparison, rows, spreads, serial) for arm in comparison.arms),
+        arms=tuple(_with_efficiency(row, measured, serial) for row in measured),
         runs=rows,
-        serial=serial.label if serial else "",
+        serial=serial.arm.label if serial else "",
         quality_metric=metric,
         quality_target=target,
     )
@@ -159,17 +172,21 @@ def spread_of(figures: Sequence[Figure]) -> Spread | Missing:
     )
 
 
-def efficiency(
-    throughput: Spread | Missing, replicas: int, base: Arm | None, of_base: Spread | Missing | None
-) -> Efficiency:
-    """Strong scaling efficiency, median_X(N) ÷ (N · median_X(base))."""
-    if base is None or of_base is None:
+def efficiency(row: ArmRow, base: ArmRow | None) -> Efficiency:
+    """Strong scaling efficiency, median_X(N) ÷ (N · median_X(base)), of two comparable arms."""
+    if base is None:
         return Efficiency(None, "", "the comparison has no such arm")
+    label = base.arm.label
+    of_base, own = (one.spreads["throughput_examples_s"] for one in (base, row))
+    if not row.comparable:
+        return Efficiency(None, label, "not comparable")
+    if not base.comparable:
+        return Efficiency(None, label, f"{label}: not comparable")
     if isinstance(of_base, Missing):
-        return Efficiency(None, base.label, f"{base.label}: {of_base.reason}")
-    if isinstance(throughput, Missing):
-        return Efficiency(None, base.label, throughput.reason)
-    return Efficiency(throughput.median / (replicas * of_base.median), base.label)
+        return Efficiency(None, label, f"{label}: {of_base.reason}")
+    if isinstance(own, Missing):
+        return Efficiency(None, label, own.reason)
+    return Efficiency(own.median / (row.arm.replicas * of_base.median), label)
 
 
 def _arms_by_label(comparison: Comparison) -> dict[str, Arm]:
@@ -242,22 +259,12 @@ def _spreads(figures: Sequence[RunFigures]) -> dict[str, Spread | Missing]:
     return {name: spread_of([getattr(one, name) for one in figures]) for name in FIGURES}
 
 
-def _arm_row(
-    arm: Arm,
-    comparison: Comparison,
-    rows: Sequence[RunRow],
-    spreads: Mapping[str, Mapping[str, Spread | Missing]],
-    serial: Arm | None,
-) -> ArmRow:
+def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) -> ArmRow:
+    """The row of an arm, as far as it stands alone."""
     own = [row for row in rows if row.arm == arm]
     completed = _completed(rows, arm)
-    alone = next((a for a in comparison.arms if a.group == arm.group and a.replicas == 1), None)
-
-    def against(base: Arm | None) -> Efficiency:
-        of_base = spreads[base.label]["throughput_examples_s"] if base else None
-        mine = spreads[arm.label]["throughput_examples_s"]
-        return efficiency(mine, arm.replicas, base, of_base)
-
+    once = worst([one.each_example_once for one in completed])
+    nothing = Efficiency(None, "")
     return ArmRow(
         arm=arm,
         started=len(own),
@@ -268,9 +275,21 @@ def _arm_row(
                 key=lambda run: run.round,
             )
         ),
-        spreads=spreads[arm.label],
-        against_group=against(alone),
-        against_serial=against(serial),
-        each_example_once=worst([one.each_example_once for one in completed]),
+        spreads=_spreads(completed),
+        against_group=nothing,
+        against_serial=nothing,
+        each_example_once=once,
         replicas_equal=worst([one.replicas_equal for one in completed]),
+        not_comparable_because=why_not_comparable(certificate, [row.run for row in own], once),
+        certificate=certificate,
+    )
+
+
+def _with_efficiency(row: ArmRow, rows: Sequence[ArmRow], serial: ArmRow | None) -> ArmRow:
+    """The row beside those that it is measured against."""
+    alone = next(
+        (one for one in rows if one.arm.group == row.arm.group and one.arm.replicas == 1), None
+    )
+    return replace(
+        row, against_group=efficiency(row, alone), against_serial=efficiency(row, serial)
     )

@@ -28,6 +28,12 @@ def _names(rows: Sequence[ArmRow]) -> str:
 
 
 def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[str]:
+    apart = [row for row in arms if not row.comparable]
+    if len(apart) < len(arms) and apart:
+        yield (
+            f"{_names(apart)}: not comparable. The numbers are shown apart, and are left out of "
+            "findings and efficiencies."
+        )
     if uneven := [row for row in arms if row.each_example_once == "no"]:
         yield (
             f"{_names(uneven)}: not every example was fed exactly once in every epoch. The numbers "

@@ -20,6 +20,16 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "it is recorded and left out. Validation and start-up are not in it.",
     ),
     (
+        "certified, comparable",
+        "Before anything is timed, each arm trains beside the serial run, on the same global "
+        "batches. exact: all weights, losses, metrics and predictions are equal to those of the "
+        "serial run within rounding. statistical: asynchronous with several workers, by counting "
+        "and by convergence. A deviation is the largest |arm - serial| of an array ÷ the largest "
+        "|serial| of all arrays of its kind. An arm is comparable if it has such a certificate for "
+        "the very run that was timed, on that machine, with those packages and data; others are "
+        "shown apart and never ranked.",
+    ),
+    (
         "strong scaling efficiency",
         "X(N) ÷ (N · X(base)), X being the median of examples/s at N replicas. The global batch is "
         "the same in all arms, so this is strong scaling: each replica gets a smaller batch. The "

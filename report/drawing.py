@@ -7,7 +7,7 @@ are written as CSS variables, so that one drawing serves light, dark and print.
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from measure.summary import ArmRow
@@ -63,11 +63,27 @@ class Plot:
 
 @dataclass(frozen=True)
 class Style:
-    """How one group of arms looks in every plot."""
+    """How one group of arms looks in every plot; hollow: its marks have an edge only."""
 
     color: str
     marker: str
     dash: Any
+    hollow: bool = False
+
+    @property
+    def face(self) -> str:
+        """Colour within a mark."""
+        return "none" if self.hollow else self.color
+
+    @property
+    def edge(self) -> str:
+        """Colour of the edge of a mark of its own."""
+        return self.color if self.hollow else INK
+
+    @property
+    def edge_width(self) -> float:
+        """Width of that edge, points."""
+        return 1.0 if self.hollow else 0.4
 
 
 def styles_of(arms: Sequence[ArmRow]) -> dict[str, Style]:
@@ -85,6 +101,12 @@ def styles_of(arms: Sequence[ArmRow]) -> dict[str, Style]:
             color, MARKERS[index % len(MARKERS)], DASHES[index % len(DASHES)]
         )
     return styles
+
+
+def look_of(row: ArmRow, styles: dict[str, Style]) -> Style:
+    """The style of an arm's group; greyed and hollow where the arm is not comparable."""
+    style = styles[row.arm.group]
+    return style if row.comparable else replace(style, color=MUTED, hollow=True)
 
 
 def panels(
@@ -105,7 +127,7 @@ def panels(
         for axes, size in zip(every, sizes, strict=True):
             for row in rows:
                 if row.arm.replicas == size:
-                    draw_arm(axes, row, styles[row.arm.group])
+                    draw_arm(axes, row, look_of(row, styles))
             finish(axes)
             axes.set_title(plural(size, "replica"), loc="left")
         every[-1].set_xlabel(xlabel)

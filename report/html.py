@@ -51,8 +51,8 @@ def breaks(text: str) -> Markup:
 
 
 def ranges(text: str) -> Markup:
-    """A note in which a range and a count are never broken, and names are broken well."""
-    parts = re.split(r"(\[[^\]]*\]|n=\d+(?: of \d+)?)", plain(text))
+    """A text in which a range, a count, a 1e-15 is never broken, and names are broken well."""
+    parts = re.split(r"(\[[^\]]*\]|n=\d+(?: of \d+)?|\d\.\de[+-]\d+)", plain(text))
     return Markup("").join(
         Markup("<span>{}</span>").format(part) if index % 2 else breaks(part)
         for index, part in enumerate(parts)

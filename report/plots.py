@@ -13,6 +13,7 @@ from report.drawing import (
     Style,
     legend,
     legend_in,
+    look_of,
     name_numbers,
     panels,
     plot,
@@ -47,18 +48,19 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     rows = [row for row in summary.arms if row.throughput]
     if not rows:
         return Plot("throughput", title, "No run has a throughput.")
-    rows.sort(key=lambda row: row.arm.replicas)  # stable: arms keep their order within a size
-    top = max(rows, key=lambda row: row.throughput.median if row.throughput else 0)
-    assert top.throughput is not None
-    caption = (
-        "Each dot is one run, the bar its range, the stroke the median. "
-        f"Highest median: {plain(top.arm.label)}, {number(top.throughput.median)} examples/s."
-    )
+    # stable: arms keep their order within a size
+    rows.sort(key=lambda row: (not row.comparable, row.arm.replicas))
+    caption = "Each dot is one run, the bar its range, the stroke the median."
+    ranked = [(row.throughput.median, row) for row in rows if row.comparable and row.throughput]
+    if ranked:
+        most, top = max(ranked, key=lambda pair: pair[0])
+        caption += f" Highest median: {plain(top.arm.label)}, {number(most)} examples/s."
+    caption += _set_apart(rows)
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         for height, row in enumerate(rows):
-            _dots(axes, height, row, _run_rates(summary, row), styles[row.arm.group])
+            _dots(axes, height, row, _run_rates(summary, row), look_of(row, styles))
         axes.set_yticks(
             range(len(rows)), [wrapped(row.arm.label, LABEL_WIDTH, max_lines=2) for row in rows]
         )
@@ -68,10 +70,17 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         name_numbers(axes.xaxis)
         axes.grid(axis="y", visible=False)
         for height, (before, row) in enumerate(itertools.pairwise(rows)):
-            if before.arm.replicas != row.arm.replicas:
+            if (before.comparable, before.arm.replicas) != (row.comparable, row.arm.replicas):
                 axes.axhline(height + 0.5, color=RULE, linewidth=0.8)
 
     return plot("throughput", title, caption, draw, height_in=1.0 + 0.31 * len(rows))
+
+
+def _set_apart(rows: Sequence[ArmRow]) -> str:
+    """How to tell arms that are not comparable; empty where there are none."""
+    if all(row.comparable for row in rows):
+        return ""
+    return " Grey with hollow marks: not comparable."
 
 
 def _run_rates(summary: Summary, row: ArmRow) -> list[float]:
@@ -96,8 +105,9 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
         style.marker,
         color=style.color,
         markersize=4.5,
-        markeredgecolor=INK,
-        markeredgewidth=0.4,
+        markerfacecolor=style.face,
+        markeredgecolor=style.edge,
+        markeredgewidth=style.edge_width,
     )
     axes.plot([spread.median] * 2, [height - 0.3, height + 0.3], color=INK, linewidth=1.6)
 
@@ -105,17 +115,20 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
 def scaling_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     """Median examples/s against replicas, with the line of perfect scaling from serial."""
     title = "Scaling with replicas"
-    groups = _groups(summary.arms)
+    comparable = [row for row in summary.arms if row.comparable]
+    groups = _groups(comparable)
     scaled = {group: rows for group, rows in groups.items() if len(rows) > 1}
     if not scaled:
-        return Plot("scaling", title, "No arm ran at two numbers of replicas.")
+        return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")
     sizes = sorted({row.arm.replicas for rows in scaled.values() for row in rows})
-    serial = next((row for row in summary.arms if row.arm.label == summary.serial), None)
+    serial = next((row for row in comparable if row.arm.label == summary.serial), None)
     base = serial.throughput if serial else None
     caption = (
         "Median of examples/s, with the range of the runs; the global batch is the same. "
         "Marks of one size stand side by side, so that none hides another."
     )
+    if len(comparable) < len(summary.arms):
+        caption += " Arms that are not comparable are left out."
     if base:
         caption += f" Dashed: {plain(summary.serial)} times the number of replicas."
 
@@ -206,6 +219,7 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
             linestyle=style.dash,
             marker=style.marker,
             markersize=3.5,
+            markerfacecolor=style.face,
             markevery=(7, 20),
             linewidth=1.4,
             drawstyle="steps-post",
@@ -222,6 +236,7 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         "Share of steps that took at most so long, all counted steps of all completed runs; "
         "logarithmic. Steeper is steadier, further left is faster."
     )
+    caption += _set_apart(rows)
     return panels("steps", title, caption, rows, styles, draw_arm, finish, "step time, ms")
 
 
@@ -263,6 +278,7 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
                 linestyle=style.dash,
                 marker=style.marker,
                 markersize=3,
+                markerfacecolor=style.face,
                 linewidth=1,
                 alpha=0.85,
                 label="" if index else series(row.arm.group),
@@ -281,6 +297,7 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
 
     caption = "Each line is one run, each mark the end of an epoch and its validation. "
     caption += "Time counts from the start of the process, start-up included."
+    caption += _set_apart(rows)
     return panels(
         "quality", title, caption, rows, styles, draw_arm, finish, "s since the process started"
     )

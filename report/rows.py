@@ -27,6 +27,8 @@ COLUMNS = (
     "quality_target",
     "each_example_once",
     "replicas_equal",
+    "comparable",
+    "not_comparable_because",
     "why_missing",
     "log_dir",
 )
@@ -37,11 +39,12 @@ def render_csv(summary: Summary) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_row(row, summary) for row in summary.runs)
+    reasons = {row.arm.label: row.not_comparable_because for row in summary.arms}
+    writer.writerows(_row(row, summary, reasons[row.arm.label]) for row in summary.runs)
     return stream.getvalue()
 
 
-def _row(row: RunRow, summary: Summary) -> dict[str, object]:
+def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str, object]:
     run, spec, figures = row.run, row.run.spec, row.figures
     numbers = {name: getattr(figures, name) for name in FIGURES}
     return {
@@ -65,6 +68,8 @@ def _row(row: RunRow, summary: Summary) -> dict[str, object]:
         "quality_target": summary.quality_target,
         "each_example_once": figures.each_example_once,
         "replicas_equal": figures.replicas_equal,
+        "comparable": "no" if not_comparable_because else "yes",
+        "not_comparable_because": not_comparable_because,
         "why_missing": "; ".join(
             f"{name}: {figure.reason}" for name, figure in numbers.items() if figure.value is None
         ),

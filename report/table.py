@@ -7,12 +7,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from measure.summary import ArmRow, Summary, summarize
+from report.cells import Cell
 from report.definitions import NO_INTERVALS
-from report.view import Cell, results_table
+from report.proof import NOT_COMPARABLE, not_comparable, proof_of
+from report.view import arms_in_order, results_table
 from report.words import plain, wrapped
 from specs import Comparison
 
 LABEL_WIDTH = 20
+SHORT = {NOT_COMPARABLE: "not\ncomp."}  # the whole word would take the room of a number
 # Columns of the results table that a terminal of 100 columns has room for, with shorter heads;
 # (index, head, show the note).
 COLUMNS = (
@@ -53,9 +56,16 @@ def render_table(comparison: Comparison) -> RichTable:
             justify="right" if results.columns[index].numeric else "left",
             overflow="fold",
         )
-    for row, arm in zip(results.rows, summary.arms, strict=True):
+    arms = arms_in_order(summary)
+    for place, (row, arm) in enumerate(zip(results.rows, arms, strict=True)):
+        if results.apart and place == len(arms) - results.apart:
+            table.add_section()
+            table.add_row(Text("not comparable:", style="bold"))
         named = (replace(row[0], main=wrapped(_short_label(arm), LABEL_WIDTH)), *row[1:])
-        table.add_row(*(_text(named[index], noted=noted) for index, _, noted in COLUMNS))
+        table.add_row(
+            *(_text(named[index], noted=noted) for index, _, noted in COLUMNS),
+            style="" if arm.comparable else "dim",
+        )
     return table
 
 
@@ -67,16 +77,21 @@ def _short_label(row: ArmRow) -> str:
 
 def _text(cell: Cell, *, noted: bool) -> Text:
     """A cell as text: never as markup, which a label may contain."""
-    text = Text(plain(cell.main), style="red" if cell.bad else "")
+    text = Text(SHORT.get(cell.main, plain(cell.main)), style="red" if cell.bad else "")
     if cell.note and (noted or cell.bad):
         text.append("\n" + plain(cell.note), style="dim")
     return text
 
 
 def _below(comparison: Comparison, summary: Summary) -> Text:
-    """The range is not an interval; arms that did not run; runs that did not complete."""
+    """What is proved; the range is not an interval; what is not ranked, did not run, was lost."""
     text = Text()
+    text.append("Did they compute the same? ", style="bold")
+    text.append(plain(proof_of(summary, comparison.detection).answer) + "\n\n")
     text.append("examples/s: median [lowest–highest] n. " + NO_INTERVALS + "\n", style="dim")
+    for arms, reason in not_comparable(summary):
+        text.append("\nnot comparable  ", style="bold")
+        text.append(plain(f"{arms}: {reason}"))
     for absent in comparison.not_run:
         text.append("\nnot run  ", style="bold")
         text.append(plain(f"{absent.label}: {absent.reason}"))

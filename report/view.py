@@ -10,39 +10,14 @@ from pathlib import Path
 
 from measure.summary import ArmRow, Efficiency, Missing, RunRow, Spread, Summary, summarize
 from report.caveats import caveats
+from report.cells import Cell, Column, Table
 from report.failures import Failure, failures, link_to
 from report.placement import Placement, placements
+from report.proof import NOT_COMPARABLE, Proof, not_comparable, proof_of
 from report.words import NOTHING, decimals_for, gib, listed, number, percent, plural, range_of
 from specs import Comparison, capabilities_of
 
 FAMILIES = {"none": "No distribution", "tf.distribute": "tf.distribute", "horovod": "Horovod"}
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: what is read first, and a smaller line below it."""
-
-    main: str
-    note: str = ""
-    bad: bool = False
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """Head of a column, and what it is measured in or against."""
-
-    name: str
-    note: str = ""
-    numeric: bool = True
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table whose first column names its rows."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +53,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class View:
-    """Everything that a report says, apart from the plots."""
+    """Everything that a report says, apart from the plots.
+
+    Attributes:
+        not_comparable: (arms, why they are not ranked).
+    """
 
     comparison: Comparison
     summary: Summary
@@ -86,6 +65,8 @@ class View:
     lead: str
     findings: tuple[Finding, ...]
     quality: str
+    proof: Proof
+    not_comparable: tuple[tuple[str, str], ...]
     caveats: tuple[str, ...]
     results: Table
     evidence: Table
@@ -113,6 +94,8 @@ def view_of(comparison: Comparison, folder: Path | None = None) -> View:
         lead=_lead(comparison, summary),
         findings=tuple(_findings(summary)),
         quality=_quality(summary),
+        proof=proof_of(summary, comparison.detection),
+        not_comparable=not_comparable(summary),
         caveats=tuple(caveats(comparison, summary)),
         results=results_table(summary),
         evidence=_evidence_table(summary),
@@ -135,22 +118,22 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     if not summary.runs:
         return f"{what}, no run, on {where}."
     spec = summary.runs[0].run.spec
+    nobody = not any(row.comparable for row in summary.arms)
     return (
+        f"{'No arm is comparable, so none is ranked. ' if nobody else ''}"
         f"{spec.workload}, global batch {spec.global_batch}, {plural(spec.epochs, 'epoch')}, "
         f"{spec.precision}. {what} on {where}."
     )
 
 
 def _findings(summary: Summary) -> list[Finding]:
-    """The fastest arm of each size, among those that did the same work."""
+    """The fastest arm of each size, among those that are proved to compute the same."""
     found = []
     for replicas in sorted({row.arm.replicas for row in summary.arms}):
         ran = [
             (row, row.throughput)
             for row in summary.arms
-            if row.arm.replicas == replicas
-            and row.each_example_once != "no"
-            and row.throughput is not None
+            if row.arm.replicas == replicas and row.comparable and row.throughput is not None
         ]
         if ran:
             ran.sort(key=lambda pair: -pair[1].median)
@@ -208,15 +191,19 @@ def target_cell(spread: Spread | Missing) -> Cell:
     return spread_cell(spread)
 
 
-def efficiency_cell(value: Efficiency) -> Cell:
+def efficiency_cell(value: Efficiency, row: ArmRow) -> Cell:
     """An efficiency with the base that it is against."""
+    if not row.comparable:
+        return Cell(NOT_COMPARABLE)
+    if value.base == row.arm.label:
+        return Cell("base")
     if value.value is None:
         return Cell(NOTHING, value.reason if value.base else "no such arm")
     return Cell(percent(value), f"of {value.base}")
 
 
 def results_table(summary: Summary) -> Table:
-    """The main table: one row for each arm."""
+    """The main table: one row for each arm, see `arms_in_order`."""
     metric = summary.quality_metric or "quality"
     target = "" if summary.quality_target is None else f"{metric} ≥ {summary.quality_target:g}, s"
     columns = (
@@ -232,7 +219,13 @@ def results_table(summary: Summary) -> Table:
         Column("Start-up", "s"),
         Column("CPU", "s / 1000 examples"),
     )
-    return Table(columns, tuple(_result(row) for row in summary.arms))
+    rows = tuple(_result(row) for row in arms_in_order(summary))
+    return Table(columns, rows, apart=sum(not row.comparable for row in summary.arms))
+
+
+def arms_in_order(summary: Summary) -> list[ArmRow]:
+    """Arms that are not comparable come last; else as they were asked for."""
+    return sorted(summary.arms, key=lambda row: not row.comparable)
 
 
 def _result(row: ArmRow) -> tuple[Cell, ...]:
@@ -244,12 +237,8 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
         ),
         Cell(str(row.arm.replicas)),
         spread_cell(spreads["throughput_examples_s"]),
-        Cell("base")
-        if row.against_group.base == row.arm.label
-        else efficiency_cell(row.against_group),
-        Cell("base")
-        if row.against_serial.base == row.arm.label
-        else efficiency_cell(row.against_serial),
+        efficiency_cell(row.against_group, row),
+        efficiency_cell(row.against_serial, row),
         spread_cell(spreads["step_time_ms"]),
         target_cell(spreads["time_to_target_s"]),
         spread_cell(spreads["final_quality"]),

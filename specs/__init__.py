@@ -1,5 +1,6 @@
 """The nouns that every room shares. Nothing here imports TensorFlow."""
 
+from specs.arm import Arm
 from specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
 from specs.certificate import (
     ByDesign,
@@ -11,7 +12,7 @@ from specs.certificate import (
     Deviation,
 )
 from specs.cluster import Cluster, ClusterTask, parse_tf_config
-from specs.comparison import Arm, Comparison, NotRun, Run
+from specs.comparison import Comparison, NotRun, Run
 from specs.errors import RefusalError, unknown_name
 from specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
 from specs.noun import Document, Noun

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from specs.comparison import Arm
+from specs.arm import Arm
 from specs.noun import Document, Noun
 from specs.record import MachineFacts
 from specs.run_spec import RunSpec
@@ -48,7 +48,7 @@ class Check(Noun):
         finding: the answer in one sentence.
         tolerance: the largest deviation that passes; None: the check is not of this kind.
         worst: the largest deviation.
-        by_step: the largest deviation after each step, so that one sees where two arms part.
+        by_step: the largest deviation of each kind after each step: it shows where two arms part.
     """
 
     name: str
@@ -66,11 +66,13 @@ class ByDesign(Noun):
         layer: its name and type.
         differs: what differs between arms.
         treated: what was done so that the rest could be compared.
+        split: it depends on how a batch is split, so that the reference must split it alike.
     """
 
     layer: str
     differs: str
     treated: str
+    split: bool = False
 
 
 class Certificate(Document):

@@ -1,40 +1,14 @@
 """Comparison: arms, the order in which they ran, and every record. Statistics come later."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    SerializeAsAny,
-    model_validator,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from specs.arm import Arm
+from specs.certificate import Certificate, DetectionMatrix
 from specs.noun import Document, Noun
-from specs.options import BackendOptions, with_typed_options
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
-
-
-class Arm(Noun):
-    """A backend with its options at a size.
-
-    Attributes:
-        label: unique in its comparison, such as `horovod:controller=mpi ×2`.
-        group: arms that differ only in their number of replicas share it: the label without size.
-    """
-
-    label: str
-    group: str
-    backend: str
-    options: SerializeAsAny[BackendOptions]
-    replicas: PositiveInt
-
-    @model_validator(mode="before")
-    @classmethod
-    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return with_typed_options(data)
 
 
 class NotRun(Noun):
@@ -72,8 +46,16 @@ class Run(Noun):
 class Comparison(Document):
     """Everything that a comparison saw; tables and plots are computed from it.
 
-    Schema history: 1 first version.
+    Attributes:
+        certificates: one for each arm that was verified, by its label. An arm without one was never
+            verified.
+        detection: what the gate did with deliberate mistakes; None: it was not asked.
+
+    Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
+    never verified.
     """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     name: str
     created_unix_s: NonNegativeFloat
@@ -84,3 +66,9 @@ class Comparison(Document):
     arms: tuple[Arm, ...]
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
+    certificates: tuple[Certificate, ...] = ()
+    detection: DetectionMatrix | None = None
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        return body, (2 if version == 1 else version)

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
@@ -71,13 +71,19 @@ class EpochRecord(Noun):
 
     Attributes:
         steps: updates.
-        examples: examples of weight above 0 in the epoch, over all replicas.
+        examples: examples of weight above 0 in the epoch, over all replicas; of a resumed one,
+            since the restart.
+        resumed_examples: those of this epoch that were fed before the restart.
         train_s: between the barrier before the first step and the barrier after the last.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         end_since_process_start_s: when the epoch and its validation were over.
         train, validation: metrics by name; `loss` is among them.
-        ledger: what all replicas together were fed in training; None where it was not kept.
+        ledger: what all replicas together were fed in training, before a restart too; None where
+            it was not kept.
+        ledger_here: what each replica of this process was fed, since a restart; of a coordinator,
+            one over all its workers.
+        validation_ledger: what all replicas together were fed in validation.
     """
 
     steps: PositiveInt
@@ -89,6 +95,9 @@ class EpochRecord(Noun):
     validation: dict[str, float]
     validation_examples: NonNegativeInt
     ledger: LedgerDigest | None = None
+    resumed_examples: NonNegativeInt = 0
+    ledger_here: tuple[LedgerDigest, ...] = ()
+    validation_ledger: LedgerDigest | None = None
 
     @model_validator(mode="after")
     def _every_step_has_a_time(self) -> Self:
@@ -130,8 +139,11 @@ class RunRecord(Document):
         data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
 
-    Schema history: 1 first version.
+    Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
+    before a restart, in the epochs; a file of 1 has none.
     """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     spec: RunSpec
     task: str
@@ -152,6 +164,11 @@ class RunRecord(Document):
     data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """What version 2 added has defaults."""
+        return body, 2 if version == 1 else version
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -98,6 +98,12 @@ class Resources(Noun):
 class RunSpec(Document):
     """One training run: the only thing that travels from a launcher to train.py.
 
+    Attributes:
+        gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
+            their gradients make one update. A global batch stays the examples in one update.
+        ledger: `full`: also write down which example was fed where and when.
+        checkpoint_steps: write the checkpoint after so many updates within an epoch too.
+
     Schema history: 1 first version.
     """
 
@@ -109,6 +115,7 @@ class RunSpec(Document):
     topology: Topology
     global_batch: PositiveInt
     epochs: PositiveInt
+    gradient_accumulation_steps: PositiveInt = 1
     learning_rate_rule: LearningRateRule = LearningRateRule()
     precision: Precision = "float32"
     pipeline: PipelineOptions = PipelineOptions()
@@ -116,6 +123,8 @@ class RunSpec(Document):
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
     save: Literal["record", "all"] = "all"
     resume_from: str | None = None
+    ledger: Literal["digest", "full"] = "digest"
+    checkpoint_steps: PositiveInt | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -152,10 +161,34 @@ class RunSpec(Document):
         self.batch_plan  # noqa: B018  # refuses a batch that does not divide
         return self
 
+    @model_validator(mode="after")
+    def _checkpoints_fall_where_all_readers_stand(self) -> Self:
+        every, readers = self.checkpoint_steps, self.topology.num_processes
+        if every is None:
+            return self
+        if self.save != "all":
+            raise RefusalError(
+                "Checkpoints within an epoch are written only where checkpoints are.",
+                received=f"checkpoint_steps={every} with save={self.save!r}",
+                advice="Use --save all, or leave --checkpoint-steps away.",
+            )
+        if not capabilities_of(self.backend).synchronous and every % readers:
+            # Updates are dealt to the workers in turn: only then has each had as many.
+            raise RefusalError(
+                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
+                received=f"checkpoint_steps={every}, {readers} workers",
+                advice=f"Try {-(-every // readers) * readers}.",
+            )
+        return self
+
     @property
     def batch_plan(self) -> BatchPlan:
         """How the global batch is divided among the replicas."""
-        return BatchPlan(global_batch=self.global_batch, num_replicas=self.topology.num_replicas)
+        return BatchPlan(
+            global_batch=self.global_batch,
+            num_replicas=self.topology.num_replicas,
+            gradient_accumulation_steps=self.gradient_accumulation_steps,
+        )
 
     @property
     def run_name(self) -> str:

@@ -52,10 +52,15 @@ class BatchPlan(Noun):
     Global batch k of an epoch holds the shuffled positions [k·B, (k+1)·B), and replica r takes the
     r-th run of B/R of them. The last batch of an epoch may be short: it is kept, and padded with
     examples of weight 0.
+
+    Attributes:
+        gradient_accumulation_steps: a replica runs its part in so many passes, one after the other,
+            and the gradients of all of them make one update.
     """
 
     global_batch: PositiveInt
     num_replicas: PositiveInt
+    gradient_accumulation_steps: PositiveInt = 1
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -68,12 +73,28 @@ class BatchPlan(Noun):
                 received=f"global_batch={self.global_batch}, num_replicas={self.num_replicas}",
                 advice=f"Try {near}.",
             )
+        if self.per_replica_batch % self.gradient_accumulation_steps:
+            multiple = self.num_replicas * self.gradient_accumulation_steps
+            below = self.global_batch // multiple * multiple
+            near = f"{below} or {below + multiple}" if below else str(multiple)
+            raise RefusalError(
+                "A replica's part of the global batch must be a multiple of the passes in which it "
+                "is run.",
+                received=f"global_batch={self.global_batch}, num_replicas={self.num_replicas}, "
+                f"gradient_accumulation_steps={self.gradient_accumulation_steps}",
+                advice=f"Try a global batch of {near}.",
+            )
         return self
 
     @property
     def per_replica_batch(self) -> int:
         """Examples that one replica sees in one update."""
         return self.global_batch // self.num_replicas
+
+    @property
+    def per_pass_batch(self) -> int:
+        """Examples that one replica sees in one forward and backward pass."""
+        return self.per_replica_batch // self.gradient_accumulation_steps
 
     def steps_per_epoch(self, num_examples: int) -> int:
         """Updates in one epoch over `num_examples`, the short last batch included."""

@@ -25,6 +25,7 @@ def make_pipeline(
         training=training,
         synchronous=backend.capabilities.synchronous,
         seed=spec.seed,
+        class_weight=workload.class_weight,
     )
 
 
@@ -40,12 +41,14 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     tf.keras.utils.set_random_seed(spec.seed)
     with backend.scope():
         model = workload.build_model()
+        backend.prepare_model(model)
         model.set_weights(weights)
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
         model.compile(
             optimizer=backend.wrap_optimizer(optimizer),
             loss=workload.loss,
+            loss_weights=workload.loss_weights,
             weighted_metrics=workload.metrics(),
         )
     return model

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,15 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from specs import RefusalError
+from trainers.epoch_totals import BegunEpoch
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a training was when a checkpoint was written: epochs done, and the one begun."""
+
+    epochs_done: int
+    begun: BegunEpoch | None = None
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -24,24 +34,37 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     return {**weights, **state}
 
 
-def write(path: Path, arrays: dict[str, NDArray[Any]], *, epochs_done: int) -> None:
-    """Write a snapshot as .npz, whole or not at all. Only the chief may call it."""
+def write(
+    path: Path,
+    arrays: dict[str, NDArray[Any]],
+    *,
+    epochs_done: int,
+    begun: BegunEpoch | None = None,
+) -> None:
+    """Write a snapshot and its position. Only the chief may call it."""
+    position = {"epochs_done": np.array(epochs_done)}
+    if begun is not None:
+        position |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
+        position |= {f"total_{i:04d}": value for i, value in enumerate(begun.totals)}
+        position |= {} if begun.fed is None else {"fed": begun.fed}
+    write_arrays(path, {**arrays, **position})
+
+
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as .npz, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, epochs_done=np.array(epochs_done), **arrays)
+            np.savez(stream, **arrays)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def restore(path: Path, model: Any, backend: Backend) -> int:
+def restore(path: Path, model: Any, backend: Backend) -> Position:
     """Put a snapshot back into a compiled model.
-
-    Returns:
-        Epochs that were done when it was written.
 
     Raises:
         RefusalError: no such file, a damaged one, or one of another model.
@@ -51,7 +74,7 @@ def restore(path: Path, model: Any, backend: Backend) -> int:
         # a damaged file open if it opened it.
         with path.open("rb") as stream, np.load(stream) as stored:
             arrays = dict(stored)
-        epochs_done = int(arrays["epochs_done"])
+        position = _position(arrays)
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise RefusalError(
             "--resume-from must name a checkpoint of Ringside (.npz).", received=error
@@ -59,7 +82,9 @@ def restore(path: Path, model: Any, backend: Backend) -> int:
     weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
     state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
     with backend.scope():
-        model.optimizer.build(model.trainable_variables)
+        # A legacy optimizer has no `build`.
+        build = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
+        build(model.trainable_variables)
         variables = _variables(model.optimizer)
         expected = [w.shape for w in model.get_weights()] + [tuple(v.shape) for v in variables]
         found = [array.shape for array in (*weights, *state)]
@@ -71,7 +96,16 @@ def restore(path: Path, model: Any, backend: Backend) -> int:
         model.set_weights(weights)
         for variable, value in zip(variables, state, strict=True):
             variable.assign(value)
-    return epochs_done
+    return position
+
+
+def _position(arrays: dict[str, NDArray[Any]]) -> Position:
+    epochs_done = int(arrays["epochs_done"])
+    if "batches" not in arrays:
+        return Position(epochs_done)
+    totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
+    begun = BegunEpoch(int(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
+    return Position(epochs_done, begun)
 
 
 def _variables(optimizer: Any) -> list[Any]:

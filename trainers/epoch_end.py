@@ -2,23 +2,23 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legacy_keras import tf
 from specs import EpochRecord
+from trainers.checkpoint import write_arrays
 from trainers.clock import Clock
-from trainers.ledger import digest
+from trainers.epoch_totals import BegunEpoch, EpochTotals
+from trainers.ledger import LedgerError, digest, fed_ids
 from trainers.training import FitResult, Training
 
 
 class DivergedError(FloatingPointError):
     """A loss or a metric is no longer a number."""
-
-
-class LedgerError(RuntimeError):
-    """An epoch was not fed the examples that the plan holds."""
 
 
 class EpochEnd(tf.keras.callbacks.Callback):
@@ -32,25 +32,31 @@ class EpochEnd(tf.keras.callbacks.Callback):
         process_start: float,
         on_epoch: Callable[[int, EpochRecord], None],
         result: FitResult,
+        run_dir: Path,
+        totals: EpochTotals,
+        begun: BegunEpoch | None,
     ) -> None:
         super().__init__()
         self._clock, self._training, self._result = clock, training, result
-        self._backend, self._totals = training.backend, training.totals
+        self._backend, self._run_dir = training.backend, run_dir
+        self._totals, self._begun = totals, begun
         self._examples = training.train.epoch_examples(training.backend.num_readers)
         self._process_start, self._on_epoch = process_start, on_epoch
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Count from zero."""
-        with self._backend.scope():
-            self._totals.reset()
+        """Count from zero, in the first epoch of a resumed run from where it was."""
+        self._totals.begin(self._begun)
+        self._begun = None
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Validate and record."""
-        totals = self._totals
-        # Keras' own `loss` is a mean of batches; the one recorded is that of examples.
-        metrics = [metric for metric in self.model.metrics if metric.name != "loss"]
-        merged = self._backend.merged_results([*metrics, totals.ledger, totals.loss_sum])
+        totals, begun = self._training.totals, self._totals.begun
+        here = self._totals.local_ledgers()
+        merged = self._totals.results()
+        if totals.fed is not None:
+            self._keep_list(epoch, fed_ids(merged.pop(totals.fed.name)))
         fed = digest(merged.pop(totals.ledger.name))
+        before = 0 if begun is None else begun.examples
         loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
         train = {"loss": loss, **{name: float(value) for name, value in merged.items()}}
         expected = self._examples
@@ -67,7 +73,8 @@ class EpochEnd(tf.keras.callbacks.Callback):
             logs.update(ended)  # for TensorBoard, which stands behind
         record = EpochRecord(
             steps=len(self._clock.step_end_s),
-            examples=fed.count,
+            examples=fed.count - before,
+            resumed_examples=before,
             train_s=self._clock.train_s,
             step_end_s=self._clock.step_end_s,
             end_since_process_start_s=time.time() - self._process_start,
@@ -75,7 +82,14 @@ class EpochEnd(tf.keras.callbacks.Callback):
             validation=validation,
             validation_examples=counted,
             ledger=fed,
+            ledger_here=here,
+            validation_ledger=self._training.evaluate.ledger,
         )
         self._result.first_step_done = self._clock.first_step_done
         self._result.epochs.append(record)
         self._on_epoch(epoch, record)
+
+    def _keep_list(self, epoch: int, ids: NDArray[Any]) -> None:
+        self._result.fed.append(ids)
+        if self._backend.is_chief:
+            write_arrays(self._run_dir / "ledger" / f"epoch-{epoch + 1:04d}.npz", {"fed": ids})

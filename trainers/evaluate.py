@@ -2,8 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from legacy_keras import tf
+from specs import LedgerDigest, RefusalError
+from trainers.ledger import Ledger, digest
+from trainers.trial import Trial
 from workloads.pipeline import Pipeline
 from workloads.workload import Workload
 
@@ -12,51 +17,99 @@ class Evaluation:
     """Loss and metrics of a model over one split, each example counted once.
 
     Padding has weight 0. States are summed over replicas before results are computed from them, so
-    unequal shares of the data do not matter.
+    unequal shares of the data do not matter. Names and values are those of `Model.evaluate`.
+
+    Attributes:
+        ledger: the examples of the newest run, None before the first.
     """
+
+    ledger: LedgerDigest | None = None
 
     def __init__(
         self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
     ) -> None:
-        self._backend = backend
+        """Try the metrics out, and trace nothing yet.
+
+        Args:
+            model: compiled.
+            workload: whose loss and metrics are computed.
+            backend: on which the model was built.
+            pipeline: of the split.
+
+        Raises:
+            RefusalError: metrics that fit no output, or a metric or an added loss that is not exact
+                under every backend.
+        """
+        self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
-        batch = pipeline.plan.per_replica_batch
+        trial = Trial(model, workload, pipeline)
+        trial.check_metrics()
+        self._trimmed = trial.added_losses_depend_on_examples()
         with backend.scope():
-            self._metrics = workload.metrics()
+            self._losses, self._metrics = trial.losses(), trial.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
-            self._count = tf.keras.metrics.Sum(name="ringside_count")
+            self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")
+            self._padded_count = tf.keras.metrics.Sum(name="ringside_padded_count", dtype="int64")
+            self._fed = Ledger()
+        self._check_names()
+        self._run = backend.stepper(self._step, pipeline.dataset)
 
-        def step(data: Any) -> None:
-            x, y, weight, _, ids = data
-            predictions = model(x, training=False)
-            # compiled_loss divides by the batch, padding included, and by the replicas; that is
-            # undone, and the sum is divided by the number of examples in the end. Losses of any
-            # structure are covered this way.
-            mean = model.compiled_loss(y, predictions, weight)
-            replicas = tf.distribute.get_strategy().num_replicas_in_sync
-            true = tf.reduce_sum(tf.cast(ids >= 0, weight.dtype))
-            # Losses that the model adds itself, regularisation among them, count for each example.
-            added = tf.add_n(model.losses) * true if model.losses else 0.0
-            self._loss_sum.update_state(mean * batch * replicas + tf.cast(added, mean.dtype))
-            self._count.update_state(true)
-            for metric in self._metrics:
-                metric.update_state(y, predictions, weight)
+    @property
+    def _everything(self) -> list[Any]:
+        own = [self._loss_sum, self._count, self._padded_count, self._fed]
+        # The first of the losses is the mean of batches, padding included; the sum replaces it.
+        return [*self._losses.metrics[1:], *self._metrics.metrics, *own]
 
-        self._run = backend.stepper(step, pipeline.dataset)
+    def _check_names(self) -> None:
+        names = [metric.name for metric in self._everything]
+        if len({"loss", *names}) <= len(names):
+            raise RefusalError(
+                "Metrics must have names of their own.", received=f"loss, {', '.join(names)}"
+            )
+
+    def _step(self, data: Any) -> None:
+        x, y, weight, _, ids = data
+        true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
+        if self._trimmed:
+            # A loss that the model adds from its activations knows of no weights: without the
+            # padding, which stands at the end. One example stays, so that no layer meets none.
+            size = tf.maximum(true, 1)
+            x, y, weight = tf.nest.map_structure(lambda t: t[:size], (x, y, weight))
+        predictions = self._model(x, training=False)
+        # Keras' loss is divided by the batch, padding included, and by the replicas; that is
+        # undone, and the sum is divided by the number of examples in the end. Losses of any
+        # structure are covered this way.
+        mean = self._losses(y, predictions, weight)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        batch = tf.shape(weight)[0]
+        loss_sum = mean * tf.cast(batch * replicas, mean.dtype)
+        # Losses that the model adds itself, regularisation among them, count for each example.
+        added = [tf.cast(loss, mean.dtype) for loss in self._model.losses]
+        if added:
+            loss_sum += tf.add_n(added) * tf.cast(true, mean.dtype)
+        self._loss_sum.update_state(loss_sum)
+        self._count.update_state(true)
+        self._padded_count.update_state(batch)
+        self._fed.update_state(ids)
+        self._metrics.update_state(y, predictions, weight)
 
     def __call__(self) -> tuple[dict[str, float], int]:
         """Run once over the split.
 
         Returns:
-            Metrics by name with `loss` among them, and the number of examples counted.
+            `loss`, of a model with several outputs the loss of each, and the metrics, by name; and
+            the number of examples counted.
         """
-        everything = [*self._metrics, self._loss_sum, self._count]
         with self._backend.scope():
-            for metric in everything:
+            for metric in (*self._losses.metrics, *self._everything):
                 metric.reset_state()
         self._run(self._steps)
-        results = self._backend.merged_results(everything)
+        results = self._backend.merged_results(self._everything)
+        self.ledger = digest(results.pop(self._fed.name))
         count = int(results.pop("ringside_count"))
+        padded = int(results.pop("ringside_padded_count"))
         loss_sum = float(results.pop("ringside_loss_sum"))
-        values = {name: float(value) for name, value in results.items()}
+        values = {name: float(np.squeeze(value)) for name, value in results.items()}
+        for metric in self._losses.metrics[1:]:  # means over all that was fed, padding included
+            values[metric.name] *= padded / count
         return {"loss": loss_sum / count, **values}, count

@@ -8,16 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from specs import EpochRecord, RefusalError, RunSpec
-from trainers import checkpoint
+from specs import EpochRecord, InputShard, RunSpec
 from trainers.build import build, check_same_data, make_pipeline, weights_digest
+from trainers.checkpoint import Position
 from trainers.clock import Clock
 from trainers.epoch_end import EpochEnd
+from trainers.epoch_totals import EpochTotals
 from trainers.evaluate import Evaluation
+from trainers.ledger import FedTable
+from trainers.resume import begin_within_epoch, feed, reader, restored, updates_done
 from trainers.savers import export_model, savers
 from trainers.sync_proof import SyncProof
 from trainers.train_step import Totals, instrument
 from trainers.training import FitResult, Training
+from workloads.pipeline import Pipeline
 from workloads.workload import Workload
 
 
@@ -32,6 +36,7 @@ def fit(
     on_epoch: Callable[[int, EpochRecord], None],
     result: FitResult,
     watchers: Callable[[Training], list[Any]] = lambda _: [],
+    virtual_replicas: int = 1,
 ) -> None:
     """Train for the epochs of the spec.
 
@@ -46,7 +51,59 @@ def fit(
         result: filled in.
         watchers: gives further Keras callbacks for the training that is about to begin; they stand
             behind all others.
+        virtual_replicas: see `trainers.train_step.instrument`; for verification only.
     """
+    training, position = _prepared(spec, workload, backend, result, virtual_replicas)
+    model, train, steps = training.model, training.train, training.steps_per_epoch
+    begun_updates = updates_done(position, backend)
+    left = steps * (spec.epochs - position.epochs_done) - begun_updates
+    clock = Clock(backend, lambda step: on_step(step, left))
+    totals = EpochTotals(
+        model, backend, training.totals, feed=feed(spec, train, backend.num_readers)
+    )
+    recorder = EpochEnd(
+        clock=clock,
+        training=training,
+        process_start=process_start,
+        on_epoch=on_epoch,
+        result=result,
+        run_dir=run_dir,
+        totals=totals,
+        begun=position.begun,
+    )
+    callbacks = [*backend.callbacks(), clock, recorder]
+    proof = SyncProof(
+        backend, [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
+    )
+    if backend.capabilities.synchronous:
+        callbacks.append(proof)
+    if spec.save == "all":
+        callbacks += savers(training, run_dir, totals.so_far)
+    callbacks += watchers(training)
+    begin_within_epoch(model, begun_updates)
+    with backend.scope():
+        model.fit(
+            backend.distribute(reader(spec, train, position)),
+            initial_epoch=position.epochs_done,
+            epochs=spec.epochs,
+            steps_per_epoch=steps,
+            callbacks=callbacks,
+            verbose=0,
+        )
+    result.final_digest = weights_digest(model)
+    result.replica_deviation = proof.deviation
+    if spec.save == "all":
+        export_model(model, workload, backend, run_dir)
+
+
+def _prepared(
+    spec: RunSpec,
+    workload: Workload,
+    backend: Backend,
+    result: FitResult,
+    virtual_replicas: int,
+) -> tuple[Training, Position]:
+    """The training before its first step, and where a resumed one stands."""
     train = make_pipeline(spec, workload, backend, training=True)
     validation = make_pipeline(spec, workload, backend, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
@@ -54,20 +111,11 @@ def fit(
     result.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     model = build(spec, workload, backend, steps)
-    done = 0
-    if spec.resume_from:
-        done = checkpoint.restore(Path(spec.resume_from), model, backend)
-        if done >= spec.epochs:
-            raise RefusalError(
-                "A resumed run must have epochs left.",
-                received=f"{done} done, --epochs {spec.epochs}",
-                advice="Ask for more epochs.",
-            )
-    initial = [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
+    position = restored(spec, train, model, backend)
     result.initial_digest = weights_digest(model)
     with backend.scope():
-        totals = Totals()
-    instrument(model, totals, spec)
+        totals = Totals(_fed_table(spec, train, backend))
+    instrument(model, totals, spec, virtual_replicas)
     training = Training(
         spec=spec,
         workload=workload,
@@ -79,34 +127,20 @@ def fit(
         totals=totals,
         evaluate=Evaluation(model, workload, backend, validation),
     )
-    clock = Clock(backend, lambda step: on_step(step, steps * (spec.epochs - done)))
-    recorder = EpochEnd(
-        clock=clock,
-        training=training,
-        process_start=process_start,
-        on_epoch=on_epoch,
-        result=result,
+    return training, position
+
+
+def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | None:
+    if spec.ledger != "full":
+        return None
+    # Of an asynchronous run the first reader has the most.
+    shard = InputShard(index=0, count=backend.num_readers)
+    return FedTable(
+        steps=train.reader_batches(shard),
+        replicas=train.plan.num_replicas,
+        batch=train.plan.per_replica_batch,
+        per_reader=train.plan.num_replicas // backend.num_readers,
     )
-    callbacks = [*backend.callbacks(), clock, recorder]
-    proof = SyncProof(backend, initial)
-    if backend.capabilities.synchronous:
-        callbacks.append(proof)
-    if spec.save == "all":
-        callbacks += savers(backend, run_dir)
-    callbacks += watchers(training)
-    with backend.scope():
-        model.fit(
-            backend.distribute(lambda shard: train.dataset(shard, first_epoch=done)),
-            initial_epoch=done,
-            epochs=spec.epochs,
-            steps_per_epoch=steps,
-            callbacks=callbacks,
-            verbose=0,
-        )
-    result.final_digest = weights_digest(model)
-    result.replica_deviation = proof.deviation
-    if spec.save == "all":
-        export_model(model, workload, backend, run_dir)
 
 
 def _local_trainable(model: Any, backend: Backend) -> list[NDArray[Any]]:

@@ -2,13 +2,19 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from legacy_keras import tf
-from specs import LedgerDigest
+from specs import InputShard, LedgerDigest
 
 # splitmix64 (Steele, Lea, Flood 2014): neighbouring ids get unrelated hashes.
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ONE_TIME = 1 << 40
+
+
+class LedgerError(RuntimeError):
+    """An epoch was not fed the examples that the plan holds."""
 
 
 class Ledger(tf.keras.metrics.Metric):
@@ -45,6 +51,89 @@ class Ledger(tf.keras.metrics.Metric):
     def result(self) -> Any:
         """[count, sum of ids, sum of hashes modulo 2**64], int64."""
         return tf.identity(self._totals)
+
+
+class FedTable(tf.keras.metrics.Metric):
+    """Which id was fed where and when: the full list, for a verdict that names examples.
+
+    A table of id + 2, so that 0 says that nothing was fed and 1 that padding was. Each place of it
+    is written by one replica once an epoch; the sum over replicas, which each backend takes of any
+    metric, is the whole table. The high bits count how often a place was written.
+    """
+
+    def __init__(self, *, steps: int, replicas: int, batch: int, per_reader: int) -> None:
+        """Room for one epoch.
+
+        Args:
+            steps: of the reader with the most.
+            replicas: in the whole run.
+            batch: examples of one replica in one step.
+            per_reader: replicas that one reader feeds.
+        """
+        super().__init__(name="ringside_fed", dtype="int64")
+        self._shape, self._per_reader = (steps, replicas, batch), per_reader
+        self._table = self.add_weight(
+            name="table", shape=self._shape, initializer="zeros", dtype=tf.int64
+        )
+
+    def update_state(self, ids: Any, tag: Any) -> Any:
+        """Write down the batch of ids [batch] with the tag [reader, number of its batch]."""
+        reader, number = tag[0], tag[1]
+        place = [number // self._per_reader, reader * self._per_reader + number % self._per_reader]
+        return self._table.assign_add(
+            tf.scatter_nd([place], [ids + (2 + _ONE_TIME)], tf.constant(self._shape, tf.int64))
+        )
+
+    def reset_state(self) -> None:
+        """Begin a new epoch."""
+        self._table.assign(tf.zeros(self._shape, tf.int64))
+
+    def result(self) -> Any:
+        """The table [steps, replicas, batch], int64."""
+        return tf.identity(self._table)
+
+
+def fed_ids(table: NDArray[Any]) -> NDArray[Any]:
+    """The ids of a table's result; -1 where padding was fed, -2 where nothing was.
+
+    Raises:
+        LedgerError: a place was written twice, so that nobody knows by what.
+    """
+    if (table >= 2 * _ONE_TIME).any():
+        step, replica, _ = np.argwhere(table >= 2 * _ONE_TIME)[0]
+        raise LedgerError(f"replica {replica} was fed two batches as that of step {step + 1}")
+    return table % _ONE_TIME - 2
+
+
+def tagged(dataset: Any, shard: InputShard, *, per_epoch: int, first: int) -> Any:
+    """Every batch with [reader, its number within the reader's epoch], whatever made the batches.
+
+    Args:
+        dataset: endless, the batches of one reader, its replicas in turn.
+        shard: which reader that is.
+        per_epoch: batches of this reader in an epoch.
+        first: number of the first batch.
+    """
+
+    def tag(number: Any, batch: Any) -> Any:
+        return batch, tf.stack([np.int64(shard.index), (number + first) % per_epoch])
+
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    return dataset.enumerate().map(tag).apply(endless)
+
+
+def take_tag(data: Any, totals: Any) -> Any:
+    """Add what a batch feeds to the totals; returns it without its tag.
+
+    Args:
+        data: (x, y, weight, scale, ids); with a table to fill, that and a tag.
+        totals: `trainers.train_step.Totals`.
+    """
+    if totals.fed is not None:
+        data, tag = data
+        totals.fed.update_state(data[4], tag)
+    totals.ledger.update_state(data[4])
+    return data
 
 
 def mix(ids: Any) -> Any:

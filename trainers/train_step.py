@@ -1,11 +1,24 @@
-"""What happens within one training step, beside what Keras does."""
+"""What happens within one training step, beside what Keras does.
+
+Clipping (clipnorm, global_clipnorm, clipvalue) acts on the gradient of the global batch everywhere,
+by new optimizers and legacy ones. Under a strategy `apply_gradients` sums over the replicas, and
+clips what comes back. Horovod's DistributedOptimizer reduces in `compute_gradients`, before that.
+"""
 
 import threading
 from typing import Any
 
 from legacy_keras import tf
 from specs import RunSpec
-from trainers.ledger import Ledger
+from trainers.ledger import FedTable, Ledger, take_tag
+from trainers.passes import Passes
+
+_feeding = threading.local()
+
+
+def current_ids() -> Any:
+    """Ids of the examples that the replica being traced is fed, [batch] int64."""
+    return _feeding.ids
 
 
 class Totals:
@@ -14,33 +27,53 @@ class Totals:
     Attributes:
         ledger: ids of the examples.
         loss_sum: sum over examples of the loss at the time of their step.
+        fed: which ids were fed where and when; None where nobody asked for the full list.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fed: FedTable | None = None) -> None:
         self.ledger = Ledger()
+        self.fed = fed
         self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
 
     def reset(self) -> None:
         """Begin a new epoch."""
         self.ledger.reset_state()
         self.loss_sum.reset_state()
+        if self.fed is not None:
+            self.fed.reset_state()
 
 
-def instrument(model: Any, totals: Totals, spec: RunSpec) -> None:
+def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int = 1) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
     Metrics are updated in the step, but read once an epoch (`Backend.merged_results`) in every arm.
     Keras reads them after each step, which under MultiWorkerMirroredStrategy is an all-reduce for
     each of their variables, within the timed step of that arm alone (FIELD.md, 3).
+
+    Args:
+        model: compiled.
+        totals: made in the backend's scope.
+        spec: says in how many passes a replica runs its part of a global batch.
+        virtual_replicas: each replica computes as so many would. For verification only: it is how a
+            serial run gets the numbers of a model whose layers look at the batch that they see.
+
+    Raises:
+        RefusalError: several passes of what cannot be run so.
     """
     train_step, compute_loss = model.train_step, model.compute_loss
     batch = threading.local()  # a strategy traces each replica in a thread of its own
+    passes = Passes(model, spec, virtual_replicas)
 
     def instrumented_step(data: Any) -> Any:
-        x, y, batch.weight, batch.scale, ids = data
-        totals.ledger.update_state(ids)
-        train_step((x, y, batch.weight * batch.scale))
+        x, y, batch.weight, batch.scale, _feeding.ids = take_tag(data, totals)
+        if passes.number == 1:
+            train_step((x, y, batch.weight * batch.scale))
+        else:
+            passes.update((x, y, batch.weight, _feeding.ids), batch.scale, begin_pass)
         return {}
+
+    def begin_pass(weight: Any, ids: Any) -> None:
+        batch.weight, _feeding.ids = weight, ids
 
     def loss_with_sum(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
         loss = compute_loss(x, y, y_pred, sample_weight)

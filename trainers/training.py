@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
 from backends.base import Backend
 from specs import EpochRecord, RunSpec
 from trainers.evaluate import Evaluation
@@ -20,6 +22,8 @@ class FitResult:
         first_step_done: `time.time()` after the first step.
         train_examples: training examples that there are, after the filter.
         replica_deviation, data_digest: see RunRecord.
+        fed: ids in each epoch, [steps, replicas, per_replica_batch], where the spec asks for the
+            full list; -1 where padding was fed, -2 where nothing was.
     """
 
     epochs: list[EpochRecord] = field(default_factory=list)
@@ -29,6 +33,7 @@ class FitResult:
     train_examples: int | None = None
     replica_deviation: float | None = None
     data_digest: str = ""
+    fed: list[NDArray[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ Repository, the copy in sklearn.datasets.load_digits. They are written once as a
 in TFRecord shards, so that the whole way of real data (files, parsing, decoding) is walked.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legacy_keras import tf
+from specs.folders import cache_dir
 from workloads.source import StreamSource, writable_dir
 from workloads.tfds_data import prepared_source
 from workloads.workload import QualityTarget, Workload
@@ -22,9 +22,8 @@ NUM_TRAIN = 1437  # 80 %
 
 
 def default_data_dir() -> Path:
-    """Where Ringside keeps data sets: XDG_CACHE_HOME, else ~/.cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "ringside" / "data"
+    """Where Ringside keeps data sets."""
+    return cache_dir() / "data"
 
 
 def digits(data_dir: str | None = None) -> Workload:

@@ -13,7 +13,7 @@ the weight alone.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from legacy_keras import tf
 from specs import BatchPlan, InputShard, PipelineOptions, RefusalError
 from workloads.registry import load_function
 from workloads.source import ArraySource, Source, StreamSource, stack_elements
+from workloads.weights import unpacked
 
 PAD_ID = -1
 
@@ -41,6 +42,7 @@ class Pipeline:
         synchronous: all readers' slices make one update. If not, every slice is an update of its
             own: its weights are normalised within it, and slices without an example are left out.
         seed: of the order.
+        class_weight: see Workload; in training only.
     """
 
     source: Source
@@ -50,6 +52,7 @@ class Pipeline:
     training: bool
     synchronous: bool
     seed: int
+    class_weight: Mapping[int, float] | None = None
 
     @cached_property
     def _prepared(self) -> Source:
@@ -144,12 +147,13 @@ class Pipeline:
             self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
         )
 
-    def dataset(self, shard: InputShard, *, first_epoch: int = 0) -> Any:
+    def dataset(self, shard: InputShard, *, first_epoch: int = 0, first_step: int = 0) -> Any:
         """Batches for one reader, its replicas in turn, endless in training.
 
         Args:
             shard: which reader this is.
             first_epoch: epoch at which a resumed training goes on.
+            first_step: of that epoch; in global batches, also of an asynchronous run.
         """
         if self.plan.num_replicas % shard.count:
             raise RefusalError(
@@ -157,20 +161,23 @@ class Pipeline:
                 received=f"{self.plan.num_replicas} replicas, {shard.count} readers",
             )
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
+        replicas = self.plan.num_replicas // shard.count
+        # The slot of a batch: its number within the reader's epoch.
+        begin = tf.constant(first_step * replicas, tf.int64)
+        epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
         source = self._prepared
         if isinstance(source, ArraySource):
             # Tensors made here are captured by reference; inside flat_map they would be copied
             # into its graph, which may hold 2 GB.
             arrays = tf.nest.map_structure(tf.constant, source.arrays)
-            dataset = epochs.flat_map(lambda epoch: self._looked_up(arrays, epoch, shard))
+            dataset = epochs.flat_map(lambda *first: self._looked_up(arrays, *first, shard))
         else:
-            dataset = epochs.flat_map(lambda epoch: self._streamed(source, epoch, shard))
+            dataset = epochs.flat_map(lambda *first: self._streamed(source, *first, shard))
         if self.preprocess is not None:
             dataset = dataset.map(
                 self._preprocessed, num_parallel_calls=self.options.parallel_map, deterministic=True
             )
-        else:
-            dataset = dataset.map(_unpacked)
+        dataset = dataset.map(self._unpacked)
         dataset = dataset.prefetch(self.options.prefetch) if self.options.prefetch else dataset
         options = tf.data.Options()
         options.deterministic = True
@@ -230,7 +237,7 @@ class Pipeline:
     # Ringside's own graph code has no Python control flow on tensors; not letting autograph rewrite
     # it saves half a second at every start. A user's functions are still rewritten.
     @tf.autograph.experimental.do_not_convert
-    def _looked_up(self, arrays: Any, epoch: Any, shard: InputShard) -> Any:
+    def _looked_up(self, arrays: Any, epoch: Any, first_slot: Any, shard: InputShard) -> Any:
         """One epoch from memory: positions are computed, elements gathered."""
         replicas = self.plan.num_replicas // shard.count
         batch = self.plan.per_replica_batch
@@ -248,7 +255,7 @@ class Pipeline:
             element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
             return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
 
-        return tf.data.Dataset.range(slots).map(
+        return tf.data.Dataset.range(first_slot, slots).map(
             batch_at, num_parallel_calls=self.options.parallel_map, deterministic=True
         )
 
@@ -262,25 +269,30 @@ class Pipeline:
         )
 
     @tf.autograph.experimental.do_not_convert
-    def _streamed(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
+    def _streamed(
+        self, source: StreamSource, epoch: Any, first_slot: Any, shard: InputShard
+    ) -> Any:
         """One epoch from a stream: everything is read in the fixed order, own elements are kept."""
-        elements = _decoded(source, self._kept_elements(source, epoch, shard), self.options)
-        tf.nest.map_structure(_check_shape, elements.element_spec)
         replicas = self.plan.num_replicas // shard.count
-        batch = self.plan.per_replica_batch
-        missing = self.reader_batches(shard) * replicas * batch - self.reader_examples(shard)
+        batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
+        skipped = first_slot * batch
+        kept = self._kept_elements(source, epoch, shard).skip(skipped)  # before they are decoded
+        elements = _decoded(source, kept, self.options)
+        tf.nest.map_structure(_check_shape, elements.element_spec)
+        missing = self.reader_batches(shard) * replicas * batch - own
         if missing:
             # From all elements, because a reader may have none of its own.
             everything = _decoded(source, _numbered(source, source.parts), self.options)
             padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
-            elements = elements.concatenate(padding.repeat().take(missing))
+            padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
+            elements = elements.concatenate(padding)
         batches = elements.batch(batch, drop_remainder=True)
 
         def weighted(slot: Any, numbered: Any) -> Any:
             ids, element = numbered
             return element, *self._weights(ids >= 0, slot // replicas, shard.count), ids
 
-        return batches.enumerate().map(weighted)
+        return batches.enumerate(first_slot).map(weighted)
 
     def _kept_elements(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
         """(example number, raw element) of one reader, in order."""
@@ -315,20 +327,14 @@ class Pipeline:
 
     def _preprocessed(self, element: Any, *rest: Any) -> Any:
         assert self.preprocess is not None
-        return _unpacked(_call(self.preprocess, element), *rest)
+        return _call(self.preprocess, element), *rest
 
-
-def _unpacked(element: Any, weight: Any, scale: Any, ids: Any) -> Any:
-    """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
-    if not isinstance(element, tuple) or len(element) not in (2, 3):
-        raise RefusalError(
-            "An element must be (x, y) or (x, y, sample_weight) when it reaches the model.",
-            received=str(tf.nest.map_structure(lambda t: t.shape, element)),
-            advice="Give the workload a `preprocess` that returns that.",
-        )
-    if len(element) == 3:
-        weight = weight * tf.cast(element[2], weight.dtype)
-    return element[0], element[1], weight, scale, ids
+    # Autograph would turn a refusal into its own StagingError.
+    @tf.autograph.experimental.do_not_convert
+    def _unpacked(self, element: Any, weight: Any, scale: Any, ids: Any) -> Any:
+        """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
+        class_weight = self.class_weight if self.training else None
+        return *unpacked(element, weight, class_weight), scale, ids
 
 
 def _call(function: Callable[..., Any], element: Any) -> Any:

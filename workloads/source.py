@@ -35,6 +35,11 @@ class ArraySource:
             )
         return int(lengths.pop())
 
+    def first(self, count: int) -> "ArraySource":
+        """The first `count` elements."""
+        _check_count(count, self.num_examples)
+        return ArraySource(tf.nest.map_structure(lambda array: array[:count], self.arrays))
+
 
 @dataclass(frozen=True)
 class StreamSource:
@@ -57,6 +62,27 @@ class StreamSource:
         """Elements in all parts."""
         return sum(self.lengths)
 
+    def first(self, count: int) -> "StreamSource":
+        """`count` elements: the first ones of each part.
+
+        Every part is kept, shortened in proportion (largest remainder, the earlier part first), so
+        that as many readers can share the files as before.
+        """
+        total = self.num_examples
+        _check_count(count, total)
+        lengths = [length * count // total for length in self.lengths]
+        by_remainder = sorted(
+            range(len(lengths)), key=lambda part: -(self.lengths[part] * count % total)
+        )
+        for part in by_remainder[: count - sum(lengths)]:
+            lengths[part] += 1
+
+        def read(part: Any) -> Any:
+            index = tf.argmax(tf.equal(tf.constant(self.parts), part))
+            return self.read(part).take(tf.constant(lengths, tf.int64)[index])
+
+        return StreamSource(self.parts, read, tuple(lengths), self.decode)
+
     def into_memory(self) -> ArraySource:
         """Read and decode everything once, in order."""
         dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
@@ -66,6 +92,14 @@ class StreamSource:
 
 
 Source = ArraySource | StreamSource
+
+
+def _check_count(count: int, available: int) -> None:
+    if not 1 <= count <= available:
+        raise RefusalError(
+            "A source can be cut to between 1 and all of its elements.",
+            received=f"{count} of {available}",
+        )
 
 
 def stack_elements(dataset: Any) -> Any:

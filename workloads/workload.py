@@ -1,12 +1,13 @@
 """Workload: what is trained. A user's own is a function that returns one of these."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from legacy_keras import tf
 from specs import RefusalError
 from workloads.source import Source, as_source
+from workloads.weights import check_class_weight
 
 MEANS = (tf.keras.losses.Reduction.AUTO, tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE)
 
@@ -29,8 +30,11 @@ class Workload:
         loss: as for `Model.compile`, with a list or dict where there are several outputs; a
             per-example loss.
         optimizer: builds the optimizer, with the learning rate for `reference_batch`.
-        metrics: builds the metrics, as a list; every one is weighted, so that padding counts 0.
-            None for a model with several outputs: that is not supported yet.
+        loss_weights: as for `Model.compile`: of the outputs' losses in their sum.
+        class_weight: as for `Model.fit`: class → factor of its examples' weights, in training only.
+            A class is an integer label, or the place of the largest value of a one-hot label.
+        metrics: builds the metrics anew at each call: a list, or with several outputs a dict from
+            the output's name to its metrics. Every one is weighted, so that padding counts 0.
         preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
             without randomness. None: elements are that already.
         target: the quality at which training counts as done; None: there is none.
@@ -44,10 +48,12 @@ class Workload:
     validation: Any
     loss: Any
     optimizer: Callable[[], Any]
-    metrics: Callable[[], list[Any]] = field(default=list)
+    metrics: Callable[[], list[Any] | dict[str, Any]] = field(default=list)
     preprocess: Callable[..., Any] | None = None
     target: QualityTarget | None = None
     reference_batch: int | None = None
+    loss_weights: Any = None
+    class_weight: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
         for attribute in ("train", "validation"):
@@ -62,13 +68,16 @@ class Workload:
                     received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
                     advice="Leave `reduction` away.",
                 )
+        if self.class_weight is not None:
+            preprocessed = self.preprocess is not None
+            check_class_weight(self.class_weight, self.train, preprocessed=preprocessed)
 
     def build_model(self) -> Any:
         """Call `model` and check what comes back.
 
         Raises:
-            RefusalError: it is not a tf.keras model, has a masked output, or has metrics of several
-                outputs.
+            RefusalError: it is not a tf.keras model, has a masked output, or has several outputs
+                where one is needed.
         """
         model = self.model()
         if not isinstance(model, tf.keras.Model):
@@ -86,13 +95,12 @@ class Workload:
             )
         # A subclassed model has no `outputs` before its first call.
         outputs = tf.nest.flatten(getattr(model, "outputs", None))
-        if len(outputs) > 1 and self.metrics():
-            # The evaluation gives a metric all outputs at once. Losses in a list or dict work:
-            # Keras takes each with its own output.
+        self.check_metrics(len(outputs))
+        if len(outputs) > 1 and self.class_weight is not None:
             raise RefusalError(
-                "Metrics of a model with several outputs are not supported yet.",
-                received=f"{len(outputs)} outputs and metrics",
-                advice="Use metrics=list, and the loss only.",
+                "class_weight needs a model with a single output.",
+                received=f"{len(outputs)} outputs",
+                advice="Use sample weights.",
             )
         if any(getattr(output, "_keras_mask", None) is not None for output in outputs):
             # Keras divides such a loss by the valid count of each replica's own part, so that its
@@ -103,3 +111,16 @@ class Workload:
                 advice="Drop the mask before the last layer, and weigh the elements in the loss.",
             )
         return model
+
+    def check_metrics(self, num_outputs: int) -> None:
+        """Refuse metrics of a model with several outputs that are not told apart by output."""
+        if num_outputs < 2:
+            return
+        with tf.Graph().as_default():  # thrown away: Keras would go on numbering its metrics
+            metrics = self.metrics()
+        if metrics and not isinstance(metrics, dict):
+            raise RefusalError(
+                "The metrics of a model with several outputs must be a dict from output to list.",
+                received=f"a {type(metrics).__name__} for {num_outputs} outputs",
+                advice='Return {"name of an output": [its metrics]}.',
+            )

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from backends.base import StrategyBackend
 from backends.devices import replica_devices
 from legacy_keras import tf
+from specs import RefusalError
 
 
 class CentralStorage(StrategyBackend):
@@ -16,3 +17,17 @@ class CentralStorage(StrategyBackend):
         return tf.distribute.experimental.CentralStorageStrategy(
             compute_devices=replica_devices(self.local_replicas), parameter_device="CPU:0"
         )
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """Refuse what Keras would refuse in the first step."""
+        clips = [name for name in _CLIPPING if getattr(optimizer, name, None) is not None]
+        if clips and isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+            raise RefusalError(
+                "A legacy optimizer cannot clip gradients under central_storage.",
+                received=f"{type(optimizer).__name__} with {clips[0]}",
+                advice="Take the optimizer from tf.keras.optimizers without `legacy`.",
+            )
+        return super().wrap_optimizer(optimizer)
+
+
+_CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")

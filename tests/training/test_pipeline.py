@@ -35,15 +35,15 @@ def records(folder: Path, counts: tuple[int, ...]) -> StreamSource:
 
 def pipeline(source: Any, batch: int, replicas: int, **options: Any) -> Pipeline:
     """A training pipeline over the source; options of Pipeline and PipelineOptions."""
-    flags = {"training": True, "synchronous": True}
-    flags |= {name: options.pop(name) for name in list(flags) if name in options}
+    training, synchronous = options.pop("training", True), options.pop("synchronous", True)
     return Pipeline(
         source=as_source(source, what="data"),
         preprocess=None,
         options=PipelineOptions(**options),
         plan=BatchPlan(global_batch=batch, num_replicas=replicas),
         seed=SEED,
-        **flags,
+        training=training,
+        synchronous=synchronous,
     )
 
 

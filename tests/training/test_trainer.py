@@ -181,4 +181,4 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         for name in names:
             with pytest.raises(RefusalError, match="must name a checkpoint"):
                 restore(tmp_path / name, model, backend)
-        assert restore(tmp_path / "whole.npz", model, backend) == 1
+        assert restore(tmp_path / "whole.npz", model, backend).epochs_done == 1

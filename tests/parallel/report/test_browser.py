@@ -10,7 +10,7 @@ import pytest
 
 from report import write_report
 from tests.parallel.report.browser import Browser, chromium
-from tests.unit.report.bout import bout, hostile
+from tests.unit.report.bout import bout, hostile, mixed_bout
 
 PROGRAM = next(
     (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
@@ -51,9 +51,29 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def mixed_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of arms that are certified, failed, not verified, and verified elsewhere."""
+    return write_report(mixed_bout(), tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.fixture(scope="module")
 def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of records full of markup."""
     return write_report(hostile(), tmp_path_factory.mktemp("hostile"))
+
+
+def rgb(css: str) -> tuple[int, ...]:
+    """`rgb(1, 2, 3)` as numbers."""
+    return tuple(int(part) for part in css[css.index("(") + 1 : -1].split(",")[:3])
+
+
+def luminance(colour: tuple[int, ...]) -> float:
+    """Relative luminance, as WCAG defines it."""
+    linear = [
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (part / 255 for part in colour)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def complaints(browser: Browser, page: Path) -> list[object]:
@@ -110,6 +130,56 @@ def test_wide_table_needs_no_scrolling_on_a_wide_screen(browser: Browser, page: 
     assert browser.evaluate(f"({box}.scrollLeft = 200, {box}.scrollLeft)") == 200
     first = "document.querySelector('.results tbody th').getBoundingClientRect().left"
     assert browser.evaluate(f"{first} < 40")  # the name of the arm stays in sight
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_proof_is_whole_at_this_width(browser: Browser, mixed_page: Path, width: int) -> None:
+    """The answer is on the first screen; wide tables scroll in their own box."""
+    browser.open(mixed_page, width=width)
+
+    assert complaints(browser, mixed_page) == []
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
+    assert browser.evaluate(OVERFLOWING) == []
+    answer = "document.querySelector('.proved')"
+    assert "11 of 14 arms are certified" in browser.evaluate(f"{answer}.innerText")
+    assert browser.evaluate(f"{answer}.getBoundingClientRect().bottom < innerHeight")
+    box = "document.querySelector('.scroll.matrix')"
+    assert browser.evaluate(f"({box}.scrollLeft = 200, {box}.scrollLeft)") == 200
+    names = "document.querySelector('.matrix tbody th').getBoundingClientRect()"
+    assert browser.evaluate(f"{names}.left >= 0")  # the name of the mistake stays in sight
+    assert browser.evaluate(f"{names}.width < innerWidth / 2")
+
+
+def test_proof_can_be_read_without_colour(browser: Browser, mixed_page: Path) -> None:
+    """Every result is a word in the text, and rows that are set apart say what they are."""
+    browser.open(mixed_page, width=1280)
+
+    cells = "[...document.querySelectorAll('.matrix tbody td')].map(e => e.innerText)"
+    words = browser.evaluate(cells)
+    apart = "[...document.querySelectorAll('.results .apart tr')].map(e => e.innerText)"
+    head, *rows = browser.evaluate(apart)
+
+    assert len(words) == 28
+    assert {word.split()[0] for word in words} == {"caught", "MISSED", "cannot"}
+    assert sum(word.startswith("MISSED") for word in words) == 1
+    assert head.strip() == "Not comparable, and not ranked"
+    assert len(rows) == 3
+    assert all(row.count("not comparable") == 2 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "paper"), [("light", (255, 255, 255)), ("dark", (24, 28, 35))], ids=["light", "dark"]
+)
+def test_what_is_set_apart_has_contrast(
+    browser: Browser, mixed_page: Path, scheme: str, paper: tuple[int, ...]
+) -> None:
+    """Grey can still be read: a contrast of at least 4.5 (WCAG 2.1, 1.4.3)."""
+    browser.open(mixed_page, width=1280, scheme=scheme)
+
+    ink = browser.evaluate("getComputedStyle(document.querySelector('.results .apart td')).color")
+
+    lighter, darker = sorted((luminance(rgb(ink)), luminance(paper)), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
 
 
 def test_dark_page_is_dark(browser: Browser, page: Path) -> None:

@@ -71,6 +71,34 @@ def test_recorded_number_of_examples_must_be_that_of_the_ledger(examples: tuple[
     assert examples_once([run]) == ["no"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "answer"), [(12, 8, "yes"), (12, 20, "no"), (0, 8, "no"), (0, 20, "yes")]
+)
+def test_a_resumed_epoch_counts_what_came_before(before: int, after: int, answer: Answer) -> None:
+    """The ledger is the whole epoch's; what each process fed is divided at the restart."""
+    epochs = [epoch(1.0, examples=after, resumed_examples=before, ledger=each_once(20))]
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
+
+    assert examples_once([run]) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "answer"),
+    [
+        (None, "yes"),
+        (each_once(50), "yes"),
+        (each_once(49), "no"),  # 50 examples were counted
+        (each_once(50).replace(id_hash="0" * 16), "no"),
+    ],
+)
+def test_the_validation_is_held_to_its_ledger(ledger: LedgerDigest | None, answer: Answer) -> None:
+    """In whichever epoch it went wrong."""
+    epochs = [epoch(1.0), epoch(1.0, validation_ledger=ledger)]
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
+
+    assert examples_once([run]) == [answer]
+
+
 def test_failed_run_says_nothing_and_sets_no_measure() -> None:
     """A run that failed is unknown, and does not make the others look short."""
     failed = fed(each_once(30), examples=30).replace(outcome={"kind": "failed", "reason": "boom"})

@@ -1,13 +1,17 @@
 """Rows of arms: medians, ranges, efficiencies; against arithmetic done here."""
 
+import hashlib
+import json
 import statistics
+from typing import Any
 
 import pytest
 
 from measure.run_figures import Figure
-from measure.summary import Missing, Spread, spread_of, summarize
-from specs import Comparison, Outcome, RefusalError
+from measure.summary import Efficiency, Missing, Spread, spread_of, summarize
+from specs import Comparison, LedgerDigest, Outcome, RefusalError, RunSpec
 from tests.unit.measure.factory import (
+    MACHINE,
     arm_of,
     comparison_of,
     epoch,
@@ -16,6 +20,7 @@ from tests.unit.measure.factory import (
     simple_run,
     spec_of,
 )
+from tests.unit.report.proofs import answered, certificate, verified
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
@@ -29,7 +34,21 @@ def scaling() -> Comparison:
         for place, ((backend, replicas), times) in enumerate(seconds.items())
         for number, train_s in enumerate(times)
     ]
-    return comparison_of([arm_of(*key) for key in seconds], runs)
+    return verified(comparison_of([arm_of(*key) for key in seconds], runs))
+
+
+def not_comparable_because(comparison: Comparison) -> dict[str, str]:
+    """The reasons by arm; of an arm that is comparable, none."""
+    return {row.arm.label: row.not_comparable_because for row in summarize(comparison).arms}
+
+
+def with_certificate(label: str, **changes: Any) -> Comparison:
+    """The same, with one certificate that differs in this."""
+    comparison = scaling()
+    certificates = (
+        one.replace(**changes) if one.arm.label == label else one for one in comparison.certificates
+    )
+    return comparison.replace(certificates=tuple(certificates))
 
 
 def test_median_range_and_number() -> None:
@@ -69,7 +88,7 @@ def test_missing_base_gives_no_efficiency() -> None:
     """No arm at one replica, no serial: None, and the reason."""
     arm = arm_of("horovod", 2)
 
-    row = summarize(comparison_of([arm], [simple_run("horovod", 2, 1.0)])).arms[0]
+    row = summarize(verified(comparison_of([arm], [simple_run("horovod", 2, 1.0)]))).arms[0]
 
     assert row.against_group.value is None
     assert row.against_serial.value is None
@@ -80,14 +99,145 @@ def test_base_without_a_completed_run_gives_no_efficiency() -> None:
     """The base is named, and so is what it lacks."""
     failed = run_of(arm_of("serial"), [], outcome=FAILED, spec=spec_of("serial"))
     arms = [arm_of("serial"), arm_of("horovod", 2)]
+    runs = [failed, simple_run("horovod", 2, 1.0, position=1)]
 
-    row = summarize(comparison_of(arms, [failed, simple_run("horovod", 2, 1.0, position=1)])).arms[
-        1
-    ]
+    row = summarize(verified(comparison_of(arms, runs))).arms[1]
 
     assert row.against_serial.value is None
     assert row.against_serial.base == "serial"
     assert row.against_serial.reason == "serial: no run completed"
+
+
+def test_arm_without_a_certificate_is_not_comparable() -> None:
+    """Its numbers stay, its efficiency goes; others keep theirs."""
+    comparison = scaling()
+    certificates = comparison.certificates[:2]
+
+    rows = summarize(comparison.replace(certificates=certificates)).arms
+
+    assert [row.comparable for row in rows] == [True, True, False]
+    assert rows[2].not_comparable_because == "it was not verified: run without --no-verify"
+    assert rows[2].throughput is not None and rows[2].throughput.median == 80
+    assert (rows[2].against_group.value, rows[2].against_serial.value) == (None, None)
+    assert rows[2].against_serial.reason == "not comparable"
+    assert rows[1].against_serial.value == pytest.approx(40 / 50)
+
+
+def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
+    """Neither against serial nor against its own arm at one replica."""
+    comparison = scaling()
+
+    row = summarize(comparison.replace(certificates=comparison.certificates[2:])).arms[2]
+
+    assert row.comparable
+    assert row.against_serial == Efficiency(None, "serial", "serial: not comparable")
+    assert row.against_group == Efficiency(None, "horovod ×1", "horovod ×1: not comparable")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"checks": (answered("training ledger", passed=False, finding="example 7 is gone"),)},
+            "training ledger: example 7 is gone",
+        ),
+        ({"checks": ()}, "nothing was checked"),
+        ({"obstacle": "a lambda layer"}, "a lambda layer"),
+        (
+            {"machine": MACHINE.replace(host="bench-2")},
+            "it was verified on bench-2, and ran on bench-1",
+        ),
+        (
+            {"machine": MACHINE.replace(cpu_model="Slow CPU")},
+            "it was verified on Slow CPU, and ran on Example CPU 9000",
+        ),
+        (
+            {"machine": MACHINE.replace(packages={**MACHINE.packages, "tensorflow": "2.17.0"})},
+            "it was verified with tensorflow 2.17.0, and ran with 2.18.1",
+        ),
+        (
+            {"machine": MACHINE.replace(packages={**MACHINE.packages, "mpi4py": "4.0"})},
+            "it was verified with mpi4py 4.0, and ran with absent",
+        ),
+        ({"machine": MACHINE.replace(memory_bytes=1, kernel="other")}, ""),
+        ({"data_digest": "ab" * 32}, ""),
+    ],
+)
+def test_certificate_counts_only_for_what_was_run(changes: dict[str, Any], reason: str) -> None:
+    """A failed one, of another machine or software: none of them; an unknown digest passes."""
+    assert not_comparable_because(with_certificate("horovod ×2", **changes)) == {
+        "serial": "",
+        "horovod ×1": "",
+        "horovod ×2": reason,
+    }
+
+
+def test_certificate_of_another_run_does_not_count() -> None:
+    """The reason names both runs, by the first digits of SHA-256 over the canonical JSON."""
+    other = spec_of("horovod", 2, seed=9)
+
+    def digits(spec: RunSpec) -> str:
+        text = json.dumps(spec.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    reasons = not_comparable_because(with_certificate("horovod ×2", spec=other))
+
+    expected, ran = digits(other), digits(spec_of("horovod", 2))
+    assert expected != ran
+    assert reasons["horovod ×2"] == (
+        f"its certificate is of the run {expected}, and it ran {ran} in round 1"
+    )
+
+
+def test_certificate_of_other_data_does_not_count() -> None:
+    """Where both digests are known, they must be the same."""
+    spec = spec_of("serial")
+    run = run_of(arm_of("serial"), [record(spec, [epoch(1.0)] * 2, data_digest="cd" * 32)])
+    comparison = comparison_of([arm_of("serial")], [run])
+
+    def reason(digest: str) -> str:
+        proof = certificate(arm_of("serial"), spec, data_digest=digest)
+        return not_comparable_because(comparison.replace(certificates=(proof,)))["serial"]
+
+    assert reason("cd" * 32) == ""
+    assert reason("") == ""
+    assert reason("ab" * 32) == "it was verified with the data abababab, and trained on cdcdcdcd"
+
+
+def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
+    """A certificate names one machine; of the others, processor and packages must be the same."""
+    spec = spec_of("horovod", 2)
+    records = [
+        record(spec, [epoch(1.0)] * 2, rank, machine=MACHINE.replace(host=f"bench-{rank + 1}"))
+        for rank in (0, 1)
+    ]
+    comparison = comparison_of([arm_of("horovod", 2)], [run_of(arm_of("horovod", 2), records)])
+
+    def reason(host: str) -> str:
+        proof = certificate(arm_of("horovod", 2), spec, machine=MACHINE.replace(host=host))
+        return not_comparable_because(comparison.replace(certificates=(proof,)))["horovod ×2"]
+
+    assert reason("bench-2") == ""
+    assert reason("bench-3") == "it was verified on bench-3, and ran on bench-1, bench-2"
+
+
+def test_arm_that_did_other_work_is_not_comparable() -> None:
+    """A certificate does not excuse the runs themselves."""
+    ledger = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16)
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), [epoch(1.0, ledger=ledger)] * 2)])
+
+    reasons = not_comparable_because(verified(comparison_of([arm_of("serial")], [run])))
+
+    assert reasons["serial"] == "not every example was fed exactly once in every epoch"
+
+
+def test_two_certificates_of_an_arm_are_refused() -> None:
+    """Nobody can say which of them holds."""
+    comparison = scaling()
+    twice = (*comparison.certificates, comparison.certificates[0])
+
+    with pytest.raises(RefusalError, match="may have one certificate"):
+        summarize(comparison.replace(certificates=twice))
 
 
 def test_only_completed_runs_count_and_the_others_are_named() -> None:

@@ -1,11 +1,25 @@
-"""A made-up comparison of thirteen arms, as a report meets it: to look at, and to test with."""
+"""A made-up comparison of fourteen arms, as a report meets it: to look at, and to test with."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from specs import Arm, Comparison, NotRun, Noun, Outcome, Run, RunRecord, RunSpec, capabilities_of
+from specs import (
+    Arm,
+    Certificate,
+    Comparison,
+    Control,
+    ControlResult,
+    NotRun,
+    Noun,
+    Outcome,
+    Run,
+    RunRecord,
+    RunSpec,
+    capabilities_of,
+)
 from tests.unit.measure.factory import (
     MACHINE,
     arm_of,
@@ -15,6 +29,16 @@ from tests.unit.measure.factory import (
     record,
     run_of,
     spec_of,
+)
+from tests.unit.report.proofs import (
+    BY_DESIGN,
+    answered,
+    certificate,
+    deviation,
+    failed,
+    matrix,
+    parity,
+    verified,
 )
 
 EXAMPLES = 1437
@@ -53,8 +77,37 @@ LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
 
 
 def bout() -> Comparison:
-    """Three rounds of all arms, one failed run, and a TPU that is not there."""
-    return Comparison.replace(_bout())
+    """Three rounds of all arms, one failed run, a TPU that is not there; all arms certified."""
+    comparison = verified(_bout())
+    return comparison.replace(detection=matrix(*(arm.label for arm in comparison.arms)))
+
+
+def mixed_bout() -> Comparison:
+    """The same, with the fastest of two replicas failed, another not verified, one elsewhere."""
+    comparison = bout()
+    detection = comparison.detection
+    assert detection is not None
+    changed: dict[str, Callable[[Certificate], Certificate | None]] = {
+        "horovod:controller=mpi ×2": failed,
+        "multi_worker_mirrored ×2": lambda one: None,
+        "mirrored ×2": lambda one: one.replace(machine=MACHINE.replace(host="bench-2")),
+    }
+    certificates = [
+        changed[one.arm.label](one) if one.arm.label in changed else one
+        for one in comparison.certificates
+    ]
+    missed = [
+        one.replace(caught=False, by="the weights differ by 1e-12 only")
+        if (one.control, one.arm) == ("tail_dropped", "horovod ×2")
+        else one
+        for one in detection.results
+    ]
+    return comparison.replace(
+        certificates=tuple(one for one in certificates if one),
+        detection=detection.replace(
+            results=tuple(missed), false_alarms=("serial: float32 parity failed on a clean run",)
+        ),
+    )
 
 
 @functools.cache
@@ -92,14 +145,14 @@ def _run(arm: Arm, number: int, position: int, rate: float, startup_s: float, ra
     rate *= random.normal(1, 0.025)
     records = _records(spec, rate, startup_s * random.normal(1, 0.04), random)
     if arm.label == "horovod:controller=mpi ×2" and number == 1:
-        failed = Outcome(
+        lost = Outcome(
             kind="failed",
             error_class="HorovodInternalError",
             reason="ORTE has lost communication with a remote daemon.",
             traceback=LOST_PEER,
         )
-        broken = records[1].replace(outcome=failed, epochs=records[1].epochs[:2], final_digest="")
-        whole = failed.replace(traceback="", reason=f"rank-1: {failed.reason}")
+        broken = records[1].replace(outcome=lost, epochs=records[1].epochs[:2], final_digest="")
+        whole = lost.replace(traceback="", reason=f"rank-1: {lost.reason}")
         return run_of(arm, [records[0], broken], number=number, position=position, outcome=whole)
     return run_of(arm, records, number=number, position=position, wall_s=startup_s + 60000 / rate)
 
@@ -196,7 +249,7 @@ def _two_arms() -> Comparison:
         arm.label: spec_of(arm.backend, arm.replicas, workload="made-up-workload")
         for arm in (serial, tail)
     }
-    failed = Outcome(
+    lost = Outcome(
         kind="failed",
         error_class="made-up-error",
         reason="made-up-error",
@@ -208,15 +261,46 @@ def _two_arms() -> Comparison:
         run_of(tail, [record(specs[tail.label], epochs)], position=1),
         run_of(
             tail,
-            [record(specs[tail.label], [], outcome=failed)],
+            [record(specs[tail.label], [], outcome=lost)],
             number=1,
             position=2,
-            outcome=failed,
+            outcome=lost,
         ),
+    ]
+    differing = deviation(0.5, name="made-up-workload", task="made-up-command")
+    certificates = (
+        certificate(serial, specs[serial.label], code_version="made-up-command"),
+        certificate(
+            tail,
+            specs[tail.label],
+            checks=(
+                parity("float64", differing),
+                answered("made-up-error", passed=False, finding="made-up-error"),
+            ),
+            by_design=(
+                BY_DESIGN.replace(
+                    layer="made-up-workload", differs="made-up-error", treated="made-up-error"
+                ),
+            ),
+        ),
+    )
+    control = Control(name="made-up-error", mistake="made-up-error")
+    results = [
+        ControlResult(control=control.name, arm=arm, caught=caught, by="made-up-error")
+        for arm, caught in ((serial.label, None), (tail.label, False))
     ]
     return comparison_of(
         [serial, tail],
         runs,
+        certificates=certificates,
+        detection=matrix(
+            serial.label,
+            tail.label,
+            controls=(control,),
+            results=tuple(results),
+            false_alarms=("made-up-error",),
+            machine=MACHINE.replace(host="made-up-command"),
+        ),
         name="made-up-command",
         command="made-up-command",
         machine=MACHINE.replace(host="made-up-command", cpu_model="made-up-command"),

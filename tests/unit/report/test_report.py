@@ -123,7 +123,7 @@ def test_json_holds_every_record(folder: Path) -> None:
     """results.json is the comparison itself."""
     body = json.loads((folder / "results.json").read_text())
 
-    assert body.pop("schema_version") == 1
+    assert body.pop("schema_version") == 2
     assert body == bout().model_dump(mode="json")
 
 
@@ -226,7 +226,7 @@ def test_markup_in_records_stays_text_in_markdown(hostile_folder: Path) -> None:
     assert re.search(r"(?<!\\)<script", outside) is None
     assert re.search(r"(?<!\\)\[a(?<!\\)\]\(b\)", outside) is None
     tables = re.findall(r"(?:^\|.*\|\n)+", outside, flags=re.MULTILINE)
-    assert len(tables) == 4
+    assert len(tables) == 6
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 

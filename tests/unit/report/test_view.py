@@ -20,6 +20,7 @@ from tests.unit.measure.factory import (
     spec_of,
 )
 from tests.unit.report.bout import bout
+from tests.unit.report.proofs import verified
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
@@ -60,7 +61,7 @@ def test_finding_names_the_highest_median_and_whose_range_reaches_it() -> None:
     ]
     arms = [arm_of("serial"), arm_of("mirrored"), arm_of("horovod")]
 
-    (finding,) = view_of(comparison_of(arms, runs)).findings
+    (finding,) = view_of(verified(comparison_of(arms, runs))).findings
 
     assert (finding.arm, finding.throughput) == ("serial", "80.0")
     assert finding.range == "[50.0–100.0] n=3"
@@ -90,7 +91,7 @@ def test_arm_that_did_other_work_is_not_the_fastest() -> None:
     skipping = run_of(arm_of("horovod"), [record(skipping.spec, epochs)], position=1)
     comparison = comparison_of([arm_of("serial"), arm_of("horovod")], [one_run("serial"), skipping])
 
-    view = view_of(comparison)
+    view = view_of(verified(comparison))
 
     assert view.findings[0].arm == "serial"
     assert "horovod ×1: not every example was fed exactly once" in "\n".join(view.caveats)
@@ -412,8 +413,9 @@ def test_labels_are_drawn_as_they_are() -> None:
         for arm in comparison.arms
     )
     runs = tuple(run.replace(arm=names.get(run.arm, run.arm)) for run in comparison.runs)
+    renamed = verified(comparison.replace(arms=arms, runs=runs, certificates=()))
 
-    plots = plots_of(view_of(comparison.replace(arms=arms, runs=runs)).summary)
+    plots = plots_of(view_of(renamed).summary)
 
     for plot in plots:
         assert "_$x^$ 模型" in plot.svg.split(">", 1)[1], plot.name

@@ -13,10 +13,12 @@ from specs import (
     Outcome,
     PipelineOptions,
     RefusalError,
+    RunRecord,
     RunSpec,
     Topology,
     write_whole,
 )
+from tests.unit.measure.factory import epoch, record
 
 
 def spec(**changes: object) -> RunSpec:
@@ -69,6 +71,13 @@ def test_a_noun_cannot_be_changed() -> None:
         ({"backend": "mirrored", "options": {}}, ["runs in one process", "--replicas 2"]),
         ({"topology": Topology(replicas_per_process=2)}, ["one replica in each process"]),
         ({"colour": "red"}, ["colour"]),
+        ({"ledger": "some"}, ["ledger", "'digest' or 'full'"]),
+        ({"checkpoint_steps": 0}, ["checkpoint_steps", "greater than 0"]),
+        ({"checkpoint_steps": 5, "save": "record"}, ["save='record'", "--save all"]),
+        (
+            {"backend": "parameter_server", "options": {}, "checkpoint_steps": 5},
+            ["multiple of its workers", "checkpoint_steps=5, 2 workers", "Try 6."],
+        ),
         ({"backend": "serial", "options": {"x": "1"}, "topology": Topology()}, ["has no options"]),
     ],
 )
@@ -96,6 +105,21 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
     """Truncated, of another schema, or incomplete: the message names the file."""
     with pytest.raises(RefusalError, match=words):
         RunSpec.from_json(text, origin="x.json")
+
+
+def test_a_record_of_the_first_schema_is_read() -> None:
+    """What version 2 added is empty in it; nothing else is changed."""
+    new = record(spec(), [epoch(1.0)])
+    body = json.loads(new.to_json())
+    assert body.pop("schema_version") == 2
+    for field in ("ledger_here", "resumed_examples", "validation_ledger"):
+        del body["epochs"][0][field]
+
+    old = RunRecord.from_json(json.dumps({"schema_version": 1, **body}))
+
+    assert old == new
+    with pytest.raises(RefusalError, match="schema_version=3"):
+        RunRecord.from_json(json.dumps({"schema_version": 3, **body}))
 
 
 @pytest.mark.parametrize(("examples", "batch"), [(1, 6), (6, 6), (7, 6), (1437, 48)])

@@ -1,0 +1,49 @@
+"""Batch normalisation with `synchronized=True` under Horovod, by one all-reduce for each layer.
+
+tf-keras asks the replica context of tf.distribute for the sums over all replicas. To that, every
+Horovod rank is alone: its statistics would be those of its own slice, and nothing would say so.
+Horovod's own SyncBatchNormalization is another layer, which no strategy synchronises.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from legacy_keras import tf
+
+
+def synchronise(model: Any) -> None:
+    """Let all layers that ask for it compute mean and variance over the batches of all ranks."""
+    for layer in model._flatten_layers():
+        if getattr(layer, "synchronized", False):
+            layer._sync_calculate_mean_and_var = mean_and_variance
+
+
+def mean_and_variance(
+    x: Any, reduction_axes: Sequence[int], keep_dims: bool, mask: Any = None
+) -> tuple[Any, Any]:
+    """Stands in for `BatchNormalizationBase._sync_calculate_mean_and_var`, with its formulas.
+
+    Args:
+        x: what the layer normalises on this rank.
+        reduction_axes: over which is summed.
+        keep_dims: whether the results keep these axes, with length 1.
+        mask: examples (or steps of them) that count; None: all do.
+    """
+    import horovod.tensorflow as hvd
+
+    # float16 is too narrow for sums.
+    y = tf.cast(x, tf.float32) if x.dtype == tf.float16 else x
+    count = tf.ones_like(y)
+    if mask is not None:
+        count *= tf.cast(mask, y.dtype)[..., tf.newaxis]
+        y *= count
+    sums = [
+        tf.reduce_sum(one, axis=reduction_axes, keepdims=True) for one in (y, tf.square(y), count)
+    ]
+    total, of_squares, number = tf.unstack(hvd.allreduce(tf.stack(sums), op=hvd.Sum))
+    mean = tf.math.divide_no_nan(total, number)
+    # E(x²) - E(x)² may fall below zero by rounding.
+    variance = tf.maximum(tf.math.divide_no_nan(of_squares, number) - tf.square(mean), 0.0)
+    if not keep_dims:
+        mean, variance = (tf.squeeze(one, reduction_axes) for one in (mean, variance))
+    return tf.cast(mean, x.dtype), tf.cast(variance, x.dtype)

@@ -1,0 +1,84 @@
+"""Verification with progress, for `ringside verify` and `ringside compare`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.progress import Stages
+from specs import Certificate, DetectionMatrix, NotRun, write_whole
+from verify import store
+from verify.case import DEFAULT_STEPS
+from verify.certify import Subject, certify, file_name
+from verify.detect import detect
+
+
+def certify_arms(
+    console: Console,
+    subjects: Sequence[Subject],
+    folder: Path,
+    *,
+    steps: int = DEFAULT_STEPS,
+    reuse: bool = False,
+) -> tuple[Certificate, ...]:
+    """Certify arms, a line for each; the certificates are written into the folder.
+
+    Args:
+        console: where the lines go.
+        subjects: the arms.
+        folder: of the command.
+        steps: updates to compare.
+        reuse: take certificates that earlier commands have kept, where nothing has changed since.
+    """
+    kept = {s.arm.label: store.find(s.spec, steps=steps) if reuse else None for s in subjects}
+    with Stages(console) as stages:
+
+        def done(certificate: Certificate) -> None:
+            stages.end(certificate.arm.label, certificate.passed)
+
+        missing = [subject for subject in subjects if kept[subject.arm.label] is None]
+        made = iter(
+            certify(
+                missing,
+                folder=folder / "verify",
+                steps=steps,
+                on_start=stages.start,
+                on_end=done,
+            )
+            if missing
+            else ()
+        )
+    if len(missing) < len(subjects):
+        console.print(
+            f"{len(subjects) - len(missing)} arms were certified by an earlier command, and "
+            "nothing has changed since",
+            highlight=False,
+        )
+    certificates = tuple(
+        # By whatever label it was made, it is of this very run.
+        next(made) if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
+        for s in subjects
+    )
+    for certificate in certificates:
+        path = folder / "certificates" / f"{file_name(certificate.arm.label)}.json"
+        write_whole(path, certificate.to_json())
+    return certificates
+
+
+def make_mistakes(console: Console, subjects: Sequence[Subject], folder: Path) -> DetectionMatrix:
+    """Make every deliberate mistake in every arm; the matrix is written into the folder."""
+    with Stages(console) as stages:
+        matrix = detect(
+            subjects,
+            folder=folder / "controls",
+            on_start=stages.start,
+        )
+    write_whole(folder / "detection.json", matrix.to_json())
+    store.keep_matrix(matrix)
+    return matrix
+
+
+def tell_not_run(console: Console, unable: Sequence[NotRun]) -> None:
+    """A line for each arm that cannot run here, with the reason."""
+    for reason in unable:
+        console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)

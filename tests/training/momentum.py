@@ -1,0 +1,108 @@
+"""The linear model of the contract, with an optimizer that has a state to restore."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.registry import make_backend
+from legacy_keras import tf
+from specs import RunSpec, Surroundings, Topology
+from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
+from tests.contract.linear import linear
+from trainers.fit import fit
+from trainers.training import FitResult, Training
+from workloads.workload import Workload
+
+STEPS = 4
+"""Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""
+
+
+def momentum(dies_after: int = 0, twice: bool = False) -> Workload:
+    """Linear regression; the options are for tests/training/broken/train.py."""
+    del dies_after, twice
+    return dataclasses.replace(
+        linear(), optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9)
+    )
+
+
+def spec_of(**changes: Any) -> RunSpec:
+    """A serial run of it in float64, two epochs."""
+    fields = {
+        "workload": "tests.training.momentum:momentum",
+        "backend": "serial",
+        "options": {},
+        "topology": Topology(),
+        "global_batch": GLOBAL_BATCH,
+        "epochs": EPOCHS,
+        "precision": "float64",
+        "seed": SEED,
+        "ledger": "full",
+    }
+    return RunSpec(**{**fields, **changes})
+
+
+def once_done(updates: int, act: Callable[[], None]) -> Any:
+    """A callback that acts when so many updates have been done since it was made."""
+    count = itertools.count(1)
+
+    def on_batch_end(batch: int, logs: Any = None) -> None:
+        if next(count) == updates:
+            act()
+
+    return tf.keras.callbacks.LambdaCallback(on_batch_end=on_batch_end, _supports_tf_logs=True)
+
+
+def break_off() -> None:
+    """As an exception of the user's would."""
+    raise InterruptedError("broken off")
+
+
+def train_serial(
+    run_dir: Path, *, stop_after: int = 0, fed: list[np.ndarray] | None = None, **changes: Any
+) -> tuple[FitResult, list[np.ndarray]]:
+    """Train in this process; the result, and the weights at the end. `fed` survives an error."""
+    spec = spec_of(**changes)
+    result, models = FitResult(fed=[] if fed is None else fed), []
+    floatx = tf.keras.backend.floatx()
+    tf.keras.backend.set_floatx(spec.precision)
+
+    def watchers(training: Training) -> list[Any]:
+        models.append(training.model)
+        return [once_done(stop_after, break_off)] if stop_after else []
+
+    try:
+        with make_backend(spec, Surroundings()) as backend:
+            fit(
+                spec,
+                momentum(),
+                backend,
+                run_dir=run_dir,
+                process_start=0.0,
+                on_step=lambda done, total: None,
+                on_epoch=lambda number, record: None,
+                result=result,
+                watchers=watchers,
+            )
+    except InterruptedError:
+        pass
+    finally:
+        tf.keras.backend.set_floatx(floatx)
+    return result, models[0].get_weights()
+
+
+def planned(epoch: int, replicas: int) -> np.ndarray:
+    """What each replica is to be fed, [steps, replicas, batch]; -1 is padding."""
+    order = [
+        int(
+            tf.random.experimental.index_shuffle(
+                np.int64(position), seed=[SEED, epoch], max_index=np.int64(NUM_TRAIN - 1)
+            )
+        )
+        for position in range(NUM_TRAIN)
+    ]
+    padded = order + [-1] * (STEPS * GLOBAL_BATCH - NUM_TRAIN)
+    return np.array(padded).reshape(STEPS, replicas, GLOBAL_BATCH // replicas)

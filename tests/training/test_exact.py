@@ -1,0 +1,71 @@
+"""Every backend evaluates and predicts what plain Keras does, in fresh processes."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from launch import Site, execute, make_plan
+from tests.contract.cases import GLOBAL_BATCH, Case
+
+HERE = Path(__file__).parent
+RELATIVE = 1e-12
+CASES = [
+    Case("mirrored", 2),
+    Case("central_storage", 2),
+    Case("multi_worker_mirrored", 3),
+    Case("parameter_server", 2),
+    Case("horovod", 3, {"controller": "gloo"}),
+    Case("horovod", 2, {"controller": "mpi"}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_evaluation_and_prediction_are_those_of_plain_keras(case: Case, tmp_path: Path) -> None:
+    """Two outputs and a classifier, 7 and 23 examples in batches of 6, in every process."""
+    from legacy_keras import tf
+    from tests.training.exact.models import SIZES, WORKLOADS
+    from tests.training.exact.reference import plain_keras
+
+    site = dataclasses.replace(Site.here(), root=str(HERE / "exact"))
+    spec = case.spec("digits")  # any that exists: the program brings its own
+
+    execution = execute(make_plan(spec, run_dir=tmp_path, site=site), deadline_s=240.0)
+
+    assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
+    answers = [dict(np.load(path)) for path in tmp_path.glob("answer-*.npz")]
+    assert answers
+    tf.keras.backend.set_floatx("float64")
+    try:
+        for name, workload_of in WORKLOADS.items():
+            for size in SIZES:
+                head = f"{name} {size} "
+                weights = listed(answers[0], f"{head}weight ")
+                values, predictions = plain_keras(workload_of(size), weights, GLOBAL_BATCH)
+                for answer in answers:
+                    check(answer, head, {**values, "counted": size}, predictions)
+    finally:
+        tf.keras.backend.set_floatx("float32")
+
+
+def listed(answer: dict[str, Any], head: str) -> list[np.ndarray]:
+    """The arrays of one kind, in order."""
+    return [answer[f"{head}{i}"] for i in range(sum(key.startswith(head) for key in answer))]
+
+
+def check(
+    answer: dict[str, Any], head: str, values: dict[str, float], predictions: list[np.ndarray]
+) -> None:
+    """One process's answers about one model."""
+    kinds = (f"{head}weight ", f"{head}prediction ")
+    keys = {k.removeprefix(head) for k in answer if k.startswith(head) and not k.startswith(kinds)}
+    assert keys == set(values)
+    for key, value in values.items():
+        np.testing.assert_allclose(answer[f"{head}{key}"], value, rtol=RELATIVE, err_msg=head + key)
+    found = listed(answer, f"{head}prediction ")
+    assert [array.shape for array in found] == [array.shape for array in predictions]
+    for array, expected in zip(found, predictions, strict=True):
+        assert array.dtype == np.float64
+        np.testing.assert_allclose(array, expected, rtol=RELATIVE, err_msg=head)

@@ -1,0 +1,186 @@
+"""A training that goes on in the middle of an epoch is the one that was never broken off."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from launch import Execution, Site, execute, make_plan
+from specs import InputShard, RefusalError, Topology
+from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
+from tests.contract.test_contract import load_weights, splitmix64
+from tests.training.momentum import planned, spec_of, train_serial
+from tests.training.test_pipeline import examples, pipeline, records
+
+BROKEN = Path(__file__).parent / "broken"
+CLOSE = 1e-12
+
+
+@pytest.mark.parametrize(("first_epoch", "first_step"), [(0, 1), (1, 0), (1, 3)])
+@pytest.mark.parametrize("readers", [1, 2])
+@pytest.mark.parametrize("shard", ["batch", "stream", "data", "file", "off"])
+def test_a_pipeline_goes_on_within_an_epoch(
+    tmp_path: Path, shard: str, readers: int, first_epoch: int, first_step: int
+) -> None:
+    """Everything of every batch, padding included, is what the unbroken pipeline gives there."""
+    policy = "batch" if shard == "stream" else shard
+    source = examples(20) if shard == "batch" else records(tmp_path, (13, 7))
+    pipe = pipeline(source, 6, 2, cache=shard == "batch", shard=policy, shuffle_buffer=5)
+    begin = (pipe.steps_per_epoch(readers) * first_epoch + first_step) * (2 // readers)
+
+    for index in range(readers):
+        reader = InputShard(index=index, count=readers)
+        whole = list(pipe.dataset(reader).take(begin + 20).as_numpy_iterator())
+        resumed = pipe.dataset(reader, first_epoch=first_epoch, first_step=first_step)
+
+        for expected, found in zip(
+            whole[begin:], resumed.take(20).as_numpy_iterator(), strict=True
+        ):
+            for one, other in zip(expected, found, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("stop_after", [3, 6, 7])
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_serial_run_goes_on_bitwise(tmp_path: Path, cache: bool, stop_after: int) -> None:
+    """Weights, records and ledger of a run broken off in either epoch and resumed."""
+    options = {"cache": cache}
+    unbroken, weights = train_serial(tmp_path / "whole", pipeline=options, save="record")
+    done, steps = divmod(stop_after // 2 * 2, 4)
+    before = planned(done, 1)[:steps].size
+
+    train_serial(tmp_path, stop_after=stop_after, checkpoint_steps=2, pipeline=options)
+    resumed, again = train_serial(
+        tmp_path / "again", resume_from=str(tmp_path / "checkpoint.npz"), pipeline=options
+    )
+
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    pairs = zip(unbroken.epochs[done:], resumed.epochs, strict=True)
+    for number, (expected, found) in enumerate(pairs):
+        assert found.train == pytest.approx(expected.train, rel=CLOSE)
+        assert found.validation == pytest.approx(expected.validation, rel=CLOSE)
+        assert found.resumed_examples == (0 if number else before)
+        assert found.examples == NUM_TRAIN - found.resumed_examples
+        assert found.steps == (4 if number else 4 - steps)
+        assert found.ledger is not None
+        assert_each_once(found.ledger.count, found.ledger.id_sum, found.ledger.id_hash)
+    for one, other in zip(unbroken.fed[done:], resumed.fed, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_broken_off_twice_in_one_epoch(tmp_path: Path) -> None:
+    """The second checkpoint of an epoch holds what came before the first restart too."""
+    _, weights = train_serial(tmp_path / "whole", save="record")
+
+    train_serial(tmp_path / "1", stop_after=5, checkpoint_steps=1)
+    train_serial(
+        tmp_path / "2",
+        stop_after=2,
+        checkpoint_steps=1,
+        resume_from=str(tmp_path / "1" / "checkpoint.npz"),
+    )
+    resumed, again = train_serial(
+        tmp_path / "3", resume_from=str(tmp_path / "2" / "checkpoint.npz")
+    )
+
+    (epoch,) = resumed.epochs
+    assert (epoch.steps, epoch.examples, epoch.resumed_examples) == (1, 2, 18)
+    np.testing.assert_array_equal(resumed.fed[0], planned(1, 1))
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": 6}, "seed=6, was 5"),
+        ({"global_batch": 12}, "global_batch=12, was 6"),
+        ({"pipeline": {"shuffle": False}}, "shuffle=False, was True"),
+        ({"ledger": "full"}, "full ledger of a begun epoch"),
+    ],
+)
+def test_a_begun_epoch_does_not_go_on_with_others(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    """Other examples would follow, or a list without its beginning: both are refused."""
+    train_serial(tmp_path, stop_after=3, checkpoint_steps=2, ledger="digest")
+
+    with pytest.raises(RefusalError, match=words):
+        train_serial(
+            tmp_path,
+            resume_from=str(tmp_path / "checkpoint.npz"),
+            **{"ledger": "digest", **changes},
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "updates_per_batch"),
+    [
+        ("mirrored", 1),
+        ("multi_worker_mirrored", 1),
+        ("horovod", 1),
+        ("parameter_server", 2),
+    ],
+)
+def test_two_replicas_go_on_after_a_death(
+    tmp_path: Path, backend: str, updates_per_batch: int
+) -> None:
+    """One process dies in the second epoch; the resumed run, and a serial one, complete it."""
+    single = backend == "mirrored"
+    spec = spec_of(
+        backend=backend,
+        topology=Topology(replicas_per_process=2) if single else Topology(processes_per_host=2),
+        checkpoint_steps=2 * updates_per_batch,
+    )
+    # Updates of an epoch: 4, or of two workers 4 and 3. In the second, past the first checkpoint.
+    dies_after = 4 + 3 if updates_per_batch == 1 else 7 + 5
+
+    died = launched(spec.replace(workload_options={"dies_after": dies_after}), tmp_path / "died")
+    checkpoint = str(tmp_path / "died" / "checkpoint.npz")
+    resumed = launched(spec.replace(resume_from=checkpoint), tmp_path / "resumed")
+    alone, alone_weights = train_serial(tmp_path / "alone", resume_from=checkpoint)
+
+    assert not died.outcome.completed
+    assert resumed.outcome.completed, f"{resumed.outcome}\n" + "\n".join(resumed.last_lines)
+    fed = np.load(tmp_path / "resumed" / "ledger" / "epoch-0002.npz")["fed"]
+    expected = planned(1, 2)
+    if updates_per_batch == 2:  # a worker's slice without an example is left out
+        expected[-1, 1] = -2
+    np.testing.assert_array_equal(fed, expected)
+    np.testing.assert_array_equal(alone.fed[0].reshape(4, -1)[:2], planned(1, 1).reshape(4, -1)[:2])
+    records = [record for record in resumed.records if record.role != "server"]
+    for epoch in [*(record.epochs[0] for record in records), *alone.epochs]:
+        assert (epoch.examples, epoch.resumed_examples) == (8, 2 * GLOBAL_BATCH)
+        assert epoch.ledger is not None
+        assert_each_once(epoch.ledger.count, epoch.ledger.id_sum, epoch.ledger.id_hash)
+    here = [ledger for record in records for ledger in record.epochs[0].ledger_here]
+    assert sum(ledger.count for ledger in here) == 8
+    if updates_per_batch == 2:
+        return
+    # Each replica: what it was fed in the last two steps of the epoch.
+    sums = [int(expected[2:, r][expected[2:, r] >= 0].sum()) for r in range(2)]
+    assert [ledger.id_sum for ledger in here] == sums
+    unbroken, weights = train_serial(tmp_path / "whole", save="record")
+    for found in (alone_weights, load_weights(tmp_path / "resumed" / "model.keras")):
+        for one, other in zip(weights, found, strict=True):
+            np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
+    for epoch in (records[0].epochs[0], alone.epochs[0]):
+        assert epoch.train == pytest.approx(unbroken.epochs[1].train, rel=1e-10)
+
+
+def launched(spec: object, run_dir: Path) -> Execution:
+    """Run a spec in fresh processes that do what its options say."""
+    site = dataclasses.replace(Site.here(), root=str(BROKEN))
+    plan = make_plan(spec, run_dir=run_dir, site=site)  # type: ignore[arg-type]
+    return execute(plan, deadline_s=120.0)
+
+
+def assert_each_once(count: int, id_sum: int, id_hash: str) -> None:
+    """The digest is that of the ids 0…19, by Python's own integers."""
+    assert count == NUM_TRAIN
+    assert id_sum == sum(range(NUM_TRAIN))
+    assert id_hash == f"{sum(map(splitmix64, range(NUM_TRAIN))) % 2**64:016x}"

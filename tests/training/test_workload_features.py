@@ -1,0 +1,201 @@
+"""Loss weights, class weights and metrics by output, against plain `Model.fit`."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.registry import make_backend
+from legacy_keras import tf
+from specs import PipelineOptions, RefusalError, Surroundings
+from tests.training.exact.models import two_outputs
+from tests.training.test_trainer import serial_spec
+from trainers.build import build, make_pipeline
+from trainers.train_step import Totals, instrument
+from workloads.workload import Workload
+
+BATCH = 4
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    tf.keras.backend.set_floatx("float64")
+    yield
+    tf.keras.backend.set_floatx("float32")
+
+
+def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Initial and final weights of one epoch under the serial backend, in the order of the data."""
+    spec = serial_spec(
+        precision="float64", global_batch=BATCH, pipeline=PipelineOptions(shuffle=False)
+    )
+    with make_backend(spec, Surroundings()) as backend:
+        steps = examples // BATCH
+        model = build(spec, workload, backend, steps)
+        initial = model.get_weights()
+        instrument(model, Totals(), spec)
+        pipeline = make_pipeline(spec, workload, backend, training=True)
+        model.fit(backend.distribute(pipeline.dataset), epochs=1, steps_per_epoch=steps, verbose=0)
+        return initial, model.get_weights()
+
+
+def plainly_trained(
+    workload: Workload, data: Any, initial: list[np.ndarray], **options: Any
+) -> list[np.ndarray]:
+    """Final weights of `Model.fit` of plain Keras."""
+    model = workload.model()
+    model.set_weights(initial)
+    model.compile(workload.optimizer(), workload.loss, loss_weights=workload.loss_weights)
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(BATCH, drop_remainder=True)
+    model.fit(batches, epochs=1, verbose=0, **options)
+    return model.get_weights()
+
+
+CLASS_WEIGHT = {0: 0.5, 1: 3.0, 2: 1.25}
+
+
+def three_classes(
+    labels: str, *, weighted: bool, scaled: bool = False, **changes: Any
+) -> tuple[Workload, Any]:
+    """A classifier, and its data as plain Keras takes them."""
+    generator = np.random.default_rng(2)
+    classes = generator.integers(0, 3, size=12)
+    y = {"integer": classes, "column": classes[:, None], "one-hot": np.eye(3)[classes]}[labels]
+    data = (generator.normal(size=(12, 3)), y, *([generator.uniform(1, 2, 12)] * weighted))
+    one_hot = labels == "one-hot"
+
+    def model() -> Any:
+        return tf.keras.Sequential([tf.keras.layers.Dense(3, "softmax", input_shape=(3,))])
+
+    fields = {
+        "name": "three",
+        "model": model,
+        "train": data,
+        "validation": data,
+        "loss": "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy",
+        "optimizer": lambda: tf.keras.optimizers.SGD(0.1),
+        "class_weight": CLASS_WEIGHT,
+        "preprocess": (lambda *element: element) if scaled else None,
+    }
+    return Workload(**{**fields, **changes}), data
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("labels", ["integer", "column", "one-hot"])
+def test_class_weights_are_those_of_model_fit(labels: str, scaled: bool, weighted: bool) -> None:
+    """Three steps end at plain Keras' weights, with and without sample weights and preprocess."""
+    workload, data = three_classes(labels, weighted=weighted, scaled=scaled)
+
+    initial, final = trained(workload, 12)
+
+    expected = plainly_trained(workload, data, initial, class_weight=CLASS_WEIGHT)
+    without = plainly_trained(workload, data, initial)
+    for found, right, wrong in zip(final, expected, without, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+        assert not np.allclose(found, wrong, rtol=1e-3)
+
+
+def test_class_weights_do_not_count_in_validation() -> None:
+    """There every example has its own weight, 1."""
+    workload, _ = three_classes("integer", weighted=False)
+    spec = serial_spec(precision="float64", global_batch=BATCH)
+    with make_backend(spec, Surroundings()) as backend:
+        pipeline = make_pipeline(spec, workload, backend, training=False)
+        batches = list(pipeline.dataset(backend.input_shard).as_numpy_iterator())
+
+    assert all((batch[2] == 1).all() for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "words"),
+    [
+        ({0: 1.0, 2: 1.0}, "without a gap"),
+        ({0: 1.0, 1: float("nan"), 2: 1.0}, "finite"),
+        ({0: 1.0, 1: 1.0}, "labels of class 2, weights of 2 classes"),
+    ],
+)
+@pytest.mark.parametrize("labels", ["integer", "one-hot"])
+def test_class_weights_that_do_not_fit_are_refused(
+    labels: str, class_weight: dict[int, float], words: str
+) -> None:
+    """When the workload is made, where labels can be seen."""
+    with pytest.raises(RefusalError, match=words):
+        three_classes(labels, weighted=False, class_weight=class_weight)
+
+
+def test_a_label_without_a_weight_ends_training() -> None:
+    """Where labels are made on the way, before the batch is trained."""
+    workload, _ = three_classes(
+        "integer", weighted=False, scaled=True, class_weight={0: 1.0, 1: 1.0}
+    )
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="class_weight names 2 classes"):
+        trained(workload, 12)
+
+
+def test_several_outputs_have_no_class_weights() -> None:
+    """Neither in the labels nor in the model."""
+    two = two_outputs(7)
+
+    with pytest.raises(RefusalError, match="labels of 2 outputs"):
+        dataclasses.replace(two, class_weight={0: 1.0})
+    one, _ = three_classes("integer", weighted=False, model=two.model)
+    with pytest.raises(RefusalError, match="2 outputs"):
+        one.build_model()
+
+
+def test_loss_weights_are_those_of_model_compile() -> None:
+    """Two outputs with 0.3 and 2: one epoch ends at plain Keras' weights."""
+    base = two_outputs(8)
+    workload = dataclasses.replace(base, optimizer=lambda: tf.keras.optimizers.SGD(0.1))
+
+    initial, final = trained(workload, 8)
+
+    expected = plainly_trained(workload, base.train.arrays, initial)
+    for found, right in zip(final, expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+def test_metrics_of_several_outputs_are_told_apart() -> None:
+    """A list of them is refused with what to do; a dict is taken."""
+    base = two_outputs(8)
+    with pytest.raises(RefusalError, match=r"must be a dict from output to list.*Return"):
+        dataclasses.replace(base, metrics=lambda: ["mae"]).build_model()
+
+    assert base.build_model().output_names == ["size", "sign"]
+
+
+def test_sample_weights_are_one_for_all_outputs() -> None:
+    """One for each is refused with the way out, when the first batch is made."""
+    base = two_outputs(8)
+    x, y, weight = base.train.arrays
+    workload = dataclasses.replace(base, train=(x, y, {"size": weight, "sign": weight}))
+
+    with pytest.raises(RefusalError, match=r"one sample weight.*loss_weights"):
+        trained(workload, 8)
+
+
+def test_weights_of_elements_are_those_of_model_fit() -> None:
+    """A weight for each step of a sequence."""
+    generator = np.random.default_rng(3)
+    data = (
+        generator.normal(size=(8, 5, 2)),
+        generator.normal(size=(8, 5, 1)),
+        generator.uniform(0, 1, size=(8, 5)),
+    )
+    workload = Workload(
+        name="sequence",
+        model=lambda: tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(5, 2))]),
+        train=data,
+        validation=data,
+        loss="mse",
+        optimizer=lambda: tf.keras.optimizers.SGD(0.1),
+    )
+
+    initial, final = trained(workload, 8)
+
+    for found, right in zip(final, plainly_trained(workload, data, initial), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)

@@ -1,0 +1,133 @@
+"""Made-up certificates and a made-up detection matrix: input for tests, never a proof."""
+
+from typing import Any
+
+from specs import (
+    Arm,
+    ByDesign,
+    Certificate,
+    Check,
+    Comparison,
+    Control,
+    ControlResult,
+    DetectionMatrix,
+    Deviation,
+    RunSpec,
+    capabilities_of,
+)
+from tests.unit.measure.factory import MACHINE, spec_of
+
+TOLERANCE = {"float64": 1e-10, "float32": 4e-5}
+BY_DESIGN = ByDesign(
+    layer="dropout (Dropout)",
+    differs="random masks differ between replicas",
+    treated="masks were drawn for each example",
+)
+
+
+def deviation(value: float | None, step: int = 2, **changes: Any) -> Deviation:
+    """The place where an arm differs most."""
+    fields: dict[str, Any] = {
+        "value": value,
+        "kind": "weights",
+        "name": "002 dense/kernel:0",
+        "step": step,
+        "task": "rank-0",
+    }
+    return Deviation(**{**fields, **changes})
+
+
+def parity(precision: str, *by_step: Deviation) -> Check:
+    """What the gate says of these deviations."""
+    worst = max(by_step, key=lambda one: float("inf") if one.value is None else one.value)
+    return Check(
+        name=f"{precision} parity",
+        passed=not worst.exceeds(TOLERANCE[precision]),
+        finding=f"largest deviation {worst}",
+        tolerance=TOLERANCE[precision],
+        worst=worst,
+        by_step=by_step,
+    )
+
+
+def answered(name: str, *, passed: bool = True, finding: str = "each of 27 once") -> Check:
+    """A check that measures nothing."""
+    return Check(name=name, passed=passed, finding=finding)
+
+
+COUNTED = (
+    answered("training ledger"),
+    answered("validation ledger"),
+    answered("each gradient once"),
+)
+
+
+def certificate(arm: Arm, spec: RunSpec | None = None, **changes: Any) -> Certificate:
+    """A certificate that passes; of an asynchronous arm with several workers, a statistical one."""
+    exact = capabilities_of(arm.backend).synchronous or arm.replicas == 1
+    checks = (
+        (
+            parity("float64", deviation(0.0, 0), deviation(3.1e-15, 1), deviation(2.0e-15, 2)),
+            *COUNTED,
+            parity("float32", deviation(0.0, 0), deviation(1.5e-6, 1), deviation(1.2e-6, 2)),
+        )
+        if exact
+        else (*COUNTED, answered("evaluation and predictions"), answered("convergence"))
+    )
+    fields: dict[str, Any] = {
+        "arm": arm,
+        "spec": spec or spec_of(arm.backend, arm.replicas, options=arm.options),
+        "kind": "exact" if exact else "statistical",
+        "steps": 20,
+        "code_version": "c0de" * 16,
+        "machine": MACHINE,
+        "created_unix_s": 1_700_000_000.0,
+        "checks": checks,
+        "by_design": (BY_DESIGN,) if arm.replicas > 1 else (),
+    }
+    return Certificate(**{**fields, **changes})
+
+
+def verified(comparison: Comparison) -> Comparison:
+    """The comparison with a certificate for each arm, of what its first run was."""
+    specs = {run.arm: run.spec for run in reversed(comparison.runs)}
+    return comparison.replace(
+        certificates=tuple(certificate(arm, specs.get(arm.label)) for arm in comparison.arms)
+    )
+
+
+def failed(one: Certificate) -> Certificate:
+    """The same arm, whose gradients were added up where their mean was meant."""
+    steps = (deviation(0.0, 0), deviation(1e-16, 1, kind="loss", name="mean loss"))
+    return one.replace(checks=(parity("float64", *steps, deviation(0.03125, 1)), *COUNTED))
+
+
+def matrix(*arms: str, **changes: Any) -> DetectionMatrix:
+    """Two mistakes in these arms, all caught; where there is one replica, one cannot be made."""
+    controls = (
+        Control(name="gradients_summed", mistake="Gradients are added up, not averaged."),
+        Control(name="tail_dropped", mistake="The data are cut to whole batches."),
+    )
+    impossible = "One replica has nothing to reduce."
+    results = [
+        ControlResult(
+            control=control.name,
+            arm=arm,
+            caught=None if control is controls[0] and arm.endswith("×1") else True,
+            by=impossible
+            if control is controls[0] and arm.endswith("×1")
+            else "float64 parity: parts at update 1",
+        )
+        for control in controls
+        for arm in arms
+    ]
+    fields: dict[str, Any] = {
+        "controls": controls,
+        "arms": arms,
+        "results": tuple(results),
+        "clean_runs": 20,
+        "machine": MACHINE,
+        "code_version": "c0de" * 16,
+        "created_unix_s": 1_700_000_000.0,
+    }
+    return DetectionMatrix(**{**fields, **changes})

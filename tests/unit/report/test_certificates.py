@@ -1,0 +1,172 @@
+"""Certificates and the detection matrix on a terminal, and what a certificate says in full."""
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from report.certificates import explain, render_certificates, render_matrix
+from specs import Certificate, ControlResult, Deviation
+from tests.unit.measure.factory import arm_of
+from tests.unit.report.bout import mixed_bout
+from tests.unit.report.proofs import (
+    COUNTED,
+    answered,
+    certificate,
+    deviation,
+    failed,
+    matrix,
+    parity,
+)
+
+
+def printed(renderable: RenderableType, width: int = 100) -> str:
+    """As a terminal shows it."""
+    terminal = Console(width=width, record=True, file=io.StringIO())
+    terminal.print(renderable)
+    return terminal.export_text()
+
+
+def judged(*steps: Deviation) -> Certificate:
+    """A certificate of 20 steps whose parity has these deviations."""
+    one = certificate(arm_of("mirrored", 2), steps=20)
+    return one.replace(checks=(parity("float64", *steps), *COUNTED))
+
+
+def test_certificates_fit_a_terminal_and_say_why_not() -> None:
+    """100 columns; each arm, its deviation, and below the reason of each that failed."""
+    text = printed(render_certificates(mixed_bout().certificates))
+
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert "…" not in text
+    assert text.count("3.1e-15") == 11  # all but the statistical and the failed one
+    assert "12 of 13 arms certified." in text
+    said = " ".join(text.split())
+    assert (
+        "not certified horovod:controller=mpi ×2: float64 parity: largest deviation 3.1e-02" in said
+    )
+
+
+def test_matrix_fits_a_terminal_with_many_arms() -> None:
+    """100 columns, also where every mistake in every arm was missed; every arm has its number."""
+    arms = [f"a_rather_long_backend_name:option={n} ×2" for n in range(20)]
+    found = matrix(*arms)
+    missed = tuple(one.replace(caught=False, by="nothing differs") for one in found.results)
+
+    text = printed(render_matrix(found.replace(results=missed)))
+
+    assert all(len(line) <= 100 for line in text.splitlines())
+    heads = [line.split()[1:] for line in text.splitlines() if "mistake" in line]
+    assert [int(number) for head in heads for number in head] == list(range(1, 21))
+    for number, arm in enumerate(arms, start=1):
+        assert f"{number:>3}  {arm}" in text
+    assert "0 of 40 caught" in text
+
+
+def test_matrix_has_a_word_for_each_result() -> None:
+    """Caught, missed, impossible and not tried are told apart without colour."""
+    found = matrix("serial ×1", "mirrored ×2")
+    results = (
+        *found.results[:3],
+        ControlResult(control="tail_dropped", arm="mirrored ×2", caught=False, by="no reason"),
+    )
+
+    text = printed(render_matrix(found.replace(results=results, false_alarms=("wolf",))))
+    without = printed(render_matrix(found.replace(results=results[1:])))
+
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
+    assert rows["gradients_summed"] == ["-", "yes"]
+    assert rows["tail_dropped"] == ["yes", "MISSED"]
+    assert "MISSED: tail_dropped in mirrored ×2: no reason" in text
+    assert "false alarm: wolf" in text
+    assert "2 of 3 caught, 1 false alarm in 20 clean runs." in text
+    again = {line.split()[0]: line.split()[1:] for line in without.splitlines() if line.split()}
+    assert again["gradients_summed"] == ["?", "yes"]
+
+
+def test_labels_are_not_markup() -> None:
+    """Rich takes [red] for a colour, and terminals take escape sequences for orders."""
+    arm = arm_of("serial").replace(label="[red]x[/red]\x1b[31m")
+
+    text = printed(render_certificates([failed(certificate(arm))]))
+
+    assert "[red]x[/red]" in text
+    assert "[red]x[/red]" in printed(render_matrix(matrix("[red]x[/red]")))
+    assert "\x1b" not in explain(certificate(arm))
+
+
+def test_explanation_marks_the_first_step_above_the_tolerance() -> None:
+    """Every step is there in order, one is marked; 1e-10 itself still passes."""
+    text = explain(
+        judged(
+            deviation(3.0, 4),
+            deviation(1e-10, 1),
+            deviation(2e-10, 2, name="kernel of step 2"),
+            deviation(0.5, 3),
+        )
+    )
+
+    lines = [line for line in text.splitlines() if line.strip().startswith("step ")]
+    assert [line.split()[1] for line in lines] == ["1", "2", "3", "4"]
+    assert ["<--" in line for line in lines] == [False, True, False, False]
+    assert "2.0e-10  weights      kernel of step 2  (rank-0)" in lines[1]
+    assert "FAILED  float64 parity (tolerance 1e-10): largest deviation 3.0e+00" in text
+    assert "passed  training ledger: each of 27 once" in text
+    assert "dropout (Dropout): random masks differ between replicas" in text
+
+
+def loss(value: float, step: int) -> Deviation:
+    """The loss of an update."""
+    return deviation(value, step, kind="loss", name="mean loss")
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([deviation(0.1, 0), deviation(0.1, 1)], "initial weights are not broadcast"),
+        (
+            [deviation(0.3, 0, kind="evaluation"), deviation(0.1, 1)],
+            "initial weights are not broadcast",
+        ),
+        ([deviation(0.0, 0), deviation(0.2, 1), loss(0.1, 1)], "the loss is scaled differently"),
+        (
+            [deviation(0.0, 0), loss(1e-16, 1), deviation(0.2, 1)],
+            "the weights part with the first step, though its loss agrees: look at the gradients",
+        ),
+        ([deviation(0.0, 0), deviation(0.2, 1)], "the weights part with the first step: look at"),
+        (
+            [deviation(0.2, 1), deviation(0.1, 1, kind="replicas")],
+            "the replicas part from each other",
+        ),
+        ([deviation(0.0, 9), deviation(0.2, 10), deviation(0.1, 11)], "short last batch"),
+        ([deviation(0.0, 6), deviation(0.2, 7)], "learning-rate schedule"),
+        (
+            [deviation(0.0, 1), deviation(0.2, 20, kind="evaluation")],
+            "examples are counted and weighted in the evaluation",
+        ),
+        ([deviation(0.0, 1), deviation(None, 20, kind="metrics")], "training agrees"),
+    ],
+)
+def test_hint_follows_where_the_difference_began(steps: list[Deviation], words: str) -> None:
+    """What is seen first points to what is wrong."""
+    text = explain(judged(*steps))
+
+    hint = next(line for line in text.splitlines() if line.startswith("hint: "))
+    assert words in hint
+
+
+def test_hint_of_a_ledger_comes_before_all_that_follows_from_it() -> None:
+    """Other examples make other weights."""
+    ledger = answered("training ledger", passed=False, finding="example 7 was never fed")
+    one = judged(deviation(0.2, 1)).replace(checks=(parity("float64", deviation(0.2, 1)), ledger))
+
+    assert "hint: training ledger: other examples were fed or counted" in explain(one)
+
+
+def test_no_hint_where_nothing_is_wrong_or_known() -> None:
+    """A certificate that passed, and an obstacle that says it itself."""
+    passed = explain(certificate(arm_of("serial")))
+    obstacle = explain(certificate(arm_of("serial"), checks=(), obstacle="no TPU is here"))
+
+    assert "hint" not in passed and "certified, exact, 20 steps" in passed
+    assert "obstacle: no TPU is here" in obstacle and "hint" not in obstacle

@@ -1,0 +1,285 @@
+"""What a report says of certificates and of mistakes, and whom it leaves out of every ranking."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from report import render_table, write_report
+from report.drawing import look_of, styles_of
+from report.markdown import escaped, render_markdown
+from report.plots import plots_of
+from report.proof import Proof
+from report.svg import MUTED
+from report.view import view_of
+from specs import Comparison
+from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from tests.unit.report.bout import bout, mixed_bout
+from tests.unit.report.proofs import answered, certificate, deviation, failed, matrix, parity
+
+APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
+
+
+def three(*keep: str) -> Comparison:
+    """Serial, one_device and mirrored ×1, of which those named have a passing certificate."""
+    arms = [arm_of(name) for name in ("serial", "one_device", "mirrored")]
+    runs = [simple_run(arm.backend, 1, 1.0 + k, position=k) for k, arm in enumerate(arms)]
+    return comparison_of(
+        arms, runs, certificates=tuple(certificate(a) for a in arms if a.backend in keep)
+    )
+
+
+def proof(comparison: Comparison) -> Proof:
+    """The proof in the view."""
+    return view_of(comparison).proof
+
+
+def test_answer_when_all_are_certified() -> None:
+    """The largest float64 deviation of all arms, and how many go by counting."""
+    comparison = bout()
+    worse = parity("float64", deviation(4.5e-13, 7))
+    changed = tuple(
+        one.replace(checks=(worse,)) if one.arm.label == "horovod ×1" else one
+        for one in comparison.certificates
+    )
+
+    found = proof(comparison.replace(certificates=changed))
+
+    assert found.certain
+    assert found.answer == (
+        "Yes. All 14 arms are certified: float64 weights agree with the serial run to 4.5e-13 or "
+        "better; 1 of them, asynchronous, by counting and by convergence."
+    )
+
+
+def test_answer_when_some_are_certified() -> None:
+    """How many of how many, and who is left out."""
+    found = proof(three("serial", "mirrored"))
+
+    assert not found.certain
+    assert found.answer == (
+        "2 of 3 arms are certified: float64 weights agree with the serial run to 3.1e-15 or "
+        "better. Not comparable, and not ranked: one_device."
+    )
+
+
+def test_answer_when_none_is_certified() -> None:
+    """Not verified and failed are two things; the lead says first that nothing is ranked."""
+    serial = failed(certificate(arm_of("serial")))
+    lost = three().replace(certificates=(serial,))
+
+    assert proof(three()).answer == "Not known: no arm was verified, so none is ranked."
+    assert proof(lost).answer == "No: of 3 arms none is certified, so none is ranked."
+    for comparison in (three(), lost):
+        view = view_of(comparison)
+        assert view.lead.startswith("No arm is comparable, so none is ranked. digits, ")
+        assert view.findings == ()
+    assert view_of(three("serial")).lead.startswith("digits, ")
+
+
+def test_answer_claims_no_more_than_was_seen() -> None:
+    """Deviations of other kinds are not of weights; equal to the last bit is said so."""
+    loss = parity("float64", deviation(2e-15, 1, kind="loss", name="mean loss"))
+    zero = parity("float64", deviation(0.0, 1))
+
+    def answer(check: object) -> str:
+        proofs = [c.replace(checks=(check,)) for c in three("serial").certificates]
+        return proof(three().replace(certificates=tuple(proofs))).answer
+
+    assert "float64 results agree with the serial run to 2.0e-15 or better" in answer(loss)
+    assert "float64 weights agree with the serial run to the last bit" in answer(zero)
+    assert "equal to the serial run within rounding" in answer(answered("training ledger"))
+
+
+def test_table_of_certificates() -> None:
+    """Where the deviation is, what else was asked, and why not."""
+    table = proof(mixed_bout()).table
+    rows = {row[0].main: row for row in table.rows}
+    names = [column.name for column in table.columns]
+
+    certified = dict(zip(names, rows["horovod ×2"], strict=True))
+    lost = dict(zip(names, rows["horovod:controller=mpi ×2"], strict=True))
+
+    assert (certified["Certified"].main, certified["Certified"].note) == ("exact", "20 steps")
+    assert certified["Float64"].main == "3.1e-15"
+    assert certified["Float64"].note == "weights 002 dense/kernel:0, step 1"
+    assert certified["Float32"].main == "1.5e-06"
+    assert certified["Ledger"].main == "passed"
+    assert certified["Evaluation, predictions"].main == "passed"
+    assert certified["Other checks"].note == "each gradient once"
+    assert certified["Differs by design"].main == "1 layer"
+    assert certified["Why not"].main == ""
+    assert (lost["Certified"].main, lost["Certified"].note) == ("no", "failed")
+    assert lost["Float64"].main == "3.1e-02" and lost["Float64"].bad
+    assert lost["Evaluation, predictions"].main == "–"
+    assert lost["Why not"].main.startswith("float64 parity: largest deviation 3.1e-02")
+    assert rows["parameter_server ×2"][1].main == "statistical"
+    assert rows["mirrored ×2"][1].note == "not for these runs"
+    assert rows["multi_worker_mirrored ×2"][1].note == "not verified"
+    assert "Why not" not in [column.name for column in proof(bout()).table.columns]
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "predictions"])
+def test_evaluation_that_differs_is_said(kind: str) -> None:
+    """Also where it is a part of parity, and what is no number differs most."""
+    check = parity("float64", deviation(2.0, 1), deviation(None, 20, kind=kind))
+    one = certificate(arm_of("serial")).replace(checks=(check,))
+
+    row = proof(three().replace(certificates=(one,))).table.rows[0]
+
+    assert (row[2].main, row[2].bad) == ("not a number", True)
+    assert (row[5].main, row[5].bad) == ("failed", True)
+
+
+def test_worst_of_several_checks_is_shown() -> None:
+    """A number that is none comes before every number."""
+    checks = (parity("float64", deviation(None, 3)), parity("float64", deviation(5.0, 4)))
+    one = certificate(arm_of("serial")).replace(checks=checks)
+
+    row = proof(three().replace(certificates=(one,))).table.rows[0]
+
+    assert (row[2].main, row[2].note) == ("not a number", "weights 002 dense/kernel:0, step 3")
+
+
+def test_no_deviation_has_no_place() -> None:
+    """Where nothing differs, no variable differs most."""
+    one = certificate(arm_of("serial")).replace(checks=(parity("float64", deviation(0.0, 0)),))
+
+    row = proof(three().replace(certificates=(one,))).table.rows[0]
+
+    assert (row[2].main, row[2].note) == ("0", "equal to the last bit")
+
+
+def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
+    """In words; the reasons are notes, each once."""
+    detection = proof(mixed_bout()).detection
+    assert detection is not None
+    columns = [column.name for column in detection.table.columns]
+
+    summed, dropped = (dict(zip(columns, r, strict=True)) for r in detection.table.rows)
+
+    assert summed["Mistake"].note == "Gradients are added up, not averaged."
+    assert (summed["mirrored ×1"].main, summed["mirrored ×1"].note) == ("cannot be made", "note 1")
+    assert (summed["horovod ×1"].main, summed["horovod ×1"].note) == ("cannot be made", "note 1")
+    assert (summed["horovod ×2"].main, summed["horovod ×2"].note) == ("caught", "float64 parity")
+    assert (dropped["horovod ×2"].main, dropped["horovod ×2"].bad) == ("MISSED", True)
+    assert detection.notes == (
+        ("1", "One replica has nothing to reduce."),
+        ("2", "the weights differ by 1e-12 only"),
+    )
+    assert detection.alarms == ("serial: float32 parity failed on a clean run",)
+    assert not detection.passed
+    # 14 arms; of the first mistake the six labelled ×1 cannot make it
+    assert detection.answer == (
+        "21 of 22 caught, 1 false alarm in 20 clean runs. MISSED: tail_dropped in horovod ×2."
+    )
+
+
+def test_matrix_that_is_clean() -> None:
+    """Every mistake caught and no alarm."""
+    detection = proof(three("serial").replace(detection=matrix("serial", "mirrored ×2"))).detection
+
+    assert detection is not None
+    assert detection.passed
+    assert detection.answer == "4 of 4 caught, 0 false alarms in 20 clean runs."
+    assert proof(three("serial")).detection is None
+
+
+def test_finding_leaves_out_what_is_not_comparable() -> None:
+    """Not as the fastest, not among the overlapping, not as the best of a family."""
+    (_, finding) = view_of(mixed_bout()).findings
+
+    assert finding.arm == "horovod ×2"  # the one over MPI was faster
+    assert finding.others == 2
+    said = {finding.arm, *finding.overlapping, *(arm for _, arm, _, _ in finding.best_of)}
+    assert not said & set(APART)
+    caveat = view_of(mixed_bout()).caveats[0]
+    assert caveat.startswith(
+        "mirrored ×2, multi_worker_mirrored ×2 and horovod:controller=mpi ×2: "
+    )
+    assert not any("not comparable" in caveat for caveat in view_of(bout()).caveats)
+
+
+def test_rows_that_are_not_comparable_come_last_without_efficiency() -> None:
+    """Their throughput stays; both efficiencies are words."""
+    table = view_of(mixed_bout()).results
+
+    assert table.apart == 3
+    assert [row[0].main for row in table.rows[-3:]] == APART
+    for row in table.rows[-3:]:
+        assert [cell.main for cell in row[3:5]] == ["not comparable"] * 2
+        assert re.fullmatch(r"\d\d,\d{3}", row[2].main)
+    assert "not comparable" not in {cell.main for row in table.rows[:-3] for cell in row}
+
+
+def test_every_format_says_who_is_not_comparable_and_why(tmp_path: Path) -> None:
+    """HTML, Markdown, terminal and CSV; each arm and each reason."""
+    view = view_of(mixed_bout())
+    page = re.sub(r"<wbr>", "", write_report(mixed_bout(), tmp_path).read_text())
+    terminal = Console(width=120, record=True, file=io.StringIO())
+    terminal.print(render_table(mixed_bout()))
+    printed = " ".join(terminal.export_text().split())
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
+
+    assert [arms for arms, _ in view.not_comparable] == APART
+    for arms, reason in view.not_comparable:
+        assert reason in page
+        assert f"- {escaped(arms)}: {escaped(reason)}" in render_markdown(view)
+        assert f"not comparable {arms}: {reason}" in printed
+        told = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] == arms}
+        assert told == {("no", reason)}
+    others = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] not in APART}
+    assert others == {("yes", "")}
+    assert '<tbody class="apart">' in page
+    assert "| **Not comparable, and not ranked** |" in render_markdown(view)
+    assert printed.count("comp. comp.") == 3
+    for text in (page, render_markdown(view), printed):
+        assert "11 of 14 arms are certified" in text
+
+
+def test_one_reason_for_all_is_said_once() -> None:
+    """Not one line for each of many arms."""
+    assert view_of(three()).not_comparable == (
+        ("all 3 arms", "it was not verified: run without --no-verify"),
+    )
+    assert view_of(three("serial", "mirrored")).not_comparable[0][0] == "one_device"
+    assert view_of(bout()).not_comparable == ()
+
+
+def test_style_of_an_arm_that_is_not_comparable_is_grey_and_hollow() -> None:
+    """Its marker and dash stay those of its group."""
+    arms = view_of(mixed_bout()).summary.arms
+    styles = styles_of(arms)
+
+    looks = {row.arm.label: (styles[row.arm.group], look_of(row, styles)) for row in arms}
+
+    for label, (style, look) in looks.items():
+        assert (look.marker, look.dash) == (style.marker, style.dash)
+        assert look.hollow is (look.color == MUTED) is (label in APART)
+        assert look.face == ("none" if label in APART else style.color)
+
+
+def test_plots_set_apart_what_is_not_comparable() -> None:
+    """Grey and hollow, never the highest; no line in the scaling plot."""
+    throughput, scaling, steps, quality = plots_of(view_of(mixed_bout()).summary)
+
+    assert "Highest median: horovod ×2" in throughput.caption
+    for plot in (throughput, steps, quality):
+        assert "Grey with hollow marks: not comparable." in plot.caption
+    drawn = throughput.svg.split(">", 1)[1]  # behind the caption, which is read aloud
+    assert drawn.index(">horovod ×2<") < drawn.index(">mirrored ×2<")  # below all that are ranked
+    assert "Arms that are not comparable are left out." in scaling.caption
+    assert "horovod" in scaling.svg and "multi_worker_mirrored" not in scaling.svg
+    assert "Dashed: serial times" in scaling.caption
+    rest = tuple(one for one in mixed_bout().certificates if one.arm.label != "serial")
+    without_base = plots_of(view_of(mixed_bout().replace(certificates=rest)).summary)[1]
+    assert without_base.svg and "Dashed" not in without_base.caption
+    whole = plots_of(view_of(bout()).summary)
+    assert not any("comparable" in plot.caption for plot in whole)
+    assert "multi_worker_mirrored" in whole[1].svg
+    nothing = plots_of(view_of(bout().replace(certificates=())).summary)
+    assert nothing[1].svg == ""
+    assert "Highest median" not in nothing[0].caption

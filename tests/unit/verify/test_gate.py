@@ -1,0 +1,183 @@
+"""The gate passes what is equal within rounding, and nothing else; and says where it parts."""
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specs import RefusalError
+from tests.unit.verify.made_up import STEPS, trace
+from verify.gate import TOLERANCE, evaluation, parity
+from verify.trace import Trace
+
+HERE = Path(__file__).resolve()
+
+
+def changed(change: Callable[[Trace], None]) -> dict[str, Trace]:
+    """Two processes, of which the second saw something else."""
+    other = copy.deepcopy(trace())
+    change(other)
+    return {"rank-0": trace(), "rank-1": other}
+
+
+def grow(array: np.ndarray, where: tuple[int, ...], by: float) -> None:
+    """Change one element by a share of the array's largest."""
+    array[where] += by * np.max(np.abs(array))
+
+
+CHANGES: dict[str, tuple[str, int, Callable[[Trace], None]]] = {
+    "a weight": ("weights", 4, lambda t: grow(t.weights["000 dense/kernel"], (4, 1), 1e-8)),
+    "an initial weight": ("weights", 0, lambda t: grow(t.weights["000 dense/kernel"], (0, 3), 0.1)),
+    "a final weight": ("weights", STEPS, lambda t: grow(t.final["000 dense/kernel"], (1, 1), 1e-8)),
+    "a first moment": (
+        "slots",
+        2,
+        lambda t: grow(t.slots["001 m/dense/kernel"], (1, 0), 1e-8),
+    ),
+    "a tiny second moment": (
+        "slots",
+        3,
+        lambda t: grow(t.slots["002 v/dense/kernel"], (2, 0), 1e-8),
+    ),
+    "the count of updates": ("slots", 6, lambda t: grow(t.slots["000 iteration"], (5, 0), 1.0)),
+    "a loss": ("loss", 5, lambda t: grow(t.loss, (4,), 1e-8)),
+    "a training metric": ("metrics", STEPS, lambda t: grow(t.metrics["accuracy"], (0,), 1e-8)),
+    "an evaluation": ("evaluation", STEPS, lambda t: grow(t.evaluation["loss"], (1,), 1e-8)),
+    "a first evaluation": ("evaluation", 0, lambda t: grow(t.before["loss"], (), 1e-8)),
+    "a prediction": ("predictions", STEPS, lambda t: grow(t.predictions["output 0"], (4, 2), 1e-8)),
+    "another replica": ("replicas", 3, lambda t: np.put(t.replica_gap, 2, 1e-8)),
+}
+
+
+def test_equal_traces_pass() -> None:
+    """The deviation is zero, after each update and before the first."""
+    check = parity({"rank-0": trace(), "rank-1": trace()}, trace(), precision="float64")
+
+    assert check.passed
+    assert check.worst is not None
+    assert check.worst.value == 0.0
+    assert [one.step for one in check.by_step if one.kind == "weights"] == list(range(STEPS + 1))
+    assert {one.kind for one in check.by_step} == {kind for kind, _, _ in CHANGES.values()}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_one_changed_number_fails(what: str) -> None:
+    """In one process, in one place; the finding names kind, update and process."""
+    kind, step, change = CHANGES[what]
+
+    check = parity(changed(change), trace(), precision="float64")
+
+    assert not check.passed
+    assert check.worst is not None
+    assert (check.worst.kind, check.worst.step) == (kind, step)
+    assert check.worst.task == "rank-1"
+    assert f"parts at update {step}" in check.finding
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_not_a_number_fails(what: str) -> None:
+    """A NaN is never equal, wherever it stands."""
+    kind, _, change = CHANGES[what]
+    arm = changed(change)
+    other = arm["rank-1"]
+    for group in (other.weights, other.slots, other.final, other.metrics, other.predictions):
+        for name, array in group.items():
+            group[name] = array.astype(float)
+    array = {
+        "weights": other.weights["000 dense/kernel"],
+        "slots": other.slots["001 m/dense/kernel"],
+        "loss": other.loss,
+        "metrics": other.metrics["accuracy"],
+        "evaluation": other.evaluation["loss"],
+        "predictions": other.predictions["output 0"],
+        "replicas": other.replica_gap,
+    }[kind]
+    array[...] = np.nan
+
+    check = parity(arm, trace(), precision="float64")
+
+    assert not check.passed
+    assert any(one.value is None for one in check.by_step)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize(("times", "passes"), [(0.9, True), (1.1, False)])
+def test_the_tolerance_is_of_the_largest_of_its_kind(
+    precision: str, times: float, passes: bool
+) -> None:
+    """The smaller bias is measured against the kernel: by hand, just below and just above."""
+    reference = trace()
+    largest = max(np.max(np.abs(array)) for array in reference.weights.values())
+    other = trace()
+    other.weights["001 dense/bias"][3, 0] += times * TOLERANCE[precision] * largest
+
+    assert parity({"rank-0": other}, reference, precision=precision).passed is passes
+
+
+def test_missing_updates_and_processes_fail() -> None:
+    """Nothing seen, a process that ended early, one update too few, one variable too many."""
+    short = trace(loss=trace().loss[:-1])
+    broken = trace(meta={**trace().meta, "error": "LedgerError: 19 of 20"})
+    extra = trace(weights={**trace().weights, "002 more/kernel": np.zeros((STEPS + 1, 1))})
+
+    assert not parity({}, trace(), precision="float64").passed
+    assert (
+        "5 updates, the reference 6" in parity({"a": short}, trace(), precision="float64").finding
+    )
+    assert "19 of 20" in parity({"a": broken}, trace(), precision="float64").finding
+    assert not parity({"a": extra}, trace(), precision="float64").passed
+
+
+def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
+    """Of an asynchronous arm the weights may differ; what they start from may not."""
+    other = trace()
+    other.weights["000 dense/kernel"] += 1.0
+
+    assert evaluation({"chief": other}, trace()).passed
+    other.before["loss"] = other.before["loss"] * (1 + 1e-9)
+    assert not evaluation({"chief": other}, trace()).passed
+
+
+def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Every array and the facts; half a file is refused."""
+    trace().write(tmp_path / "t.npz")
+
+    found = Trace.read(tmp_path / "t.npz")
+
+    assert parity({"rank-0": found}, trace(), precision="float64").passed
+    np.testing.assert_array_equal(found.fed, trace().fed)
+    assert found.meta == trace().meta
+    half = (tmp_path / "t.npz").read_bytes()[:-200]
+    (tmp_path / "half.npz").write_bytes(half)
+    with pytest.raises(RefusalError, match=r"half\.npz"):
+        Trace.read(tmp_path / "half.npz")
+
+
+@pytest.mark.skipif("RINGSIDE_BROKEN_GATE" in os.environ, reason="this is the broken one")
+@pytest.mark.parametrize("broken", ["equal", "close"])
+def test_a_broken_gate_turns_these_tests_red(broken: str) -> None:
+    """A comparison that always says equal, and one with a wide tolerance, are both found out."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE)],
+        env={**os.environ, "RINGSIDE_BROKEN_GATE": broken},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "failed" in done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _broken_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    how = os.environ.get("RINGSIDE_BROKEN_GATE")
+    if how == "equal":
+        monkeypatch.setattr("specs.Deviation.exceeds", lambda self, tolerance: False)
+    if how == "close":
+        monkeypatch.setattr("verify.gate.TOLERANCE", {"float64": 1e-3, "float32": 1e-3})

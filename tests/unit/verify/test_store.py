@@ -1,0 +1,108 @@
+"""A certificate is used again only where nothing has changed since."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measure.machine import machine_facts
+from specs import Arm, Certificate, Check, RunSpec, Topology
+from verify import store
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def spec(**changes: Any) -> RunSpec:
+    """A run of two replicas."""
+    fields = {
+        "backend": "mirrored",
+        "options": {},
+        "topology": Topology(replicas_per_process=2),
+        "global_batch": 12,
+        "epochs": 1,
+    }
+    return RunSpec(**{**fields, **changes})
+
+
+def certificate(**changes: Any) -> Certificate:
+    """One that passes."""
+    run = changes.pop("spec", spec())
+    arm = Arm(label="m", group="m", backend=run.backend, options=run.options, replicas=2)
+    fields = {
+        "arm": arm,
+        "spec": run,
+        "kind": "exact",
+        "steps": 20,
+        "code_version": store.code_version(),
+        "machine": machine_facts(),
+        "created_unix_s": 1.0,
+        "checks": (Check(name="float64 parity", passed=True, finding="equal"),),
+    }
+    return Certificate(**{**fields, **changes})
+
+
+def test_what_was_kept_is_found() -> None:
+    """For the same run and number of steps."""
+    store.keep(certificate())
+
+    assert store.find(spec(), steps=20) == certificate()
+    assert store.find(spec(), steps=40) is None
+    assert store.find(spec(seed=2), steps=20) is None
+
+
+def test_what_did_not_pass_is_not_used() -> None:
+    """It is looked at again, in case it was the machine."""
+    failed = Check(name="float64 parity", passed=False, finding="parts")
+    store.keep(certificate(checks=(failed,)))
+
+    assert store.find(spec(), steps=20) is None
+
+
+def test_a_change_of_code_machine_or_spec_is_told() -> None:
+    """Each makes a certificate stale, with the reason."""
+    packages = {**machine_facts().packages, "tensorflow": "2.17.0"}
+    other = machine_facts().replace(packages=packages)
+
+    assert not store.stale(certificate(), spec())
+    assert "this is" in store.stale(certificate(), spec(global_batch=24))
+    assert "code has changed" in store.stale(certificate(code_version="0"), spec())
+    assert "other packages" in store.stale(certificate(machine=other), spec())
+
+
+def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
+    """One letter in one file."""
+    mine = tmp_path / "my_model.py"
+    mine.write_text("layers = 2\n")
+    made = certificate(sources={str(mine): store._sha(mine)})
+
+    assert not store.stale(made, spec())
+    mine.write_text("layers = 3\n")
+    assert str(mine) in store.stale(made, spec())
+    mine.unlink()
+    assert str(mine) in store.stale(made, spec())
+
+
+def test_the_same_name_in_another_folder_is_another_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """my_model.py:workload is looked for where the command is typed."""
+    run = spec(workload="my_model.py:workload")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    store.keep(certificate(spec=run))
+
+    assert store.find(run, steps=20) is not None
+    monkeypatch.chdir(tmp_path / "two")
+    assert store.find(run, steps=20) is None
+
+
+def test_a_damaged_file_is_as_none() -> None:
+    """Then it is certified anew."""
+    path = store.keep(certificate())
+    path.write_text(path.read_text()[:100])
+
+    assert store.find(spec(), steps=20) is None

@@ -1,0 +1,44 @@
+"""Arms to certify, by short names."""
+
+from typing import Any
+
+from specs import Arm, RunSpec, Topology, backend_options, capabilities_of
+from verify.certify import Subject
+
+
+def subject(
+    backend: str,
+    replicas: int,
+    options: dict[str, object] | None = None,
+    **changes: Any,
+) -> Subject:
+    """An arm and its run; the digits in batches of 48 unless something else is said."""
+    typed = backend_options(backend, options or {})
+    single = capabilities_of(backend).process_model == "single"
+    topology = (
+        Topology(replicas_per_process=replicas) if single else Topology(processes_per_host=replicas)
+    )
+    extra = "".join(f":{key}={value}" for key, value in (options or {}).items())
+    label = f"{backend}{extra} ×{replicas}"
+    arm = Arm(label=label, group=backend + extra, backend=backend, options=typed, replicas=replicas)
+    fields = {
+        "workload": "digits",
+        "backend": backend,
+        "options": typed,
+        "topology": topology,
+        "global_batch": 48,
+        "epochs": 1,
+        "save": "record",
+    }
+    return Subject(arm, RunSpec(**{**fields, **changes}))
+
+
+GLOO: dict[str, object] = {"controller": "gloo"}
+MPI: dict[str, object] = {"controller": "mpi"}
+SYNCHRONOUS: tuple[tuple[str, dict[str, object]], ...] = (
+    ("mirrored", {}),
+    ("central_storage", {}),
+    ("multi_worker_mirrored", {}),
+    ("horovod", GLOO),
+    ("horovod", MPI),
+)

@@ -1,0 +1,134 @@
+"""Started in place of Ringside's train.py: trains without a mistake, then with each, and tells.
+
+One answer for each training and process: the weights of all local replicas after each update, the
+evaluation and the ledger of each epoch, and the guard of `fit` that ended it, if one did.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from launch.task import Reporter, end_process, run_launched
+from specs import RunSpec, Surroundings
+from verify.mistakes import MISTAKES, obstacle, shows_after_restart, workload_of
+
+# Trainings without a mistake, and the workload of each.
+CLEAN = {
+    "clean": "verify.controls:control_workload",
+    "clean_proxy": "verify.controls:control_workload",
+    "clean_batch_norm": "verify.controls:control_workload_with_batch_norm",
+    "clean_restarted": "verify.controls:control_workload",
+}
+GUARDS = ("ReplicasDifferError", "LedgerError")
+
+
+def work(
+    spec: RunSpec,
+    surroundings: Surroundings,
+    run_dir: Path,
+    reporter: Reporter,
+    facts: dict[str, Any],
+) -> None:
+    """All trainings, one after the other, under one started backend."""
+    reporter.phase("importing")
+    from backends.registry import make_backend
+    from legacy_keras import tf
+
+    tf.keras.backend.set_floatx(spec.precision)
+    names = [*CLEAN, *(m.name for m in MISTAKES if obstacle(m.name, spec) is None)]
+    with make_backend(spec, surroundings) as backend:
+        facts.update(role=backend.role, is_chief=backend.is_chief)
+        if backend.role == "server":
+            reporter.phase("serving")
+            backend.serve()
+            return
+        for done, name in enumerate(names):
+            reporter.step(done, len(names))
+            answer = train(name, spec, backend, run_dir / name)
+            np.savez(run_dir / f"{name}-{surroundings.task_name}.npz", **answer)
+
+
+def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any]:
+    """One training, from the restart where there is one."""
+    from trainers.fit import fit
+    from trainers.training import FitResult
+    from verify.control_data import BackendProxy
+    from verify.controls import make_mistake
+    from workloads.registry import load_workload
+
+    asynchronous = not backend.capabilities.synchronous
+    own = "tests.verify.by_hand:counting" if asynchronous else CLEAN.get(name) or workload_of(name)
+    workload = load_workload(own, options={}, data_dir=None)
+    if name == "clean_proxy":
+        backend = BackendProxy(backend)
+    elif name not in CLEAN:
+        workload, backend = make_mistake(name, spec, workload, backend)
+    result, seen = FitResult(), Seen(backend)
+
+    def once(spec: RunSpec) -> None:
+        fit(
+            spec,
+            workload,
+            backend,
+            run_dir=folder,
+            process_start=time.time(),
+            on_step=lambda done, total: None,
+            on_epoch=lambda number, record: None,
+            result=result,
+            watchers=lambda training: [seen.callback(training.model)],
+        )
+
+    guard = ""
+    try:
+        if name == "clean_restarted" or shows_after_restart(name):
+            once(spec.replace(epochs=1, save="all"))
+            spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
+        once(spec)
+    except RuntimeError as error:
+        if type(error).__name__ not in GUARDS:
+            raise
+        guard = type(error).__name__
+    return {
+        "guard": guard,
+        "evaluation": np.array([list(epoch.validation.values()) for epoch in result.epochs]),
+        "validation_examples": np.array([epoch.validation_examples for epoch in result.epochs]),
+        "id_sums": np.array([epoch.ledger.id_sum for epoch in result.epochs if epoch.ledger]),
+        "counts": np.array([epoch.ledger.count for epoch in result.epochs if epoch.ledger]),
+        **seen.weights(),
+    }
+
+
+class Seen:
+    """The weights of all local replicas before the first and after each update."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self._rows: list[list[np.ndarray]] = []
+
+    def callback(self, model: Any) -> Any:
+        """A Keras callback that looks on; a restart begins anew."""
+        from legacy_keras import tf
+
+        def look(*_: Any, **__: Any) -> None:
+            self._backend.barrier()
+            self._rows.append([np.stack(self._backend.local_values(v)) for v in model.weights])
+
+        def begin(*_: Any) -> None:
+            self._rows.clear()
+            look()
+
+        callback = tf.keras.callbacks.LambdaCallback(on_train_begin=begin, on_batch_end=look)
+        callback._supports_tf_logs = True  # else ParameterServerStrategy refuses it
+        return callback
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """weight_00, …: [updates + 1, local replicas, …]."""
+        columns = zip(*self._rows, strict=True)
+        return {f"weight_{i:02d}": np.stack(column) for i, column in enumerate(columns)}
+
+
+if __name__ == "__main__":
+    end_process(run_launched(work, sys.argv[1:]))

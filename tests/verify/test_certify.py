@@ -1,0 +1,110 @@
+"""Certificates of the default workload, of what must not pass, and of what cannot be certified."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from specs import Certificate
+from tests.verify.arms import SYNCHRONOUS, subject
+from verify.certify import certify
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+EXACT = [
+    subject("one_device", 1),
+    subject("parameter_server", 1),
+    *(subject(name, size, options) for name, options in SYNCHRONOUS for size in (2, 3)),
+]
+OTHERS = [
+    subject("parameter_server", 2),
+    subject("horovod", 2, {"controller": "gloo", "compression": "fp16"}),
+    subject("horovod", 2, {"controller": "gloo", "backward_passes_per_step": 2}),
+]
+
+
+@pytest.fixture(scope="module", name="certificates")
+def certificates_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Certificate]:
+    """All of them, from one look at the serial reference."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        made = certify([*EXACT, *OTHERS], folder=tmp_path_factory.mktemp("certify"))
+    return {certificate.arm.label: certificate for certificate in made}
+
+
+@pytest.mark.parametrize("label", [one.arm.label for one in EXACT])
+def test_the_default_workload_is_certified(
+    label: str, certificates: Mapping[str, Certificate]
+) -> None:
+    """In float64 within 1e-10 of the serial run, in float32 within 4e-5, and all else."""
+    certificate = certificates[label]
+
+    assert certificate.passed, certificate.reason
+    assert certificate.kind == "exact"
+    checks = {check.name: check for check in certificate.checks}
+    assert set(checks) == {
+        "float64 parity",
+        "float32 parity",
+        "training ledger",
+        "validation ledger",
+        "each gradient once",
+    }
+    for name, tolerance in {"float64 parity": 1e-10, "float32 parity": 4e-5}.items():
+        worst = checks[name].worst
+        assert worst is not None
+        assert worst.value is not None
+        assert worst.value <= tolerance
+    # Before the first update and after each of twenty.
+    watched = [one.step for one in checks["float64 parity"].by_step if one.kind == "weights"]
+    assert watched == list(range(21))
+
+
+def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
+    certificates: Mapping[str, Certificate],
+) -> None:
+    """There is no one right result to compare with."""
+    certificate = certificates["parameter_server ×2"]
+
+    assert certificate.passed, certificate.reason
+    assert certificate.kind == "statistical"
+    assert {check.name for check in certificate.checks} == {
+        "training ledger",
+        "validation ledger",
+        "each gradient once",
+        "evaluation and predictions",
+        "convergence",
+    }
+
+
+@pytest.mark.parametrize("label", [one.arm.label for one in OTHERS[1:]])
+def test_options_that_change_the_arithmetic_are_not_certified(
+    label: str, certificates: Mapping[str, Certificate]
+) -> None:
+    """The reason says where and by how much they part."""
+    certificate = certificates[label]
+
+    assert not certificate.passed
+    assert "parts at update" in certificate.reason
+
+
+WORKLOADS = Path(__file__).with_name("workloads.py")
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        ("reads_the_batch", "BatchMean"),
+        ("running_maximum", "highest"),
+        ("draws_without_a_seed", "Lambda"),
+    ],
+)
+def test_what_cannot_be_certified_is_named(function: str, named: str, tmp_path: Path) -> None:
+    """A layer that reads the batch, a metric that cannot be summed, chance without a seed."""
+    arm = subject("mirrored", 2, workload=f"{WORKLOADS}:{function}", global_batch=12)
+
+    (certificate,) = certify([arm], folder=tmp_path)
+
+    assert not certificate.passed
+    assert named in certificate.reason
+    assert str(WORKLOADS) in certificate.sources
+    assert not (tmp_path / "mirrored-x2").exists()  # nothing of the arm was started

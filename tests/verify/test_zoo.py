@@ -1,0 +1,93 @@
+"""Every model of the zoo computes the same under every backend as in the serial run."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import pytest
+
+from specs import RunSpec
+from tests.verify.arms import SYNCHRONOUS, subject
+from verify.case import Case, Request
+from verify.certify import Subject, watched_spec
+from verify.checks import training_ledger, validation_ledger
+from verify.gate import parity
+from verify.processes import Watched, run_request
+from verify.trace import Trace
+from verify.zoo import GLOBAL_BATCH, ZOO
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ARMS = {
+    one.arm.label: one
+    for one in (
+        *(subject(name, 2, options) for name, options in SYNCHRONOUS),
+        subject("multi_worker_mirrored", 3),
+        subject("parameter_server", 1),
+    )
+}
+SPLIT_MATTERS = ("batch_norm",)
+# (name of the case, model, passes in which a replica's part of the batch is run)
+CASES = [*((name, name, 1) for name in ZOO), ("accumulated", "dense", 2)]
+Of = Callable[[str], Watched]
+
+
+def cases(spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
+    """All models; the serial run also as several replicas where the split matters."""
+    made = []
+    for name, model, passes in CASES:
+        own = watched_spec(spec).replace(
+            workload=f"verify.zoo:{model}",
+            global_batch=GLOBAL_BATCH,
+            epochs=2,
+            precision="float64",
+            gradient_accumulation_steps=passes,
+        )
+        made.append(Case(name=name, spec=own, steps=None))
+        if name in SPLIT_MATTERS:
+            made += [
+                Case(name=f"{name}-as-{size}", spec=own, steps=None, virtual_replicas=size)
+                for size in sizes
+            ]
+    return tuple(made)
+
+
+@pytest.fixture(scope="module", name="watched")
+def watched_(tmp_path_factory: pytest.TempPathFactory) -> Of:
+    """Start an arm once, for all models."""
+
+    @cache
+    def of(label: str) -> Watched:
+        one: Subject = ARMS.get(label) or subject("serial", 1)
+        sizes = () if label in ARMS else (2, 3)
+        request = Request(cases=cases(one.spec, sizes=sizes))
+        return run_request(request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"))
+
+    return of
+
+
+@pytest.mark.parametrize("label", ARMS)
+@pytest.mark.parametrize("name", [case[0] for case in CASES])
+def test_a_model_is_certified(name: str, label: str, watched: Of) -> None:
+    """float64, after each update, in every process; each example once."""
+    arm: Mapping[str, Trace] = watched(label).traces[name]
+    replicas = ARMS[label].replicas
+    split = name in SPLIT_MATTERS and replicas > 1
+    (reference,) = watched("serial").traces[f"{name}-as-{replicas}" if split else name].values()
+
+    for check in (
+        parity(arm, reference, precision="float64"),
+        training_ledger(arm, reference, synchronous=True),
+        validation_ledger(arm, reference),
+    ):
+        assert check.passed, f"{check.name}: {check.finding}"
+    assert reference.steps == 6
+
+
+def test_the_reference_is_whole(watched: Of) -> None:
+    """Else nothing above would have been compared."""
+    serial = watched("serial")
+
+    assert serial.execution.outcome.completed, serial.execution.last_lines
+    for name, traces in serial.traces.items():
+        for trace in traces.values():
+            assert not trace.error, f"{name}: {trace.error}"

@@ -1,0 +1,123 @@
+"""What the running epoch adds up: read at its end, kept in checkpoints within it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import Backend
+from legacy_keras import tf
+from specs import LedgerDigest, RefusalError
+from trainers.ledger import digest
+from trainers.train_step import Totals
+
+
+@dataclass(frozen=True)
+class BegunEpoch:
+    """How far an epoch was when a checkpoint was written, and what it had added up.
+
+    Attributes:
+        batches: global batches done.
+        feed: what decides which examples these held, as JSON (`trainers.resume.feed`).
+        totals: states of the training metrics, the ledger and the loss sum, over all replicas.
+        fed: likewise of the full list, [steps, replicas, batch]; None where it was not kept.
+    """
+
+    batches: int
+    feed: str
+    totals: tuple[NDArray[Any], ...]
+    fed: NDArray[Any] | None
+
+    @property
+    def examples(self) -> int:
+        """Examples of weight above 0 that were fed."""
+        return digest(self.totals[-2]).count
+
+
+def updates_per_batch(backend: Backend) -> int:
+    """Updates that a whole global batch makes: of an asynchronous run, one for each reader."""
+    return 1 if backend.capabilities.synchronous else backend.num_readers
+
+
+class EpochTotals:
+    """The totals of the training step and the metrics of the model, over one epoch.
+
+    What a resumed epoch had added up before the restart is put in only when the epoch is over: the
+    metrics of a model do not exist before its first step.
+
+    Attributes:
+        begun: what came before the restart; None in every epoch but a resumed one.
+    """
+
+    def __init__(self, model: Any, backend: Backend, totals: Totals, *, feed: str) -> None:
+        self._model, self._backend, self._totals, self._feed = model, backend, totals, feed
+        self.begun: BegunEpoch | None = None
+
+    def begin(self, begun: BegunEpoch | None) -> None:
+        """Count from zero, or from where a resumed epoch was."""
+        self.begun = begun
+        with self._backend.scope():
+            self._totals.reset()
+
+    def local_ledgers(self) -> tuple[LedgerDigest, ...]:
+        """What each replica of this process was fed, since the restart."""
+        (variable,) = self._totals.ledger.variables
+        return tuple(map(digest, self._backend.local_values(variable)))
+
+    def so_far(self, updates: int) -> BegunEpoch:
+        """What a checkpoint keeps of this epoch after so many of its updates.
+
+        Every process must ask; nothing is changed.
+        """
+        states = [
+            value for metric in self._metrics() for value in self._backend.summed_state(metric)
+        ]
+        table = self._totals.fed
+        fed = None if table is None else self._backend.summed_state(table)[0]
+        if self.begun is not None:
+            states = [now + before for now, before in zip(states, self._before(), strict=True)]
+            fed = None if fed is None else fed + self._table_before(fed)
+        batches = updates // updates_per_batch(self._backend)
+        return BegunEpoch(batches, self._feed, tuple(states), fed)
+
+    def results(self) -> dict[str, NDArray[Any]]:
+        """Result of each metric by name, of the whole epoch. The states do not survive it."""
+        metrics, table = self._metrics(), self._totals.fed
+        if self.begun is not None:
+            self._put_in([v for metric in metrics for v in metric.variables], self._before())
+        merged = self._backend.merged_results(metrics if table is None else [*metrics, table])
+        if table is not None and self.begun is not None:
+            merged[table.name] = merged[table.name] + self._table_before(merged[table.name])
+        return merged
+
+    def _metrics(self) -> list[Any]:
+        # Keras' own `loss` is a mean of batches; the one recorded is that of examples.
+        metrics = [metric for metric in self._model.metrics if metric.name != "loss"]
+        return [*metrics, self._totals.ledger, self._totals.loss_sum]
+
+    def _before(self) -> tuple[NDArray[Any], ...]:
+        assert self.begun is not None
+        shapes = [tuple(v.shape) for metric in self._metrics() for v in metric.variables]
+        found = [array.shape for array in self.begun.totals]
+        if shapes != found:
+            raise RefusalError(
+                "An epoch must be resumed with the metrics that it began with.",
+                received=f"states {found} before the restart, {shapes} after it",
+            )
+        return self.begun.totals
+
+    def _table_before(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The full list before the restart, for the replicas that there are now."""
+        assert self.begun is not None
+        assert self.begun.fed is not None
+        return self.begun.fed.reshape(table.shape)
+
+    def _put_in(self, variables: list[Any], values: tuple[NDArray[Any], ...]) -> None:
+        """Add values to the state of one replica only: states are summed over replicas."""
+        if not self._backend.is_chief:
+            return
+        with self._backend.scope():
+            for variable, value in zip(variables, values, strict=True):
+                first = tf.distribute.get_strategy().experimental_local_results(variable)[0]
+                first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))

@@ -1,0 +1,128 @@
+"""Predictions for exactly all examples of a split, in the order of the source, on any backend."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from legacy_keras import tf
+from specs import RefusalError
+from trainers.trial import Trial
+from workloads.pipeline import Pipeline
+from workloads.workload import Workload
+
+LARGEST_TABLE_BYTES = 2**28
+"""A replica adds a table of all examples in each step: more would be slow before it is large."""
+
+
+class Prediction:
+    """What a model gives for each example of a split, each asked once.
+
+    The predictions are put into a table by example id, and each backend sums the tables of its
+    replicas as it does any metric. So order, padding and unequal shares need no special case.
+    """
+
+    def __init__(
+        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
+    ) -> None:
+        """Make room for the predictions.
+
+        Args:
+            model: compiled.
+            workload: of the model.
+            backend: on which the model was built.
+            pipeline: of the split.
+
+        Raises:
+            RefusalError: more predictions than LARGEST_TABLE_BYTES, outputs that are no numbers, or
+                a shard policy that feeds examples more or less than once.
+        """
+        self._backend, self._model = backend, model
+        self._steps = pipeline.steps_per_epoch(backend.num_readers)
+        examples, fed = pipeline.num_examples, pipeline.epoch_examples(backend.num_readers)
+        if fed != examples:
+            raise RefusalError(
+                "Predictions need a shard policy that feeds each example once.",
+                received=f"shard={pipeline.options.shard!r}: {fed} of {examples} examples",
+                advice="Use --shard batch.",
+            )
+        self._structure = Trial(model, workload, pipeline).predictions
+        outputs = tf.nest.flatten(self._structure)
+        _check_outputs(outputs, examples)
+        with backend.scope():
+            self._tables = [
+                _Table(f"ringside_output_{i}", (examples, *output.shape[1:]), output.dtype)
+                for i, output in enumerate(outputs)
+            ]
+            self._times = _Table("ringside_times_fed", (examples,), tf.int64)
+        self._run = backend.stepper(self._step, pipeline.dataset)
+
+    def _step(self, data: Any) -> None:
+        x, *_, ids = data
+        outputs = tf.nest.flatten(self._model(x, training=False))
+        for table, output in zip(self._tables, outputs, strict=True):
+            table.update_state(ids, output)
+        self._times.update_state(ids, tf.ones_like(ids))
+
+    def __call__(self) -> Any:
+        """Run once over the split.
+
+        Returns:
+            The model's nest of outputs as arrays [num_examples, …], in the order of the source.
+        """
+        metrics = [*self._tables, self._times]
+        with self._backend.scope():
+            for metric in metrics:
+                metric.reset_state()
+        self._run(self._steps)
+        results = self._backend.merged_results(metrics)
+        times = results[self._times.name]
+        if (times != 1).any():
+            wrong = np.flatnonzero(times != 1)[:5].tolist()
+            raise RuntimeError(f"examples {wrong} were not fed once, but {times[wrong]} times")
+        arrays = [results[table.name] for table in self._tables]
+        return tf.nest.pack_sequence_as(self._structure, arrays)
+
+
+class _Table(tf.keras.metrics.Metric):
+    """A row for each example; of padding (id below 0) there is none."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self._table_shape = shape
+        self._rows = self.add_weight(name="rows", shape=shape, initializer="zeros", dtype=dtype)
+
+    def update_state(self, ids: Any, rows: Any) -> Any:
+        """Put down the rows [batch, …] of these ids [batch]."""
+        true = tf.where(ids >= 0)
+        return self._rows.assign_add(
+            tf.scatter_nd(
+                tf.gather_nd(ids, true)[:, tf.newaxis],
+                tf.gather_nd(rows, true),
+                tf.constant(self._table_shape, tf.int64),
+            )
+        )
+
+    def reset_state(self) -> None:
+        """Forget all rows."""
+        self._rows.assign(tf.zeros(self._table_shape, self._rows.dtype))
+
+    def result(self) -> Any:
+        """The table [num_examples, …]."""
+        return tf.identity(self._rows)
+
+
+def _check_outputs(outputs: list[Any], examples: int) -> None:
+    for output in outputs:
+        if not (output.dtype.is_floating or output.dtype.is_integer):
+            raise RefusalError(
+                "Predictions are collected of outputs that are numbers.", received=output.dtype.name
+            )
+    size = sum(examples * int(np.prod(o.shape[1:])) * o.dtype.size for o in outputs)
+    if size > LARGEST_TABLE_BYTES:
+        raise RefusalError(
+            f"Predictions of a split may take {LARGEST_TABLE_BYTES} bytes: each replica adds a "
+            "table of all of them in each step.",
+            received=f"{size} bytes for {examples} examples",
+            advice="Take a part of the split.",
+        )

@@ -1,0 +1,1 @@
+"""Parity, sample ledger, negative controls: what is proved before anything is timed."""

@@ -1,0 +1,302 @@
+"""Certify arms: start each one's processes once, let them do every case, and judge the traces."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from launch.interrupts import Interrupts
+from measure.machine import machine_facts
+from specs import (
+    Arm,
+    ByDesign,
+    Certificate,
+    Check,
+    PipelineOptions,
+    RunSpec,
+    Topology,
+    backend_options,
+    capabilities_of,
+)
+from specs.run_spec import LearningRateRule
+from verify import store
+from verify.case import DEFAULT_STEPS, INSPECTION, Case, Request
+from verify.checks import applied_once, convergence, training_ledger, validation_ledger
+from verify.gate import evaluation, parity
+from verify.processes import Watched, run_request, side_by_side
+from verify.trace import Trace
+
+REFERENCE = "serial"
+COUNTING = "verify.counting:counting"
+COUNTING_BATCH_PER_REPLICA = 6
+SEEDS = 5
+CONVERGENCE_UPDATES = 60
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An arm to certify, with the run that it is."""
+
+    arm: Arm
+    spec: RunSpec
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model."""
+        return self.spec.topology.num_replicas
+
+    @property
+    def exact(self) -> bool:
+        """Whether its updates have one right result: all replicas together, or only one."""
+        return capabilities_of(self.spec.backend).synchronous or self.replicas == 1
+
+
+def certify(
+    subjects: Sequence[Subject],
+    *,
+    folder: Path,
+    steps: int = DEFAULT_STEPS,
+    on_start: Callable[[str], None] = lambda _: None,
+    on_end: Callable[[Certificate], None] = lambda _: None,
+) -> tuple[Certificate, ...]:
+    """Certify arms of one workload that differ only in backend, options and size.
+
+    Args:
+        subjects: the arms.
+        folder: where traces and logs go.
+        steps: updates to compare.
+        on_start: called with the label of what is started.
+        on_end: called with each certificate.
+
+    Returns:
+        A certificate for each arm, in their order, also for those that do not pass.
+    """
+    on_start("the serial reference")
+    sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
+    seeds = any(not s.exact for s in subjects)
+    reference_spec = _reference_spec(subjects[0].spec)
+    cases = _reference_cases(reference_spec, sizes, steps=steps, seeds=seeds)
+    request = Request(cases=cases, inspect=tuple(sizes) or (2,))
+    reference = run_request(request, reference_spec, folder / "reference")
+    inspection = _inspection(reference)
+    obstacle = _no_reference(reference, inspection)
+
+    def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
+        if obstacle:
+            return _blank(subject, steps).replace(obstacle=obstacle)
+        on_start(subject.arm.label)
+        return _certified(subject, reference, inspection, folder, steps, interrupts)
+
+    certificates = []
+    for made in side_by_side([partial(certified, subject) for subject in subjects]):
+        certificate = made.replace(sources=inspection["sources"])
+        if certificate.passed:
+            store.keep(certificate)
+        certificates.append(certificate)
+        on_end(certificate)
+    return tuple(certificates)
+
+
+def file_name(label: str) -> str:
+    """A label as the name of a folder."""
+    return "".join(c if c.isalnum() else "-" for c in label.replace(" ×", "-x"))
+
+
+# What is asked
+
+
+def _reference_spec(spec: RunSpec) -> RunSpec:
+    return watched_spec(spec).replace(
+        backend=REFERENCE, options=backend_options(REFERENCE, {}), topology=Topology()
+    )
+
+
+def watched_spec(spec: RunSpec) -> RunSpec:
+    """The run as it is watched: not pinned, because nothing is timed, with full ledgers."""
+    resources = spec.resources.replace(
+        cores_per_replica=None, intra_op_threads=None, inter_op_threads=None
+    )
+    return spec.replace(resources=resources, save="record", ledger="full", resume_from=None)
+
+
+def _reference_cases(
+    spec: RunSpec, sizes: Sequence[int], *, steps: int, seeds: bool
+) -> tuple[Case, ...]:
+    cases = [
+        Case(name=precision, spec=spec.replace(precision=precision), steps=steps)
+        for precision in _precisions(spec)
+    ]
+    cases += [
+        Case(
+            name=f"{precision}-as-{size}",
+            spec=spec.replace(precision=precision),
+            steps=steps,
+            virtual_replicas=size,
+        )
+        for precision in _precisions(spec)
+        for size in sizes
+    ]
+    return (*cases, *(_seed_cases(spec) if seeds else ()))
+
+
+def _precisions(spec: RunSpec) -> tuple[str, ...]:
+    return ("float64",) if spec.precision == "float64" else ("float64", spec.precision)
+
+
+def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
+    """The same training from several seeds, with its ends watched only."""
+    return tuple(
+        Case(
+            name=f"seed-{seed}",
+            spec=spec.replace(seed=seed, ledger="digest"),
+            steps=CONVERGENCE_UPDATES,
+            watch="ends",
+        )
+        for seed in range(spec.seed, spec.seed + SEEDS)
+    )
+
+
+def counting_case(spec: RunSpec, *, mistake: str = "") -> Case:
+    """The case whose final weights say how often each gradient was applied."""
+    small = spec.replace(
+        workload=COUNTING,
+        workload_options={},
+        data_dir=None,
+        global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
+        gradient_accumulation_steps=1,
+        epochs=2,
+        learning_rate_rule=LearningRateRule(),
+        precision="float64",
+        pipeline=PipelineOptions(),
+    )
+    return Case(name="counting", spec=small, steps=None, mistake=mistake)
+
+
+def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
+    counting = counting_case(spec)
+    if not exact:
+        ledger = Case(name="float64", spec=spec.replace(precision="float64"), steps=steps)
+        return (counting, ledger, *_seed_cases(spec))
+    parity_cases = tuple(
+        Case(name=precision, spec=spec.replace(precision=precision), steps=steps)
+        for precision in _precisions(spec)
+    )
+    return (counting, *parity_cases)
+
+
+# What is found
+
+
+def _inspection(reference: Watched) -> dict[str, Any]:
+    path = reference.folder / INSPECTION
+    if not path.exists():
+        return {"by_design": [], "obstacles": [], "data_digest": "", "sources": {}}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _no_reference(reference: Watched, inspection: Mapping[str, Any]) -> str:
+    """Why nothing can be compared with the serial run; empty: everything can."""
+    if inspection["obstacles"]:
+        return "; ".join(inspection["obstacles"])
+    if reference.obstacle:
+        return f"there is no serial reference: {reference.obstacle}"
+    for case, traces in reference.traces.items():
+        for trace in traces.values():
+            if trace.error:
+                return f"there is no serial reference ({case}): {trace.error}"
+    return ""
+
+
+def _blank(subject: Subject, steps: int) -> Certificate:
+    return Certificate(
+        arm=subject.arm,
+        spec=subject.spec,
+        kind="exact" if subject.exact else "statistical",
+        steps=steps,
+        code_version=store.code_version(),
+        machine=machine_facts(),
+        created_unix_s=time.time(),
+    )
+
+
+def _certified(
+    subject: Subject,
+    reference: Watched,
+    inspection: Mapping[str, Any],
+    folder: Path,
+    steps: int,
+    interrupts: Interrupts,
+) -> Certificate:
+    """Run an arm's cases and judge them."""
+    spec = watched_spec(subject.spec)
+    request = Request(cases=_cases(spec, exact=subject.exact, steps=steps))
+    place = folder / file_name(subject.arm.label)
+    watched = run_request(request, spec, place, interrupts)
+    blank = _blank(subject, steps).replace(folder=str(place))
+    if watched.obstacle:
+        return blank.replace(obstacle=watched.obstacle)
+    by_design = tuple(ByDesign(**one) for one in inspection["by_design"])
+    split_matters = subject.replicas > 1 and any(one.split for one in by_design)
+    suffix = f"-as-{subject.replicas}" if split_matters else ""
+
+    def of_reference(case: str) -> Trace:
+        (trace,) = reference.traces[case + suffix].values()
+        return trace
+
+    whole = of_reference("float64")
+    arm = watched.traces["float64"]
+    checks = judge(arm, whole, watched.traces["counting"], exact=subject.exact)
+    if subject.exact:
+        checks += [
+            parity(watched.traces[precision], of_reference(precision), precision=precision)
+            for precision in _precisions(spec)[1:]
+        ]
+    else:
+        checks.append(_convergence(watched, reference))
+    first = next(iter(arm.values()), Trace())
+    return blank.replace(
+        checks=tuple(checks),
+        by_design=by_design if subject.replicas > 1 else (),
+        reference_digest=str(whole.meta.get("final_digest", "")),
+        final_digest=str(first.meta.get("final_digest", "")),
+        data_digest=inspection["data_digest"],
+    )
+
+
+def judge(
+    arm: Mapping[str, Trace],
+    reference: Trace,
+    counted: Mapping[str, Trace],
+    *,
+    exact: bool,
+) -> list[Check]:
+    """Every check that a float64 case of an arm has to pass; of the deliberate mistakes as well.
+
+    Args:
+        arm: what each of its processes saw.
+        reference: what the serial run saw.
+        counted: of the arm's counting case.
+        exact: whether its updates have one right result.
+    """
+    checks = [
+        training_ledger(arm, reference, synchronous=exact),
+        validation_ledger(arm, reference),
+        applied_once(counted, synchronous=exact),
+    ]
+    if exact:
+        return [parity(arm, reference, precision="float64"), *checks]
+    return [*checks, evaluation(arm, reference)]
+
+
+def _convergence(watched: Watched, reference: Watched) -> Check:
+    """Of an asynchronous arm with several workers."""
+    seeds = [name for name in watched.traces if name.startswith("seed-")]
+
+    def traces(of: Watched) -> list[Trace]:
+        return [next(iter(of.traces[name].values()), Trace()) for name in seeds]
+
+    return convergence(traces(watched), traces(reference))

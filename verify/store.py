@@ -1,0 +1,120 @@
+"""Certificates on disk: kept, found again, and not used where anything has changed since."""
+
+import functools
+import hashlib
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+from measure.machine import machine_facts
+from specs import Certificate, DetectionMatrix, RefusalError, RunSpec, write_whole
+from specs.folders import cache_dir
+
+MATRIX = "detection.json"
+ROOT = Path(__file__).resolve().parent.parent
+# Whatever decides what is computed or how it is judged.
+ROOMS = (
+    "specs",
+    "legacy_keras",
+    "backends",
+    "workloads",
+    "trainers",
+    "measure",
+    "launch",
+    "verify",
+)
+
+
+def certificates_dir() -> Path:
+    """Where certificates are kept for later commands."""
+    return cache_dir() / "certificates"
+
+
+def keep(certificate: Certificate) -> Path:
+    """Write a certificate where `find` looks."""
+    path = _path(certificate.spec, certificate.steps)
+    write_whole(path, certificate.to_json())
+    return path
+
+
+def find(spec: RunSpec, *, steps: int) -> Certificate | None:
+    """The passing certificate of this very run, made on this machine by this code; else None."""
+    path = _path(spec, steps)
+    try:
+        certificate = Certificate.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+    except (OSError, UnicodeDecodeError, RefusalError):
+        return None
+    return certificate if certificate.passed and not stale(certificate, spec) else None
+
+
+def stale(certificate: Certificate, spec: RunSpec) -> str:
+    """Why a certificate says nothing about a run here and now; empty: it does."""
+    if certificate.spec_hash != spec.content_hash:
+        return f"it is of the run {certificate.spec_hash[:8]}, this is {spec.content_hash[:8]}"
+    if certificate.code_version != code_version():
+        return "Ringside's code has changed since"
+    if certificate.machine != machine_facts():
+        return "it was made on another machine, or with other packages"
+    for name, digest in certificate.sources.items():
+        path = Path(name)
+        if not path.is_file() or _sha(path) != digest:
+            return f"{name} has changed since"
+    return ""
+
+
+def keep_matrix(matrix: DetectionMatrix) -> None:
+    """Keep the newest detection matrix for reports of later comparisons."""
+    write_whole(certificates_dir() / MATRIX, matrix.to_json())
+
+
+def find_matrix() -> DetectionMatrix | None:
+    """The detection matrix that was made last, if on this machine by this code; else None."""
+    path = certificates_dir() / MATRIX
+    try:
+        matrix = DetectionMatrix.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+    except (OSError, UnicodeDecodeError, RefusalError):
+        return None
+    same = matrix.code_version == code_version() and matrix.machine == machine_facts()
+    return matrix if same else None
+
+
+@functools.cache
+def code_version() -> str:
+    """SHA-256 of Ringside's own code, as far as it decides what is computed."""
+    sha = hashlib.sha256()
+    for path in sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")):
+        sha.update(f"{path.relative_to(ROOT)} {_sha(path)}\n".encode())
+    return sha.hexdigest()
+
+
+def users_code() -> dict[str, str]:
+    """SHA-256 of each loaded Python file that is neither installed nor Ringside's own."""
+    installed = [
+        Path(sysconfig.get_path(kind)).resolve()
+        for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    found = {}
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__file__", None)
+        if not name or not name.endswith(".py"):
+            continue
+        path = Path(name).resolve()
+        if any(path.is_relative_to(folder) for folder in installed):
+            continue
+        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
+            continue
+        found[str(path)] = _sha(path)
+    return found
+
+
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _path(spec: RunSpec, steps: int) -> Path:
+    # A user's file, module or folder is named relative to where the command is typed.
+    relative = ":" in spec.workload or spec.data_dir or spec.pipeline.filter
+    place = os.getcwd() if relative else ""
+    key = hashlib.sha256(f"{spec.content_hash} {steps} {place}".encode()).hexdigest()
+    return certificates_dir() / f"{key}.json"

@@ -1,0 +1,257 @@
+"""One process that verifies: it does all cases of a request, and writes a trace of each.
+
+Started by a launcher in the place of train.py (verify/certify.py says so in the plan).
+"""
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from launch.task import Reporter, end_process, run_launched
+from specs import InputShard, RefusalError, RunSpec, Surroundings, write_whole
+from verify.case import (
+    INSPECTION,
+    REQUEST,
+    Case,
+    Request,
+    examples_to_watch,
+    trace_file,
+)
+from verify.store import users_code
+from verify.trace import Trace
+
+
+def work(
+    spec: RunSpec,
+    surroundings: Surroundings,
+    run_dir: Path,
+    reporter: Reporter,
+    facts: dict[str, Any],
+) -> None:
+    """Start the backend once, and do every case under it."""
+    reporter.phase("importing")
+    from backends.registry import make_backend
+    from legacy_keras import tf
+
+    request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
+    tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
+    tf.config.threading.set_inter_op_parallelism_threads(spec.resources.inter_op_threads or 0)
+    with make_backend(spec, surroundings) as backend:
+        facts.update(role=backend.role, is_chief=backend.is_chief)
+        if backend.role == "server":
+            reporter.phase("serving")
+            backend.serve()
+            return
+        cases = request.cases
+        if request.inspect:
+            inspection = _inspect(request)
+            write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
+            split_matters = any(one["split"] for one in inspection["by_design"])
+            cases = tuple(
+                case
+                for case in cases
+                if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
+            )
+        for done, case in enumerate(cases):
+            reporter.step(done, len(cases))
+            trace = watch(case, backend, run_dir)
+            trace.write(trace_file(run_dir, case.name, surroundings.task_name))
+
+
+def watch(case: Case, backend: Any, run_dir: Path) -> Trace:
+    """Train one case and keep what is seen; an error ends the case, not the process."""
+    from legacy_keras import tf
+
+    trace = Trace()
+    began = time.monotonic()
+    tf.keras.backend.set_floatx(case.spec.precision)
+    try:
+        _train(case, backend, trace, run_dir / "cases" / case.name)
+    except Exception as error:
+        # Ringside's own checks end a training in every process at once. One process alone would
+        # leave its peers in a collective: the launcher's watchdog ends that.
+        trace.meta["error"] = f"{type(error).__name__}: {error}"
+        trace.meta["refused"] = isinstance(error, RefusalError)
+    trace.meta["seconds"] = time.monotonic() - began
+    return trace
+
+
+def _train(case: Case, backend: Any, trace: Trace, folder: Path) -> None:
+    """One training, or the two of a resumed one, watched as the case says."""
+    from trainers.fit import fit
+    from trainers.training import FitResult
+
+    workload, spec = _cut(case)
+    if case.mistake:
+        from verify.controls import make_mistake
+
+        workload, backend = make_mistake(case.mistake, spec, workload, backend)
+    result = FitResult()
+
+    def train(spec: RunSpec, watchers: Callable[[Any], list[Any]]) -> None:
+        fit(
+            spec,
+            workload,
+            backend,
+            run_dir=folder,
+            process_start=time.time(),
+            on_step=lambda done, total: None,
+            on_epoch=lambda number, record: None,
+            result=result,
+            watchers=watchers,
+            virtual_replicas=case.virtual_replicas,
+        )
+
+    if case.resumed:
+        train(spec.replace(epochs=1, save="all"), lambda training: [])
+        spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
+        result = FitResult()
+    if case.watch == "ends":
+
+        def ends(training: Any) -> list[Any]:
+            trace.meta["initial_loss"] = training.evaluate()[0]["loss"]
+            return []
+
+        train(spec, ends)
+        _keep(result, trace)
+    else:
+        _train_watched(train, spec, trace, result)
+
+
+def _train_watched(train: Any, spec: RunSpec, trace: Trace, result: Any) -> None:
+    from trainers.predict import Prediction
+    from verify.recorder import Recorder
+
+    watching: list[tuple[Recorder, Prediction]] = []
+
+    def watchers(training: Any) -> list[Any]:
+        recorder = Recorder(training, trace)
+        predict = Prediction(
+            training.model, training.workload, training.backend, training.validation
+        )
+        values, _ = training.evaluate()
+        trace.before = {name: np.array(value) for name, value in values.items()}
+        trace.before.update(_by_name(predict()))
+        watching.append((recorder, predict))
+        return [recorder]
+
+    try:
+        train(spec, watchers)
+        trace.predictions = _by_name(watching[0][1]())
+    finally:
+        for recorder, _ in watching:
+            recorder.finish()
+        _keep(result, trace)
+
+
+def _cut(case: Case) -> tuple[Any, RunSpec]:
+    """The workload with no more data than are watched, and the run over them."""
+    from legacy_keras import tf
+    from trainers.train_step import current_ids
+    from verify.example_random import tie_to_examples
+    from workloads.registry import load_workload
+
+    spec = case.spec
+    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+    build = workload.model
+
+    def model() -> Any:
+        built = build()
+
+        def step() -> Any:
+            optimizer = getattr(built, "optimizer", None)
+            return tf.constant(0, tf.int64) if optimizer is None else optimizer.iterations
+
+        tie_to_examples(built, current_ids, step)
+        return built
+
+    workload = dataclasses.replace(workload, model=model)
+    if case.steps is None:
+        return workload, spec
+    batch = spec.global_batch
+    cut = {}
+    for split in ("train", "validation"):
+        source = getattr(workload, split)
+        steps = case.steps if split == "train" else 6
+        keep = examples_to_watch(source.num_examples, global_batch=batch, steps=steps)
+        cut[split] = source.first(keep)
+    workload = dataclasses.replace(workload, **cut)
+    per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
+    return workload, spec.replace(epochs=max(1, -(-case.steps // per_epoch)))
+
+
+def _keep(result: Any, trace: Trace) -> None:
+    """What `fit` itself recorded, also of a training that failed."""
+    for group, attribute in (("metrics", "train"), ("evaluation", "validation")):
+        rows = [getattr(epoch, attribute) for epoch in result.epochs]
+        names = rows[0] if rows else {}
+        setattr(trace, group, {name: np.array([row[name] for row in rows]) for name in names})
+    if result.fed:
+        trace.fed = np.stack(result.fed)
+    trace.meta.update(
+        initial_digest=result.initial_digest,
+        final_digest=result.final_digest,
+        data_digest=result.data_digest,
+        train_examples=result.train_examples,
+        validation_ledgers=[
+            epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
+            for epoch in result.epochs
+        ],
+        validation_examples=[epoch.validation_examples for epoch in result.epochs],
+    )
+
+
+def _by_name(predictions: Any) -> dict[str, Any]:
+    from legacy_keras import tf
+
+    return {f"output {i}": np.asarray(a) for i, a in enumerate(tf.nest.flatten(predictions))}
+
+
+def _inspect(request: Request) -> dict[str, Any]:
+    """What of the model cannot be compared as it stands, and the user's own code."""
+    from legacy_keras import tf
+    from verify.inspection import inspect_model
+    from workloads.pipeline import Pipeline
+    from workloads.registry import load_workload
+
+    spec = request.cases[0].spec
+    tf.keras.backend.set_floatx("float64")
+    tf.keras.utils.set_random_seed(spec.seed)
+    by_design: tuple[Any, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    data_digest = ""
+    try:
+        workload = load_workload(
+            spec.workload, options=spec.workload_options, data_dir=spec.data_dir
+        )
+        pipeline = Pipeline(
+            source=workload.train,
+            preprocess=workload.preprocess,
+            options=spec.pipeline,
+            plan=spec.batch_plan,
+            training=True,
+            synchronous=True,
+            seed=spec.seed,
+        )
+        data_digest = pipeline.data_digest  # of all data: what is watched is a part of them
+        x, y, *_ = next(iter(pipeline.dataset(InputShard())))
+        found = inspect_model(workload, batch=(x, y), replicas=request.inspect)
+        by_design, obstacles = found.by_design, found.obstacles
+    except RefusalError as error:
+        obstacles = (str(error),)
+    return {
+        "by_design": [one.model_dump() for one in by_design],
+        "obstacles": list(obstacles),
+        "data_digest": data_digest,
+        "sources": users_code(),
+    }
+
+
+if __name__ == "__main__":
+    end_process(run_launched(work, sys.argv[1:]))
