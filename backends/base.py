@@ -168,8 +168,9 @@ class Backend(ABC):
 
         with self.scope():
             # Endless, so that one iterator does for all passes: a strategy takes a tenth of a
-            # second to make one, and up to many to free it (`_keeping_iterators`).
-            batches = self.distribute(lambda shard: dataset_fn(shard).repeat())
+            # second to make one, and up to many to free it (`_keeping_iterators`). It reads the
+            # first batches of the next pass ahead; the prefetch makes every backend do so.
+            batches = self.distribute(lambda shard: dataset_fn(shard).repeat().prefetch(2))
         iterators: list[Any] = []
 
         def run(steps: int) -> None:

@@ -23,7 +23,7 @@ from specs import (
 )
 from specs.run_spec import LearningRateRule
 from verify import store
-from verify.case import DEFAULT_STEPS, INSPECTION, Case, Request
+from verify.case import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
 from verify.checks import applied_once, convergence, training_ledger, validation_ledger
 from verify.gate import evaluation, parity
 from verify.processes import Watched, run_request, side_by_side
@@ -126,20 +126,24 @@ def _reference_cases(
     spec: RunSpec, sizes: Sequence[int], *, steps: int, seeds: bool
 ) -> tuple[Case, ...]:
     cases = [
-        Case(name=precision, spec=spec.replace(precision=precision), steps=steps)
+        Case(name=precision, spec=spec.replace(precision=precision), steps=_steps(precision, steps))
         for precision in _precisions(spec)
     ]
     cases += [
         Case(
             name=f"{precision}-as-{size}",
             spec=spec.replace(precision=precision),
-            steps=steps,
+            steps=_steps(precision, steps),
             virtual_replicas=size,
         )
         for precision in _precisions(spec)
         for size in sizes
     ]
     return (*cases, *(_seed_cases(spec) if seeds else ()))
+
+
+def _steps(precision: str, steps: int) -> int:
+    return steps if precision == "float64" else min(steps, FLOAT32_STEPS)
 
 
 def _precisions(spec: RunSpec) -> tuple[str, ...]:
@@ -181,7 +185,7 @@ def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
         ledger = Case(name="float64", spec=spec.replace(precision="float64"), steps=steps)
         return (counting, ledger, *_seed_cases(spec))
     parity_cases = tuple(
-        Case(name=precision, spec=spec.replace(precision=precision), steps=steps)
+        Case(name=precision, spec=spec.replace(precision=precision), steps=_steps(precision, steps))
         for precision in _precisions(spec)
     )
     return (counting, *parity_cases)

@@ -33,6 +33,7 @@ from verify.trace import Trace
 CLEAN = (
     ("clean", 1, "gradients_summed"),
     ("clean-2", 2, "gradients_summed"),
+    ("clean-3", 3, "gradients_summed"),
     ("clean-batch-norm", 1, "batch_norm_not_synchronised"),
     ("clean-resumed", 1, "state_not_restored_everywhere"),
 )

@@ -54,9 +54,10 @@ def test_the_default_workload_is_certified(
         assert worst is not None
         assert worst.value is not None
         assert worst.value <= tolerance
-    # Before the first update and after each of twenty.
-    watched = [one.step for one in checks["float64 parity"].by_step if one.kind == "weights"]
-    assert watched == list(range(21))
+    # Before the first update and after each of twenty; of four in float32.
+    for name, steps in {"float64 parity": 20, "float32 parity": 4}.items():
+        watched = [one.step for one in checks[name].by_step if one.kind == "weights"]
+        assert watched == list(range(steps + 1))
 
 
 def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(

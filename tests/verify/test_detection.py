@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from specs import ControlResult, DetectionMatrix
-from tests.verify.arms import SYNCHRONOUS, subject
+from tests.verify.arms import MPI, SYNCHRONOUS, subject
 from verify.detect import detect
 from verify.mistakes import MISTAKES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ARMS = [
-    *(subject(name, 2, options) for name, options in SYNCHRONOUS),
+    *(subject(name, 2, options) for name, options in SYNCHRONOUS if options != MPI),
     subject("parameter_server", 2),
 ]
 

@@ -1,18 +1,18 @@
 """Every model of the zoo computes the same under every backend as in the serial run."""
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
+from launch.interrupts import Interrupts
 from specs import RunSpec
-from tests.verify.arms import SYNCHRONOUS, subject
+from tests.verify.arms import GLOO, subject
 from verify.case import Case, Request
 from verify.certify import Subject, watched_spec
 from verify.checks import training_ledger, validation_ledger
 from verify.gate import parity
-from verify.processes import Watched, run_request
-from verify.trace import Trace
+from verify.processes import Watched, run_request, side_by_side
 from verify.zoo import GLOBAL_BATCH, ZOO
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ARMS = {
     one.arm.label: one
     for one in (
-        *(subject(name, 2, options) for name, options in SYNCHRONOUS),
+        subject("mirrored", 2),
+        subject("central_storage", 2),
+        subject("horovod", 2, GLOO),
         subject("multi_worker_mirrored", 3),
         subject("parameter_server", 1),
     )
@@ -28,7 +30,6 @@ ARMS = {
 SPLIT_MATTERS = ("batch_norm",)
 # (name of the case, model, passes in which a replica's part of the batch is run)
 CASES = [*((name, name, 1) for name in ZOO), ("accumulated", "dense", 2)]
-Of = Callable[[str], Watched]
 
 
 def cases(spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
@@ -52,27 +53,32 @@ def cases(spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
 
 
 @pytest.fixture(scope="module", name="watched")
-def watched_(tmp_path_factory: pytest.TempPathFactory) -> Of:
-    """Start an arm once, for all models."""
+def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
+    """Every arm is started once, for all models."""
 
-    @cache
-    def of(label: str) -> Watched:
+    def watch(label: str, interrupts: Interrupts) -> Watched:
         one: Subject = ARMS.get(label) or subject("serial", 1)
-        sizes = () if label in ARMS else (2, 3)
-        request = Request(cases=cases(one.spec, sizes=sizes))
-        return run_request(request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"))
+        request = Request(cases=cases(one.spec, sizes=() if label in ARMS else (2, 3)))
+        return run_request(
+            request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
+        )
 
-    return of
+    labels = ["serial", *ARMS]
+    return dict(zip(labels, side_by_side([partial(watch, label) for label in labels]), strict=True))
 
 
 @pytest.mark.parametrize("label", ARMS)
 @pytest.mark.parametrize("name", [case[0] for case in CASES])
-def test_a_model_is_certified(name: str, label: str, watched: Of) -> None:
+def test_a_model_is_certified(name: str, label: str, watched: Mapping[str, Watched]) -> None:
     """float64, after each update, in every process; each example once."""
-    arm: Mapping[str, Trace] = watched(label).traces[name]
+    arm = watched[label].traces[name]
+    if name.startswith("legacy_clip") and label.startswith("central_storage"):
+        # Keras raises in the first update; Ringside says so before.
+        assert "cannot clip gradients under central_storage" in arm["rank-0"].error
+        return
     replicas = ARMS[label].replicas
     split = name in SPLIT_MATTERS and replicas > 1
-    (reference,) = watched("serial").traces[f"{name}-as-{replicas}" if split else name].values()
+    (reference,) = watched["serial"].traces[f"{name}-as-{replicas}" if split else name].values()
 
     for check in (
         parity(arm, reference, precision="float64"),
@@ -83,9 +89,9 @@ def test_a_model_is_certified(name: str, label: str, watched: Of) -> None:
     assert reference.steps == 6
 
 
-def test_the_reference_is_whole(watched: Of) -> None:
+def test_the_reference_is_whole(watched: Mapping[str, Watched]) -> None:
     """Else nothing above would have been compared."""
-    serial = watched("serial")
+    serial = watched["serial"]
 
     assert serial.execution.outcome.completed, serial.execution.last_lines
     for name, traces in serial.traces.items():
