@@ -35,6 +35,11 @@ def certify_arms(
 
         def done(certificate: Certificate) -> None:
             stages.end(certificate.arm.label, certificate.passed)
+            _write(certificate, folder)
+            try:
+                store.keep(certificate)
+            except OSError as error:
+                console.print(f"not kept for later commands: {error}", highlight=False)
 
         missing = [subject for subject in subjects if kept[subject.arm.label] is None]
         made = iter(
@@ -60,9 +65,13 @@ def certify_arms(
         for s in subjects
     )
     for certificate in certificates:
-        path = folder / "certificates" / f"{file_name(certificate.arm.label)}.json"
-        write_whole(path, certificate.to_json())
+        _write(certificate, folder)
     return certificates
+
+
+def _write(certificate: Certificate, folder: Path) -> None:
+    path = folder / "certificates" / f"{file_name(certificate.arm.label)}.json"
+    write_whole(path, certificate.to_json())
 
 
 def make_mistakes(console: Console, subjects: Sequence[Subject], folder: Path) -> DetectionMatrix:
@@ -74,7 +83,10 @@ def make_mistakes(console: Console, subjects: Sequence[Subject], folder: Path) -
             on_start=stages.start,
         )
     write_whole(folder / "detection.json", matrix.to_json())
-    store.keep_matrix(matrix)
+    try:
+        store.keep_matrix(matrix)
+    except OSError as error:
+        console.print(f"not kept for later commands: {error}", highlight=False)
     return matrix
 
 

@@ -14,7 +14,7 @@ from cli.verification import certify_arms, make_mistakes, tell_not_run
 from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms, shared_out
 from compare.preflight import preflight
 from launch.flags import with_spec_flags
-from specs import RunSpec
+from specs import RefusalError, RunSpec
 from verify.case import DEFAULT_STEPS
 from verify.certify import Subject
 
@@ -33,7 +33,7 @@ def command(
     ] = DEFAULT_BACKENDS,
     replicas: Annotated[str, typer.Option(help="Numbers with commas between.")] = "2",
     steps: Annotated[
-        int, typer.Option(min=2, help="Updates to compare; they hold an epoch end.")
+        int, typer.Option(min=4, help="Updates to compare; they hold an epoch end.")
     ] = DEFAULT_STEPS,
     controls: Annotated[
         bool, typer.Option("--controls", help="Make deliberate mistakes; the gate must catch all.")
@@ -55,6 +55,12 @@ def command(
     base = spec.replace(resources=shared_out(spec.resources, arms))
     for arm in arms:
         arm_spec(base, arm)  # refuses a batch that does not divide, before anything is started
+    if controls and all(arm.replicas == 1 for arm in arms):
+        raise RefusalError(
+            "--controls needs an arm of several replicas: one has nobody to disagree with.",
+            received=f"--replicas {replicas}",
+            advice="Use --replicas 2.",
+        )
     folder = new_folder(output, name or f"verify-{default_name(spec)}")
     began = time.monotonic()
     with console.status("looking at this machine…"):

@@ -29,7 +29,7 @@ class Site:
         is_root: Open MPI wants a flag from root.
         scratch: folder that a launcher may fill; removed after the run.
         free_ports: asks for so many TCP ports.
-        module: what each task runs in place of train.py.
+        program: of the checkout, that each task runs.
     """
 
     python: str
@@ -40,7 +40,7 @@ class Site:
     is_root: bool
     scratch: str
     free_ports: Callable[[int], tuple[int, ...]]
-    module: str | None = None
+    program: str = "train.py"
 
     @classmethod
     def here(cls) -> Self:
@@ -70,12 +70,10 @@ class Site:
         `-u`, because horovodrun makes its ranks write unbuffered, so all others do too; and the
         last lines of a killed rank are in its log.
         """
-        # -P: the folder in which a person stands must not hide Ringside's own modules.
-        program = ("-P", "-m", self.module) if self.module else (f"{self.root}/train.py",)
         return (
             self.python,
             "-u",
-            *program,
+            f"{self.root}/{self.program}",
             "--spec",
             str(run_dir / "spec.json"),
             "--run-dir",

@@ -232,4 +232,9 @@ def end_process(code: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    for module in list(sys.modules.values()):  # TensorFlow would remove them at a usual exit
+        name = getattr(module, "__file__", None) or ""
+        if Path(name).name.startswith("__autograph_generated_file"):
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
     os._exit(code)

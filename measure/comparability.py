@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from measure.evidence import Answer
+from measure.evidence import Answer, replicas_equal
 from specs import Certificate, Comparison, MachineFacts, RefusalError, Run
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
@@ -43,6 +43,11 @@ def why_not_comparable(
             return why_not
     if each_example_once == "no":
         return "not every example was fed exactly once in every epoch"
+    completed = [run for run in runs if run.outcome.completed]
+    if completed and each_example_once == "unknown":
+        return "nobody kept count of which examples were fed"
+    if any(replicas_equal(run) == "no" for run in completed):
+        return "the replicas end with different weights"
     return ""
 
 

@@ -83,7 +83,7 @@ class Certificate(Document):
         spec: the run that is certified; verified at `steps` updates of it.
         kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
             with several workers, by counting and by convergence.
-        steps: updates that were compared.
+        steps: updates that were compared in float64.
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
         machine: on which it was found.
@@ -93,7 +93,7 @@ class Certificate(Document):
         checks: all that were made.
         by_design: what is known to differ, and was allowed for.
         obstacle: why the arm cannot be certified at all; empty: nothing stood in the way.
-        folder: where the traces are, relative to the certificate.
+        folder: where the logs are, and the traces of an arm that did not pass.
 
     Schema history: 1 first version.
     """

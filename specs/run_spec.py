@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 from specs.capabilities import capabilities_of
 from specs.errors import RefusalError
 from specs.noun import Document, Noun
-from specs.options import OPTIONS, BackendOptions, with_typed_options
+from specs.options import OPTIONS, BackendOptions, HorovodOptions, with_typed_options
 from specs.topology import BatchPlan, Topology
 
 ShardPolicy = Literal["batch", "file", "data", "off"]
@@ -178,6 +178,35 @@ class RunSpec(Document):
                 "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
                 received=f"checkpoint_steps={every}, {readers} workers",
                 advice=f"Try {-(-every // readers) * readers}.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gradients_are_in_one_place(self) -> Self:
+        options = self.options
+        if not isinstance(options, HorovodOptions) or options.backward_passes_per_step == 1:
+            return self
+        received = f"backward_passes_per_step={options.backward_passes_per_step} with "
+        if self.gradient_accumulation_steps > 1:
+            raise RefusalError(
+                "Gradients are accumulated either by Horovod or by Ringside.",
+                received=f"{received}gradient_accumulation_steps="
+                f"{self.gradient_accumulation_steps}",
+                advice="Leave -o backward_passes_per_step away: only the other one keeps the "
+                "global batch.",
+            )
+        if self.checkpoint_steps is not None:
+            raise RefusalError(
+                "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
+                received=f"{received}checkpoint_steps={self.checkpoint_steps}",
+                advice="Leave --checkpoint-steps away, or use --gradient-accumulation-steps.",
+            )
+        if self.resume_from is not None:
+            raise RefusalError(
+                "A run cannot go on with what Horovod had accumulated in each rank: no checkpoint "
+                "holds it.",
+                received=f"{received}resume_from={self.resume_from!r}",
+                advice="Leave --resume-from away, or use --gradient-accumulation-steps.",
             )
         return self
 

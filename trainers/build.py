@@ -39,6 +39,8 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     weights = workload.build_model().get_weights()
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
+    # Replicas in one process draw dropout masks of their own; those in several would draw the same.
+    tf.random.set_seed(spec.seed + backend.rank)
     with backend.scope():
         model = workload.build_model()
         backend.prepare_model(model)
@@ -56,14 +58,19 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
 
 def check_same_data(backend: Backend, digest_text: str) -> None:
     """Refuse processes that hold other examples, or the same in another order."""
-    mine = np.frombuffer(hashlib.sha256(digest_text.encode()).digest()[:8], np.int64)
-    differs = float((mine != backend.broadcast(mine)).any())
-    if backend.all_reduce(np.array([differs]), "max")[0]:
+    if not same_everywhere(backend, digest_text):
         raise RefusalError(
             "Every process must hold the same examples in the same order.",
             received="data that differ between processes",
             advice="Seed every shuffle and random split of the workload, and sort file lists.",
         )
+
+
+def same_everywhere(backend: Backend, text: str) -> bool:
+    """Whether every process has this text. All processes must ask, and get the same answer."""
+    mine = np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.int64)
+    differs = float((mine != backend.broadcast(mine)).any())
+    return not backend.all_reduce(np.array([differs]), "max")[0]
 
 
 def weights_digest(model: Any) -> str:

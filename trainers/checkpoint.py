@@ -1,5 +1,7 @@
 """Checkpoints: weights, optimizer state and position, written by the chief, read by everybody."""
 
+import hashlib
+import json
 import os
 import tempfile
 import zipfile
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from specs import RefusalError
+from trainers.build import same_everywhere
 from trainers.epoch_totals import BegunEpoch
 
 
@@ -24,14 +27,14 @@ class Position:
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
-    """All weights and all optimizer variables, in order. Every process must call it.
+    """All weights and all optimizer variables, in order, and whose they are.
 
-    Reading a variable that is summed on read takes part in a collective; a chief that reads alone
-    would wait for ever (tensorflow#38635).
+    Every process must call it. Reading a variable that is summed on read takes part in a
+    collective; a chief that reads alone would wait for ever (tensorflow#38635).
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(model.get_weights())}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(_variables(model.optimizer))}
-    return {**weights, **state}
+    return {**weights, **state, **_identity(model.optimizer)}
 
 
 def write(
@@ -67,18 +70,10 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     """Put a snapshot back into a compiled model.
 
     Raises:
-        RefusalError: no such file, a damaged one, or one of another model.
+        RefusalError: no such file, a damaged one, one of another model or optimizer, or another
+            one in another process.
     """
-    try:
-        # A .npy is an array, which knows no `with`: TypeError. Empty: EOFError. NumPy itself keeps
-        # a damaged file open if it opened it.
-        with path.open("rb") as stream, np.load(stream) as stored:
-            arrays = dict(stored)
-        position = _position(arrays)
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise RefusalError(
-            "--resume-from must name a checkpoint of Ringside (.npz).", received=error
-        ) from None
+    arrays, position = _read_everywhere(path, backend)
     weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
     state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
     with backend.scope():
@@ -86,17 +81,97 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
         build = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
         build(model.trainable_variables)
         variables = _variables(model.optimizer)
-        expected = [w.shape for w in model.get_weights()] + [tuple(v.shape) for v in variables]
-        found = [array.shape for array in (*weights, *state)]
-        if expected != found:
+        here = [*model.get_weights(), *(variable.numpy() for variable in variables)]
+        if difference := _difference(arrays, [*weights, *state], here, model.optimizer):
             raise RefusalError(
                 "A checkpoint must come from the same model and optimizer.",
-                received=f"{path}: {len(found)} arrays, {len(expected)} variables, shapes differ",
+                received=f"{path}: {difference}",
             )
         model.set_weights(weights)
         for variable, value in zip(variables, state, strict=True):
             variable.assign(value)
     return position
+
+
+def _read_everywhere(path: Path, backend: Backend) -> tuple[dict[str, NDArray[Any]], Position]:
+    """The same arrays in every process; a process that cannot read them tells the others first."""
+    try:
+        arrays, position = _read(path)
+    except RefusalError:
+        same_everywhere(backend, "")  # the others wait for an answer
+        raise
+    if not same_everywhere(backend, _digest(arrays)):
+        raise RefusalError(
+            "Every process must resume from the same checkpoint.",
+            received=f"{path}, of which the processes do not hold the same",
+            advice="Copy one file to all hosts, or put it where all of them read it.",
+        )
+    return arrays, position
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
+    try:
+        # A .npy is an array, which knows no `with`: TypeError. Empty: EOFError. NumPy itself keeps
+        # a damaged file open if it opened it.
+        with path.open("rb") as stream, np.load(stream) as stored:
+            arrays = dict(stored)
+        return arrays, _position(arrays)
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        EOFError,
+        zipfile.BadZipFile,
+        RefusalError,
+    ) as error:
+        raise RefusalError(
+            "--resume-from must name a checkpoint of Ringside (.npz).", received=error
+        ) from None
+
+
+def _digest(arrays: dict[str, NDArray[Any]]) -> str:
+    sha = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        sha.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()
+
+
+def _difference(
+    arrays: dict[str, NDArray[Any]],
+    stored: list[NDArray[Any]],
+    here: list[NDArray[Any]],
+    optimizer: Any,
+) -> str | None:
+    """In what the stored arrays are not those of the model here; None if in nothing."""
+    if [array.shape for array in stored] != [array.shape for array in here]:
+        return f"{len(stored)} arrays, {len(here)} variables, shapes differ"
+    identity = _identity(optimizer)
+    if not identity.keys() <= arrays.keys():
+        return None  # written before checkpoints said whose they are
+    for name, value in identity.items():
+        then, now = arrays[name].tolist(), value.tolist()
+        if then != now:
+            return f"{name} {then}, here {now}"
+    for then, now in zip(stored, here, strict=True):
+        if then.dtype != now.dtype:
+            return f"{then.dtype}, here {now.dtype}"
+    return None
+
+
+def _identity(optimizer: Any) -> dict[str, NDArray[Any]]:
+    """The optimizer's class, which Horovod's wrapper keeps, and the names of its variables.
+
+    Where `fit` makes them they are named after the optimizer too, whose name Horovod changes.
+    """
+    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    own = f"{getattr(scaled, 'name', None) or scaled._name}/"
+    names = [v.name.removesuffix(":0").removeprefix(own) for v in _variables(optimizer)]
+    return {
+        "optimizer": np.array(type(scaled).__name__),
+        "optimizer variables": np.array(names, dtype=str),
+    }
 
 
 def _position(arrays: dict[str, NDArray[Any]]) -> Position:
@@ -105,6 +180,8 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         return Position(epochs_done)
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(int(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
+    if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
+        raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun)
 
 

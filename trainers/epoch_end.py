@@ -41,6 +41,7 @@ class EpochEnd(tf.keras.callbacks.Callback):
         self._backend, self._run_dir = training.backend, run_dir
         self._totals, self._begun = totals, begun
         self._examples = training.train.epoch_examples(training.backend.num_readers)
+        self._validation_examples = training.validation.epoch_examples(training.backend.num_readers)
         self._process_start, self._on_epoch = process_start, on_epoch
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -66,6 +67,11 @@ class EpochEnd(tf.keras.callbacks.Callback):
             )
         self._backend.average_statistics(self.model)
         validation, counted = self._training.evaluate()
+        if counted != self._validation_examples:
+            raise LedgerError(
+                f"the validation of epoch {epoch + 1} was fed {counted} examples, its plan holds "
+                f"{self._validation_examples}"
+            )
         ended = {**train, **{f"val_{name}": value for name, value in validation.items()}}
         if not np.isfinite(list(ended.values())).all():
             raise DivergedError(f"epoch {epoch + 1} ended with {ended}")

@@ -19,7 +19,7 @@ class BegunEpoch:
 
     Attributes:
         batches: global batches done.
-        feed: what decides which examples these held, as JSON (`trainers.resume.feed`).
+        feed: what must be as it was when the epoch goes on, as JSON (`trainers.resume.feed`).
         totals: states of the training metrics, the ledger and the loss sum, over all replicas.
         fed: likewise of the full list, [steps, replicas, batch]; None where it was not kept.
     """
@@ -43,8 +43,8 @@ def updates_per_batch(backend: Backend) -> int:
 class EpochTotals:
     """The totals of the training step and the metrics of the model, over one epoch.
 
-    What a resumed epoch had added up before the restart is put in only when the epoch is over: the
-    metrics of a model do not exist before its first step.
+    What a resumed epoch had added up before the restart is put in only when the epoch is over: some
+    metrics have no variables before their first step.
 
     Attributes:
         begun: what came before the restart; None in every epoch but a resumed one.
@@ -55,8 +55,14 @@ class EpochTotals:
         self.begun: BegunEpoch | None = None
 
     def begin(self, begun: BegunEpoch | None) -> None:
-        """Count from zero, or from where a resumed epoch was."""
+        """Count from zero, or from where a resumed epoch was.
+
+        Raises:
+            RefusalError: it began with other metrics.
+        """
         self.begun = begun
+        if begun is not None and all(metric.variables for metric in self._metrics()):
+            self._before()  # some metrics have their variables only after the first step
         with self._backend.scope():
             self._totals.reset()
 
@@ -92,8 +98,10 @@ class EpochTotals:
         return merged
 
     def _metrics(self) -> list[Any]:
-        # Keras' own `loss` is a mean of batches; the one recorded is that of examples.
-        metrics = [metric for metric in self._model.metrics if metric.name != "loss"]
+        # Keras' own `loss`, and that of each output, is a mean of batches, padding included. The
+        # one recorded is that of examples.
+        means = {id(metric) for metric in self._model.compiled_loss.metrics}
+        metrics = [metric for metric in self._model.metrics if id(metric) not in means]
         return [*metrics, self._totals.ledger, self._totals.loss_sum]
 
     def _before(self) -> tuple[NDArray[Any], ...]:

@@ -42,7 +42,7 @@ class Evaluation:
         """
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
-        trial = Trial(model, workload, pipeline)
+        trial = Trial(model, workload, backend, pipeline)
         trial.check_metrics()
         self._trimmed = trial.added_losses_depend_on_examples()
         with backend.scope():

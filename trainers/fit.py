@@ -16,7 +16,7 @@ from trainers.epoch_end import EpochEnd
 from trainers.epoch_totals import EpochTotals
 from trainers.evaluate import Evaluation
 from trainers.ledger import FedTable
-from trainers.resume import begin_within_epoch, feed, reader, restored, updates_done
+from trainers.resume import begin_within_epoch, check_begun, feed, reader, restored, updates_done
 from trainers.savers import export_model, savers
 from trainers.sync_proof import SyncProof
 from trainers.train_step import Totals, instrument
@@ -58,9 +58,7 @@ def fit(
     begun_updates = updates_done(position, backend)
     left = steps * (spec.epochs - position.epochs_done) - begun_updates
     clock = Clock(backend, lambda step: on_step(step, left))
-    totals = EpochTotals(
-        model, backend, training.totals, feed=feed(spec, train, backend.num_readers)
-    )
+    totals = EpochTotals(model, backend, training.totals, feed=feed(training))
     recorder = EpochEnd(
         clock=clock,
         training=training,
@@ -111,7 +109,7 @@ def _prepared(
     result.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     model = build(spec, workload, backend, steps)
-    position = restored(spec, train, model, backend)
+    position = restored(spec, model, backend)
     result.initial_digest = weights_digest(model)
     with backend.scope():
         totals = Totals(_fed_table(spec, train, backend))
@@ -127,6 +125,7 @@ def _prepared(
         totals=totals,
         evaluate=Evaluation(model, workload, backend, validation),
     )
+    check_begun(training, position.begun)
     return training, position
 
 

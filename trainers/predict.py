@@ -46,7 +46,7 @@ class Prediction:
                 received=f"shard={pipeline.options.shard!r}: {fed} of {examples} examples",
                 advice="Use --shard batch.",
             )
-        self._structure = Trial(model, workload, pipeline).predictions
+        self._structure = Trial(model, workload, backend, pipeline).predictions
         outputs = tf.nest.flatten(self._structure)
         _check_outputs(outputs, examples)
         with backend.scope():

@@ -6,20 +6,29 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
+from legacy_keras import tf
 from specs import InputShard, RefusalError, RunSpec
 from trainers import checkpoint
 from trainers.checkpoint import Position
-from trainers.epoch_totals import updates_per_batch
+from trainers.epoch_totals import BegunEpoch, updates_per_batch
 from trainers.ledger import tagged
+from trainers.training import Training
 from workloads.pipeline import Pipeline
 
 # Of PipelineOptions: these change how fast batches come, not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}
 
 
-def feed(spec: RunSpec, train: Pipeline, num_readers: int) -> str:
-    """What decides which examples the global batches of an epoch hold, as JSON."""
+def feed(training: Training) -> str:
+    """What must stay as it is within an epoch: its examples, and what is made of them. JSON."""
+    spec, workload, train = training.spec, training.workload, training.train
     found = {
+        "workload": workload.name,
+        "loss": tf.nest.map_structure(_name, workload.loss),
+        "metrics": [metric.name for metric in training.model.compiled_metrics.metrics],
+        "precision": spec.precision,
+        "learning_rate_rule": spec.learning_rate_rule.model_dump(),
+        "gradient_accumulation_steps": spec.gradient_accumulation_steps,
         "global_batch": spec.global_batch,
         "seed": spec.seed,
         "examples": train.num_examples,
@@ -27,15 +36,22 @@ def feed(spec: RunSpec, train: Pipeline, num_readers: int) -> str:
         **spec.pipeline.model_dump(exclude=_SPEED_ONLY),
     }
     if spec.pipeline.shard != "batch":
-        found["readers"] = num_readers
+        found["readers"] = training.backend.num_readers
     return json.dumps(found, sort_keys=True)
 
 
-def restored(spec: RunSpec, train: Pipeline, model: Any, backend: Backend) -> Position:
+def _name(loss: Any) -> str:
+    """What a loss is called: a name, a function or an object."""
+    if isinstance(loss, str):
+        return loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+
+
+def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
     """Put the checkpoint of `spec.resume_from`, if any, into the model.
 
     Raises:
-        RefusalError: nothing is left to do, or a begun epoch would go on with other examples.
+        RefusalError: nothing is left to do, or it is no checkpoint of this model.
     """
     if not spec.resume_from:
         return Position(epochs_done=0)
@@ -46,23 +62,31 @@ def restored(spec: RunSpec, train: Pipeline, model: Any, backend: Backend) -> Po
             received=f"{position.epochs_done} done, --epochs {spec.epochs}",
             advice="Ask for more epochs.",
         )
-    begun = position.begun
+    return position
+
+
+def check_begun(training: Training, begun: BegunEpoch | None) -> None:
+    """Refuse to go on with an epoch as another one than it was.
+
+    Args:
+        training: its metrics have been made.
+        begun: the epoch, if one was begun.
+    """
     if begun is None:
-        return position
-    now, then = json.loads(feed(spec, train, backend.num_readers)), json.loads(begun.feed)
+        return
+    now, then = json.loads(feed(training)), json.loads(begun.feed)
     if differing := sorted(name for name in {*now, *then} if now.get(name) != then.get(name)):
         raise RefusalError(
-            "A begun epoch must go on with the examples that are left of it.",
+            "A begun epoch must go on as it began.",
             received=", ".join(f"{n}={now.get(n)}, was {then.get(n)}" for n in differing),
             advice="Resume as the epoch began, or from a checkpoint at the end of an epoch.",
         )
-    if spec.ledger == "full" and begun.fed is None:
+    if training.spec.ledger == "full" and begun.fed is None:
         raise RefusalError(
             "A full ledger of a begun epoch needs that of its beginning.",
             received="a checkpoint without one",
             advice="Use --ledger digest, or a checkpoint at the end of an epoch.",
         )
-    return position
 
 
 def updates_done(position: Position, backend: Backend) -> int:

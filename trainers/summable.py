@@ -14,7 +14,9 @@ Batch = tuple[Any, Any, Any]
 _ON_READ, _SUM = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.SUM
 
 
-def unsummable(make_metrics: Callable[[], Any], batches: Sequence[Batch]) -> str | None:
+def unsummable(
+    make_metrics: Callable[[], Any], trained: Sequence[Any], batches: Sequence[Batch]
+) -> str | None:
     """Why some metric would not be exact under some backend; None if all are.
 
     Each backend sums the variables of a metric over its replicas, and computes the result from the
@@ -25,6 +27,7 @@ def unsummable(make_metrics: Callable[[], Any], batches: Sequence[Batch]) -> str
     Args:
         make_metrics: builds what `Model.compile` makes of the metrics (`compiled_metrics`), anew at
             each call.
+        trained: the metrics of the training itself, in the same order.
         batches: of uneven sizes, with uneven weights. Call it outside of any strategy.
     """
     try:
@@ -43,6 +46,7 @@ def unsummable(make_metrics: Callable[[], Any], batches: Sequence[Batch]) -> str
             _shared(metric, parts[0][index])
             or _not_a_number(metric)
             or _not_summed(metric)
+            or _not_summed(trained[index])
             or _not_additive(metric, [part[index] for part in parts], total[index])
             or _depends_on_batches(metric, joined[index])
             or _counts_padding(parts[0][index], padded[index])

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.base import Backend
 from legacy_keras import tf
 from specs import InputShard, RefusalError
 from trainers.summable import unsummable
@@ -18,18 +19,22 @@ _CUTS = ((0, 6), (6, 11), (11, 12))
 class Trial:
     """The first examples of a split and what the untrained model makes of them.
 
-    It runs outside of any strategy, once in each process, and draws no random numbers.
+    It runs once in each process, on no replica, and draws no random numbers. What stays is made in
+    the backend's scope, or its strategy would not know it; what is thrown away, out of it.
 
     Attributes:
         predictions: nest of tensors, of a dozen examples.
     """
 
-    def __init__(self, model: Any, workload: Workload, pipeline: Pipeline) -> None:
-        self._model, self._workload = model, workload
+    def __init__(
+        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
+    ) -> None:
+        self._model, self._workload, self._backend = model, workload, backend
         self._x, self._y, weight = _first_examples(pipeline, len(_WEIGHTS))
         factors = tf.constant(_WEIGHTS, weight.dtype)
         self._weight = weight * tf.reshape(factors, [-1] + [1] * (weight.shape.rank - 1))
-        self.predictions = model(self._x, training=False)
+        with backend.scope():  # a layer may make variables when it is called
+            self.predictions = model(self._x, training=False)
 
     def losses(self) -> Any:
         """What `Model.compile` makes of the workload's losses, as a copy of its own."""
@@ -48,9 +53,7 @@ class Trial:
         metrics = type(trained)(
             weighted_metrics=self._workload.metrics(), output_names=self._output_names
         )
-        for container in (trained, metrics):
-            if not container.built:
-                _refusing("metrics", self._build_metrics, container)
+        _refusing("metrics", self._build_metrics, metrics)
         for metric, twin in zip(metrics.metrics, trained.metrics, strict=True):
             metric._name = twin.name
         return metrics
@@ -66,12 +69,20 @@ class Trial:
     def check_metrics(self) -> None:
         """Refuse metrics that do not fit the outputs, or are not exact under every backend.
 
+        Those of the training are made by this. Call it out of any scope.
+
         Raises:
             RefusalError: with the metric's name and the reason.
         """
         self._workload.check_metrics(len(tf.nest.flatten(self.predictions)))
+        trained = self._model.compiled_metrics
+        if not trained.built:
+            # Strings and functions become metrics only now. Made out of the scope they would have
+            # variables that no strategy sums.
+            with self._backend.scope():
+                _refusing("metrics", self._build_metrics, trained)
         batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
-        reason = unsummable(self.metrics, batches)
+        reason = unsummable(self.metrics, trained.metrics, batches)
         if reason is not None:
             raise RefusalError(
                 "A metric must be exact under every backend: its state summed over replicas, "

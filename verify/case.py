@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from specs import Document, Noun, RunSpec
+from specs.run_spec import Precision
 
 REQUEST = "request.json"
 INSPECTION = "inspection.json"
@@ -50,12 +51,14 @@ class Request(Document):
     Attributes:
         cases: in this order.
         inspect: look at the model first for what cannot be certified; of these numbers of replicas.
+        precision: of the run that is certified.
 
     Schema history: 1 first version.
     """
 
     cases: tuple[Case, ...]
     inspect: tuple[PositiveInt, ...] = ()
+    precision: Precision = "float64"
 
 
 def trace_file(run_dir: Path, case: str, task: str) -> Path:

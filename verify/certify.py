@@ -1,6 +1,7 @@
 """Certify arms: start each one's processes once, let them do every case, and judge the traces."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from specs import (
     backend_options,
     capabilities_of,
 )
-from specs.run_spec import LearningRateRule
+from specs.run_spec import MAX_SEED, LearningRateRule
 from verify import store
 from verify.case import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
 from verify.checks import applied_once, convergence, training_ledger, validation_ledger
@@ -79,7 +80,8 @@ def certify(
     seeds = any(not s.exact for s in subjects)
     reference_spec = _reference_spec(subjects[0].spec)
     cases = _reference_cases(reference_spec, sizes, steps=steps, seeds=seeds)
-    request = Request(cases=cases, inspect=tuple(sizes) or (2,))
+    precision = subjects[0].spec.precision
+    request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=precision)
     reference = run_request(request, reference_spec, folder / "reference")
     inspection = _inspection(reference)
     obstacle = _no_reference(reference, inspection)
@@ -92,11 +94,10 @@ def certify(
 
     certificates = []
     for made in side_by_side([partial(certified, subject) for subject in subjects]):
-        certificate = made.replace(sources=inspection["sources"])
-        if certificate.passed:
-            store.keep(certificate)
-        certificates.append(certificate)
-        on_end(certificate)
+        if made.passed:
+            shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and used up
+        certificates.append(made)
+        on_end(made)
     return tuple(certificates)
 
 
@@ -159,7 +160,7 @@ def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
             steps=CONVERGENCE_UPDATES,
             watch="ends",
         )
-        for seed in range(spec.seed, spec.seed + SEEDS)
+        for seed in ((spec.seed + offset) % (MAX_SEED + 1) for offset in range(SEEDS))
     )
 
 
@@ -197,7 +198,7 @@ def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
 def _inspection(reference: Watched) -> dict[str, Any]:
     path = reference.folder / INSPECTION
     if not path.exists():
-        return {"by_design": [], "obstacles": [], "data_digest": "", "sources": {}}
+        return {"by_design": [], "obstacles": [], "data_digest": ""}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
@@ -253,16 +254,23 @@ def _certified(
 
     whole = of_reference("float64")
     arm = watched.traces["float64"]
-    checks = judge(arm, whole, watched.traces["counting"], exact=subject.exact)
+    checks = judge(arm, whole, watched.traces["counting"], exact=subject.exact, tasks=watched.tasks)
     if subject.exact:
         checks += [
-            parity(watched.traces[precision], of_reference(precision), precision=precision)
+            parity(
+                watched.traces[precision],
+                of_reference(precision),
+                precision=precision,
+                tasks=watched.tasks,
+            )
             for precision in _precisions(spec)[1:]
         ]
     else:
         checks.append(_convergence(watched, reference))
     first = next(iter(arm.values()), Trace())
     return blank.replace(
+        steps=whole.steps,
+        sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
         checks=tuple(checks),
         by_design=by_design if subject.replicas > 1 else (),
         reference_digest=str(whole.meta.get("final_digest", "")),
@@ -277,6 +285,7 @@ def judge(
     counted: Mapping[str, Trace],
     *,
     exact: bool,
+    tasks: Sequence[str],
 ) -> list[Check]:
     """Every check that a float64 case of an arm has to pass; of the deliberate mistakes as well.
 
@@ -285,6 +294,7 @@ def judge(
         reference: what the serial run saw.
         counted: of the arm's counting case.
         exact: whether its updates have one right result.
+        tasks: processes that must have seen it.
     """
     checks = [
         training_ledger(arm, reference, synchronous=exact),
@@ -292,7 +302,7 @@ def judge(
         applied_once(counted, synchronous=exact),
     ]
     if exact:
-        return [parity(arm, reference, precision="float64"), *checks]
+        return [parity(arm, reference, precision="float64", tasks=tasks), *checks]
     return [*checks, evaluation(arm, reference)]
 
 

@@ -10,10 +10,12 @@ from scipy import stats
 
 from measure.evidence import digest_of_each_once
 from specs import Check, Deviation, LedgerDigest
-from verify.gate import TOLERANCE, unfinished
+from verify.gate import TOLERANCE, size_of, unfinished
 from verify.ledger import ledger_verdict
 from verify.trace import Trace
 
+# Examples of the counting workload (counting.py).
+NUM_COUNTED = 40
 # Of the fall in validation loss that the serial run reaches, this share may be given away.
 MARGIN = 0.1
 # Probability that an arm passes which gives away MARGIN or more.
@@ -32,10 +34,22 @@ def training_ledger(arm: Mapping[str, Trace], reference: Trace, *, synchronous: 
             verdict = ledger_verdict(fed, expected)
             if not verdict.passed:
                 return Check(name=name, passed=False, finding=f"epoch {epoch}: {verdict.finding}")
+        if len(trace.fed) != len(reference.fed):
+            finding = f"{task} saw {len(trace.fed)} epochs, the reference {len(reference.fed)}"
+            return Check(name=name, passed=False, finding=finding)
+        idle = ~(trace.fed >= 0).any(axis=(0, 1, 3))
+        if idle.any():
+            finding = (
+                f"replica {int(np.argmax(idle)) + 1} was fed nothing in all {reference.steps} "
+                "updates, so that nothing is known of it: watch more, or use a smaller global batch"
+            )
+            return Check(name=name, passed=False, finding=finding)
         if synchronous and (step := _other_batch(trace.fed, reference.fed)):
             finding = f"update {step} was fed other examples than the reference's"
             return Check(name=name, passed=False, finding=finding)
     epochs = len(reference.fed)
+    if not arm:
+        return Check(name=name, passed=False, finding="no process kept a list")
     return Check(
         name=name,
         passed=True,
@@ -61,7 +75,7 @@ def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
     expected = digest_of_each_once(int(reference.meta["validation_examples"][0]))
     for task, trace in arm.items():
         ledgers = trace.meta.get("validation_ledgers") or []
-        if not ledgers:
+        if not ledgers or len(ledgers) != len(reference.meta["validation_examples"]):
             finding = f"{task}: {trace.error or 'nothing was evaluated'}"
             return Check(name=name, passed=False, finding=finding)
         for epoch, ledger in enumerate(ledgers, start=1):
@@ -72,10 +86,14 @@ def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
                     f"{expected.count} once"
                 )
                 return Check(name=name, passed=False, finding=finding)
+    if not arm:
+        return Check(name=name, passed=False, finding="no process counted")
     return Check(name=name, passed=True, finding=f"each of {expected.count} examples once")
 
 
-def applied_once(arm: Mapping[str, Trace], *, synchronous: bool) -> Check:
+def applied_once(
+    arm: Mapping[str, Trace], *, synchronous: bool, num_examples: int = NUM_COUNTED
+) -> Check:
     """Whether the gradient of each example fed was applied once, at its weight (counting.py).
 
     An update of n examples moves the weight of each by 1 ÷ n: n over all replicas where they make
@@ -84,29 +102,12 @@ def applied_once(arm: Mapping[str, Trace], *, synchronous: bool) -> Check:
     name, tolerance = "each gradient once", TOLERANCE["float64"]
     if obstacle := unfinished(arm):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    worst = Deviation(value=0.0, kind="weights", name="none", step=0, task="")
     for task, trace in arm.items():
-        (found,) = trace.final.values()
-        expected = np.zeros(found.size)
-        for epoch in trace.fed:
-            updates = (
-                epoch.reshape(len(epoch), -1) if synchronous else epoch.reshape(-1, epoch.shape[-1])
-            )
-            for fed in updates:
-                ids = fed[fed >= 0]
-                np.add.at(expected, ids, 1.0 / max(1, len(ids)))
-        difference = np.abs(found.reshape(-1) - expected)
-        at = int(np.argmax(difference))
-        value = float(difference[at] / expected.max())
-        value_or_none = value if math.isfinite(value) else None
-        if value_or_none is None or value_or_none >= (worst.value or 0.0):
-            worst = Deviation(
-                value=value_or_none,
-                kind="weights",
-                name=f"example {at}",
-                step=trace.steps,
-                task=task,
-            )
+        verdicts = [ledger_verdict(fed, num_examples) for fed in trace.fed]
+        if wrong := next((v.finding for v in verdicts if not v.passed), ""):
+            return Check(name=name, passed=False, finding=f"{task}: {wrong}", tolerance=tolerance)
+    found = [_applied(task, trace, synchronous=synchronous) for task, trace in arm.items()]
+    worst = max(found, key=size_of)
     passed = not worst.exceeds(tolerance)
     finding = "each example's gradient was applied once, at its weight"
     return Check(
@@ -115,6 +116,27 @@ def applied_once(arm: Mapping[str, Trace], *, synchronous: bool) -> Check:
         finding=finding if passed else f"gradients were lost, doubled or rescaled: {worst}",
         tolerance=tolerance,
         worst=worst,
+    )
+
+
+def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
+    """Where the final weights of one process are furthest from the sum in NumPy."""
+    (found,) = trace.final.values()
+    expected = np.zeros(found.size)
+    for epoch in trace.fed:
+        rows = len(epoch) if synchronous else -1
+        for fed in epoch.reshape(rows, -1 if synchronous else epoch.shape[-1]):
+            ids = fed[fed >= 0]
+            np.add.at(expected, ids, 1.0 / max(1, len(ids)))
+    difference = np.abs(found.reshape(-1) - expected)
+    at = int(np.argmax(difference))  # the first NaN, if there is one
+    value = float(difference[at] / expected.max()) if expected.any() else math.inf
+    return Deviation(
+        value=value if math.isfinite(value) else None,
+        kind="weights",
+        name=f"example {at}",
+        step=trace.steps,
+        task=task,
     )
 
 
@@ -142,9 +164,9 @@ def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:
     learned = bool(np.all(first > ends[1]))
     passed = learned and bool(bound < MARGIN)
     finding = (
-        f"over {n} seeds it gives away {mean:.1%} of the serial run's fall in validation loss, "
-        f"at most {bound:.1%} with {1 - ERROR_PROBABILITY:.0%} confidence; "
-        f"{MARGIN:.0%} would fail"
+        f"over {n} seeds the validation loss falls {1 - mean:.1%} as far as in the serial run, "
+        f"at least {1 - bound:.1%} with {1 - ERROR_PROBABILITY:.0%} confidence; more than "
+        f"{1 - MARGIN:.0%} is asked"
     )
     if not learned:
         finding = "the serial run itself does not learn, so that nothing can be said"

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from legacy_keras import tf
+from verify.checks import NUM_COUNTED
 from workloads.workload import Workload
 
-NUM_EXAMPLES = 40
+NUM_EXAMPLES = NUM_COUNTED
 
 
 def counting() -> Workload:

@@ -170,6 +170,7 @@ class _Bench:
         self._cases = tuple(cases)
         self._traces: dict[str, Mapping[str, Trace]] = {}
         self._ended: dict[str, str] = {}
+        self._tasks: tuple[str, ...] = ()
 
     def run(self, interrupts: Interrupts) -> None:
         """Do every case; one that takes its processes down is noted, and the others go on anew."""
@@ -177,7 +178,8 @@ class _Bench:
         while left:
             place = self._folder / f"start-{start}"
             watched = run_request(Request(cases=left), self._spec, place, interrupts)
-            done = [case for case in left if watched.traces[case.name]]
+            self._tasks = watched.tasks
+            done = [c for c in left if len(watched.traces[c.name]) == len(watched.tasks)]
             self._traces |= {case.name: watched.traces[case.name] for case in done}
             left, start = tuple(case for case in left if case not in done), start + 1
             if left:  # the first that is missing ended the processes
@@ -227,6 +229,7 @@ class _Bench:
             reference,
             self._traces.get(counting, {}),
             exact=self._subject.exact,
+            tasks=self._tasks,
         )
         failed = next((check for check in checks if not check.passed), None)
         return "" if failed is None else f"{failed.name}: {failed.finding}"

@@ -21,23 +21,26 @@ from verify.trace import Trace
 TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
 
 
-def parity(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Check:
+def parity(
+    arm: Mapping[str, Trace], reference: Trace, *, precision: str, tasks: Sequence[str] = ()
+) -> Check:
     """Whether every process of an arm saw what the reference saw, after each update.
 
     Args:
         arm: trace of each process, by task.
         reference: of the serial run, which must have been completed.
         precision: in which both were computed; it decides the tolerance.
+        tasks: processes that must have seen it; empty: those that have.
     """
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
-    if obstacle := unfinished(arm, reference):
+    if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in _deviations(task, trace, reference)]
-    worst = max(found, key=_size)
+    worst = max(found, key=size_of)
     failed = [deviation for deviation in found if deviation.exceeds(tolerance)]
-    finding = f"largest deviation {worst}"
+    finding = f"largest deviation in {reference.steps} updates {worst}"
     if failed:
-        first = min(failed, key=lambda d: (d.step, -_size(d)))
+        first = min(failed, key=lambda d: (d.step, -size_of(d)))
         finding = f"parts at update {first.step}: {first}; {finding}"
     return Check(
         name=name,
@@ -46,7 +49,7 @@ def parity(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Che
         tolerance=tolerance,
         worst=worst,
         by_step=tuple(
-            max((d for d in found if (d.step, d.kind) == place), key=_size)
+            max((d for d in found if (d.step, d.kind) == place), key=size_of)
             for place in sorted({(d.step, d.kind) for d in found})
         ),
     )
@@ -61,7 +64,7 @@ def evaluation(arm: Mapping[str, Trace], reference: Trace) -> Check:
     if obstacle := unfinished(arm):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in _before(task, trace, reference)]
-    worst = max(found, key=_size)
+    worst = max(found, key=size_of)
     return Check(
         name=name,
         passed=not worst.exceeds(tolerance),
@@ -75,10 +78,14 @@ def _before(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
     yield from _whole(task, "evaluation", trace.before, reference.before, 0)
 
 
-def unfinished(arm: Mapping[str, Trace], reference: Trace | None = None) -> str:
+def unfinished(
+    arm: Mapping[str, Trace], reference: Trace | None = None, *, tasks: Sequence[str] = ()
+) -> str:
     """Why there is nothing to compare; empty: there is."""
     if not arm:
         return "no process wrote what it saw"
+    if missing := [task for task in tasks if task not in arm]:
+        return f"{', '.join(missing)} wrote nothing of what it saw"
     for task, trace in arm.items():
         if trace.error:
             return f"{task} ended with {trace.error}"
@@ -87,7 +94,8 @@ def unfinished(arm: Mapping[str, Trace], reference: Trace | None = None) -> str:
     return ""
 
 
-def _size(deviation: Deviation) -> float:
+def size_of(deviation: Deviation) -> float:
+    """How bad a deviation is; what is no number is worst."""
     return float("inf") if deviation.value is None else deviation.value
 
 
@@ -138,7 +146,7 @@ def _by_row(
             )
             for name in reference
         ]
-        yield max(found, key=_size)
+        yield max(found, key=size_of)
     for name in arm.keys() - reference.keys():
         yield Deviation(value=None, kind=kind, name=name, step=first_step, task=task)
 

@@ -23,11 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Watched:
-    """What became of one request: the outcome of its processes and their traces by case."""
+    """What became of one request: the outcome of its processes and their traces by case.
+
+    Attributes:
+        tasks: processes that should have written a trace of each case.
+    """
 
     execution: Execution
     traces: Mapping[str, Mapping[str, Trace]]
     folder: Path
+    tasks: tuple[str, ...]
 
     @property
     def obstacle(self) -> str:
@@ -48,11 +53,11 @@ def run_request(
         interrupts: held by the caller, who runs several; None: this call holds them.
     """
     write_whole(folder / REQUEST, request.to_json())
-    site = dataclasses.replace(Site.here(), module="verify.task")
+    site = dataclasses.replace(Site.here(), program="verify_task.py")
     plan = make_plan(spec, run_dir=folder, site=site)
     execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
     coordinated = capabilities_of(spec.backend).process_model == "coordinator"
-    watching = [t for t in plan.expects if not coordinated or t.startswith("chief")]
+    watching = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
     traces = {
         case.name: {
             task: Trace.read(path)
@@ -61,7 +66,7 @@ def run_request(
         }
         for case in request.cases
     }
-    return Watched(execution, traces, folder)
+    return Watched(execution, traces, folder, watching)
 
 
 def side_by_side(jobs: Sequence[Callable[[Interrupts], T]]) -> Iterator[T]:

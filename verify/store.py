@@ -5,6 +5,7 @@ import hashlib
 import os
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 from measure.machine import machine_facts
@@ -12,6 +13,8 @@ from specs import Certificate, DetectionMatrix, RefusalError, RunSpec, write_who
 from specs.folders import cache_dir
 
 MATRIX = "detection.json"
+PROGRAMS = ("train.py", "verify_task.py", "compare/arms.py")
+TAKES_ORDERS = ("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_")
 ROOT = Path(__file__).resolve().parent.parent
 # Whatever decides what is computed or how it is judged.
 ROOMS = (
@@ -39,7 +42,12 @@ def keep(certificate: Certificate) -> Path:
 
 
 def find(spec: RunSpec, *, steps: int) -> Certificate | None:
-    """The passing certificate of this very run, made on this machine by this code; else None."""
+    """The passing certificate of this very run, made on this machine by this code; else None.
+
+    Of a user's own code none is used again: what it reads, and imports later, is not known.
+    """
+    if ":" in spec.workload or spec.pipeline.filter:
+        return None
     path = _path(spec, steps)
     try:
         certificate = Certificate.from_json(path.read_text(encoding="utf-8"), origin=str(path))
@@ -81,11 +89,19 @@ def find_matrix() -> DetectionMatrix | None:
 
 @functools.cache
 def code_version() -> str:
-    """SHA-256 of Ringside's own code, as far as it decides what is computed."""
+    """SHA-256 of Ringside's own code, as far as it decides what is computed or timed."""
     sha = hashlib.sha256()
-    for path in sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")):
+    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
+    for path in sorted([*files, *(ROOT / program for program in PROGRAMS)]):
         sha.update(f"{path.relative_to(ROOT)} {_sha(path)}\n".encode())
     return sha.hexdigest()
+
+
+def _surroundings() -> str:
+    """Every installed version, and each environment variable that libraries take orders from."""
+    installed = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
+    told = sorted(f"{name}={v}" for name, v in os.environ.items() if name.startswith(TAKES_ORDERS))
+    return "\n".join([*installed, *told])
 
 
 def users_code() -> dict[str, str]:
@@ -102,6 +118,8 @@ def users_code() -> dict[str, str]:
         path = Path(name).resolve()
         if any(path.is_relative_to(folder) for folder in installed):
             continue
+        if path.name.startswith("__autograph_generated_file"):
+            continue  # made anew by each process
         if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
             continue
         found[str(path)] = _sha(path)
@@ -113,8 +131,7 @@ def _sha(path: Path) -> str:
 
 
 def _path(spec: RunSpec, steps: int) -> Path:
-    # A user's file, module or folder is named relative to where the command is typed.
-    relative = ":" in spec.workload or spec.data_dir or spec.pipeline.filter
-    place = os.getcwd() if relative else ""
-    key = hashlib.sha256(f"{spec.content_hash} {steps} {place}".encode()).hexdigest()
+    place = os.getcwd() if spec.data_dir else ""  # which may be relative to it
+    words = f"{spec.content_hash} {steps} {place} {_surroundings()}"
+    key = hashlib.sha256(words.encode()).hexdigest()
     return certificates_dir() / f"{key}.json"

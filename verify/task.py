@@ -1,11 +1,11 @@
 """One process that verifies: it does all cases of a request, and writes a trace of each.
 
-Started by a launcher in the place of train.py (verify/certify.py says so in the plan).
+verify_task.py is the program; launchers start it in the place of train.py.
 """
 
 import dataclasses
+import itertools
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from launch.task import Reporter, end_process, run_launched
+from launch.task import Reporter
 from specs import InputShard, RefusalError, RunSpec, Surroundings, write_whole
 from verify.case import (
     INSPECTION,
@@ -50,6 +50,7 @@ def work(
             return
         cases = request.cases
         if request.inspect:
+            reporter.phase("inspecting")
             inspection = _inspect(request)
             write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
             split_matters = any(one["split"] for one in inspection["by_design"])
@@ -58,13 +59,16 @@ def work(
                 for case in cases
                 if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
             )
-        for done, case in enumerate(cases):
-            reporter.step(done, len(cases))
-            trace = watch(case, backend, run_dir)
+        steps = itertools.count(1)
+        for case in cases:
+            trace = watch(case, backend, run_dir, lambda: reporter.step(next(steps), 0))
+            trace.meta["sources"] = users_code()
             trace.write(trace_file(run_dir, case.name, surroundings.task_name))
 
 
-def watch(case: Case, backend: Any, run_dir: Path) -> Trace:
+def watch(
+    case: Case, backend: Any, run_dir: Path, on_step: Callable[[], None] = lambda: None
+) -> Trace:
     """Train one case and keep what is seen; an error ends the case, not the process."""
     from legacy_keras import tf
 
@@ -72,7 +76,7 @@ def watch(case: Case, backend: Any, run_dir: Path) -> Trace:
     began = time.monotonic()
     tf.keras.backend.set_floatx(case.spec.precision)
     try:
-        _train(case, backend, trace, run_dir / "cases" / case.name)
+        _train(case, backend, trace, run_dir / "cases" / case.name, on_step)
     except Exception as error:
         # Ringside's own checks end a training in every process at once. One process alone would
         # leave its peers in a collective: the launcher's watchdog ends that.
@@ -82,7 +86,9 @@ def watch(case: Case, backend: Any, run_dir: Path) -> Trace:
     return trace
 
 
-def _train(case: Case, backend: Any, trace: Trace, folder: Path) -> None:
+def _train(
+    case: Case, backend: Any, trace: Trace, folder: Path, on_step: Callable[[], None]
+) -> None:
     """One training, or the two of a resumed one, watched as the case says."""
     from trainers.fit import fit
     from trainers.training import FitResult
@@ -101,7 +107,7 @@ def _train(case: Case, backend: Any, trace: Trace, folder: Path) -> None:
             backend,
             run_dir=folder,
             process_start=time.time(),
-            on_step=lambda done, total: None,
+            on_step=lambda done, total: on_step(),
             on_epoch=lambda number, record: None,
             result=result,
             watchers=watchers,
@@ -174,16 +180,33 @@ def _cut(case: Case) -> tuple[Any, RunSpec]:
     workload = dataclasses.replace(workload, model=model)
     if case.steps is None:
         return workload, spec
-    batch = spec.global_batch
     cut = {}
-    for split in ("train", "validation"):
-        source = getattr(workload, split)
-        steps = case.steps if split == "train" else 6
-        keep = examples_to_watch(source.num_examples, global_batch=batch, steps=steps)
-        cut[split] = source.first(keep)
+    for split, steps in (("train", case.steps), ("validation", 6)):
+        # After the filter: what it drops cannot be watched.
+        source = _pipeline(workload, split, spec).prepared
+        cut[split] = source.first(
+            examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
+        )
     workload = dataclasses.replace(workload, **cut)
     per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
-    return workload, spec.replace(epochs=max(1, -(-case.steps // per_epoch)))
+    return workload, spec.replace(
+        epochs=max(1, -(-case.steps // per_epoch)),
+        pipeline=spec.pipeline.replace(filter=None),
+    )
+
+
+def _pipeline(workload: Any, split: str, spec: RunSpec) -> Any:
+    from workloads.pipeline import Pipeline
+
+    return Pipeline(
+        source=getattr(workload, split),
+        preprocess=workload.preprocess,
+        options=spec.pipeline,
+        plan=spec.batch_plan,
+        training=split == "train",
+        synchronous=True,
+        seed=spec.seed,
+    )
 
 
 def _keep(result: Any, trace: Trace) -> None:
@@ -214,33 +237,37 @@ def _by_name(predictions: Any) -> dict[str, Any]:
 
 
 def _inspect(request: Request) -> dict[str, Any]:
-    """What of the model cannot be compared as it stands, and the user's own code."""
+    """What of the workload cannot be compared as it stands, and the digest of all its data."""
     from legacy_keras import tf
     from verify.inspection import inspect_model
-    from workloads.pipeline import Pipeline
     from workloads.registry import load_workload
 
     spec = request.cases[0].spec
-    tf.keras.backend.set_floatx("float64")
-    tf.keras.utils.set_random_seed(spec.seed)
     by_design: tuple[Any, ...] = ()
     obstacles: tuple[str, ...] = ()
     data_digest = ""
+
+    def workload_in(precision: str) -> Any:
+        tf.keras.backend.set_floatx(precision)
+        tf.keras.utils.set_random_seed(spec.seed)
+        return load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+
     try:
-        workload = load_workload(
-            spec.workload, options=spec.workload_options, data_dir=spec.data_dir
-        )
-        pipeline = Pipeline(
-            source=workload.train,
-            preprocess=workload.preprocess,
-            options=spec.pipeline,
-            plan=spec.batch_plan,
-            training=True,
-            synchronous=True,
-            seed=spec.seed,
-        )
-        data_digest = pipeline.data_digest  # of all data: what is watched is a part of them
-        x, y, *_ = next(iter(pipeline.dataset(InputShard())))
+        # Of all data, in the precision of the run: data may be made in it.
+        data_digest = _pipeline(workload_in(request.precision), "train", spec).data_digest
+        workload = workload_in("float64")
+        pipeline = _pipeline(workload, "train", spec)
+        x, y, *others = next(iter(pipeline.dataset(InputShard())))
+        again = next(iter(pipeline.dataset(InputShard())))
+        for one, other in zip(
+            tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True
+        ):
+            if not np.array_equal(one.numpy(), other.numpy()):
+                raise RefusalError(
+                    "The data must be the same when they are read again.",
+                    received="another first batch at the second reading",
+                    advice="Take chance out of `preprocess`, or tie it to the example.",
+                )
         found = inspect_model(workload, batch=(x, y), replicas=request.inspect)
         by_design, obstacles = found.by_design, found.obstacles
     except RefusalError as error:
@@ -249,9 +276,4 @@ def _inspect(request: Request) -> dict[str, Any]:
         "by_design": [one.model_dump() for one in by_design],
         "obstacles": list(obstacles),
         "data_digest": data_digest,
-        "sources": users_code(),
     }
-
-
-if __name__ == "__main__":
-    end_process(run_launched(work, sys.argv[1:]))

@@ -55,7 +55,7 @@ class Pipeline:
     class_weight: Mapping[int, float] | None = None
 
     @cached_property
-    def _prepared(self) -> Source:
+    def prepared(self) -> Source:
         """The source as it is read: in memory if it is cached, without what the filter drops."""
         source = self.source
         if self.options.cache and isinstance(source, StreamSource):
@@ -83,7 +83,7 @@ class Pipeline:
     @property
     def num_examples(self) -> int:
         """Examples that remain after the filter."""
-        return self._prepared.num_examples
+        return self.prepared.num_examples
 
     @cached_property
     def data_digest(self) -> str:
@@ -91,7 +91,7 @@ class Pipeline:
 
         Ids say which position was fed; only this says that it held the same example everywhere.
         """
-        source = self._prepared
+        source = self.prepared
         if not isinstance(source, ArraySource):
             return ""
         sha = hashlib.sha256()
@@ -108,7 +108,7 @@ class Pipeline:
             return total
         if policy == "data":
             return len(range(shard.index, total, shard.count))
-        source = self._prepared
+        source = self.prepared
         assert isinstance(source, StreamSource)
         if len(source.parts) < shard.count:
             raise RefusalError(
@@ -165,7 +165,7 @@ class Pipeline:
         # The slot of a batch: its number within the reader's epoch.
         begin = tf.constant(first_step * replicas, tf.int64)
         epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
-        source = self._prepared
+        source = self.prepared
         if isinstance(source, ArraySource):
             # Tensors made here are captured by reference; inside flat_map they would be copied
             # into its graph, which may hold 2 GB.

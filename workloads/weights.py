@@ -1,6 +1,7 @@
 """How much an example counts beside padding: the user's sample weights and class weights."""
 
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ def check_class_weight(
         train: the training data.
         preprocessed: labels are made later; then the pipeline looks at each batch.
     """
+    given: Any = class_weight  # the user's own, of whatever type
+    if not isinstance(given, Mapping) or not all(
+        isinstance(number, Integral) and isinstance(factor, Real)
+        for number, factor in given.items()
+    ):
+        raise RefusalError(
+            "class_weight must be a dict from class to factor, both numbers.",
+            received=repr(given),
+        )
     if sorted(class_weight) != list(range(len(class_weight))):
         raise RefusalError(
             "class_weight must name the classes 0, 1, 2, … without a gap.",
@@ -60,7 +70,7 @@ def unpacked(element: Any, weight: Any, class_weight: Mapping[int, float] | None
 
 
 def _times(weight: Any, factor: Any) -> Any:
-    """weight [batch] × the user's factor [batch, …], of each example or of its elements.
+    """weight [batch, …] × the user's factor [batch, …], of each example or of its elements.
 
     Raises:
         RefusalError: a factor for each output; the weights count for all of them.
@@ -72,8 +82,12 @@ def _times(weight: Any, factor: Any) -> Any:
             advice="Weigh outputs against each other by the workload's loss_weights.",
         )
     factor = tf.cast(factor, weight.dtype)
-    missing = factor.shape.rank - weight.shape.rank
-    return weight[(..., *[tf.newaxis] * missing)] * factor
+    rank = max(weight.shape.rank, factor.shape.rank)
+    return _padded(weight, rank) * _padded(factor, rank)
+
+
+def _padded(tensor: Any, rank: int) -> Any:
+    return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
 
 
 def _weighed_by_class(weight: Any, y: Any, class_weight: Mapping[int, float]) -> Any:

@@ -76,8 +76,8 @@ class Workload:
         """Call `model` and check what comes back.
 
         Raises:
-            RefusalError: it is not a tf.keras model, has a masked output, or has several outputs
-                where one is needed.
+            RefusalError: it is not a tf.keras model, has no weights yet, has a masked output, or
+                has several outputs where one is needed.
         """
         model = self.model()
         if not isinstance(model, tf.keras.Model):
@@ -92,6 +92,13 @@ class Workload:
                 "The workload's `model` function must return a tf.keras model.",
                 received=kind,
                 advice=hint,
+            )
+        if not model.built:
+            # They would be made in the first step: not those with which every backend begins.
+            raise RefusalError(
+                "A model must have its weights when the `model` function returns it.",
+                received=f"{model.name} ({type(model).__name__}), which is not built",
+                advice="Let the function call it once, or call model.build(input_shape).",
             )
         # A subclassed model has no `outputs` before its first call.
         outputs = tf.nest.flatten(getattr(model, "outputs", None))

@@ -62,7 +62,12 @@ def break_off() -> None:
 
 
 def train_serial(
-    run_dir: Path, *, stop_after: int = 0, fed: list[np.ndarray] | None = None, **changes: Any
+    run_dir: Path,
+    *,
+    stop_after: int = 0,
+    fed: list[np.ndarray] | None = None,
+    trained: Callable[[], Workload] = momentum,
+    **changes: Any,
 ) -> tuple[FitResult, list[np.ndarray]]:
     """Train in this process; the result, and the weights at the end. `fed` survives an error."""
     spec = spec_of(**changes)
@@ -78,7 +83,7 @@ def train_serial(
         with make_backend(spec, Surroundings()) as backend:
             fit(
                 spec,
-                momentum(),
+                trained(),
                 backend,
                 run_dir=run_dir,
                 process_start=0.0,

@@ -11,6 +11,7 @@ import pytest
 from backends.registry import make_backend
 from legacy_keras import tf
 from specs import RefusalError, Surroundings
+from tests.training.exact.epoch import still, trained_metrics
 from tests.training.exact.models import SIZES, WORKLOADS, ProbabilityIoU, classifier, two_outputs
 from tests.training.exact.reference import plain_keras
 from tests.training.test_trainer import serial_spec
@@ -50,6 +51,21 @@ def test_evaluation_is_that_of_plain_keras(name: str, size: int) -> None:
     assert list(values) == list(expected)
     assert values == pytest.approx(expected, rel=1e-12)
     assert counted == size
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_metrics_of_an_epoch_are_those_of_plain_keras(name: str) -> None:
+    """The losses of the outputs are not among them: Keras takes the mean of batches for those."""
+    workload = dataclasses.replace(WORKLOADS[name](7), optimizer=still)
+    spec = serial_spec(precision="float64", global_batch=GLOBAL_BATCH)
+    with make_backend(spec, Surroundings()) as backend:
+        model = build(spec, workload, backend, steps_per_epoch=2)
+
+        values = trained_metrics(spec, workload, backend, model)
+
+        expected, _ = plain_keras(workload, model.get_weights(), batch=5)
+    expected = {key: value for key, value in expected.items() if not key.endswith("loss")}
+    assert values == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_loss_of_each_output_leaves_padding_out() -> None:

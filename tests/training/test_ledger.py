@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.training.momentum import planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, fed, pipeline, records
 from trainers.ledger import FedTable, Ledger, LedgerError, digest, fed_ids, tagged
 from verify.ledger import ledger_verdict
+from workloads.pipeline import Pipeline
 from workloads.source import ArraySource, StreamSource
 
 SIZES = [1, 2, 3, 7, 1797]
@@ -158,6 +160,25 @@ def test_a_serial_run_lists_what_was_planned(tmp_path: Path) -> None:
         assert (validation.count, validation.id_sum) == (7, sum(range(7)))
         assert validation.id_hash == f"{sum(map(splitmix64, range(7))) % 2**64:016x}"
         assert result.epochs[epoch].ledger_here == (result.epochs[epoch].ledger,)
+
+
+def test_a_validation_that_loses_an_example_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pipeline gives one of 7 as padding: the epoch ends with an error, not with a number."""
+    honest = Pipeline.dataset
+
+    def losing(self: Pipeline, *place: Any, **begin: Any) -> Any:
+        batches = honest(self, *place, **begin)
+        if self.training:
+            return batches
+        lost = tf.constant(-1, tf.int64)
+        return batches.map(lambda *batch: (*batch[:4], tf.where(batch[4] == 3, lost, batch[4])))
+
+    monkeypatch.setattr(Pipeline, "dataset", losing)
+
+    with pytest.raises(LedgerError, match=r"validation of epoch 1 was fed 6 .* its plan holds 7"):
+        train_serial(tmp_path, save="record")
 
 
 def test_without_a_wish_nothing_is_listed(tmp_path: Path) -> None:

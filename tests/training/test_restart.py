@@ -1,6 +1,7 @@
 """A training that goes on in the middle of an epoch is the one that was never broken off."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from launch import Execution, Site, execute, make_plan
 from specs import InputShard, RefusalError, Topology
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights, splitmix64
-from tests.training.momentum import planned, spec_of, train_serial
+from tests.training.momentum import momentum, planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, pipeline, records
+from workloads.workload import Workload
 
 BROKEN = Path(__file__).parent / "broken"
 CLOSE = 1e-12
@@ -93,6 +95,11 @@ def test_a_run_broken_off_twice_in_one_epoch(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def other(**changes: Any) -> Callable[[], Workload]:
+    """The workload with something else."""
+    return lambda: dataclasses.replace(momentum(), **changes)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -100,6 +107,10 @@ def test_a_run_broken_off_twice_in_one_epoch(tmp_path: Path) -> None:
         ({"global_batch": 12}, "global_batch=12, was 6"),
         ({"pipeline": {"shuffle": False}}, "shuffle=False, was True"),
         ({"ledger": "full"}, "full ledger of a begun epoch"),
+        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps=2, was 1"),
+        ({"trained": other(metrics=lambda: ["mse"])}, r"metrics=\['mse'\], was \['mae'\]"),
+        ({"trained": other(loss="mae")}, "loss=mae, was mean_squared_error"),
+        ({"trained": other(name="x")}, "workload=x, was linear"),
     ],
 )
 def test_a_begun_epoch_does_not_go_on_with_others(

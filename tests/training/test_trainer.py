@@ -1,5 +1,6 @@
 """Learning-rate rule, replica comparison and checkpoints, against what they should be by hand."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ from backends.registry import make_backend
 from legacy_keras import tf
 from specs import LearningRateRule, RefusalError, RunSpec, Surroundings, Topology
 from tests.contract.linear import linear
+from trainers.build import build, make_pipeline
 from trainers.checkpoint import restore, snapshot, write
+from trainers.epoch_totals import BegunEpoch, EpochTotals
+from trainers.evaluate import Evaluation
 from trainers.fit import fit
 from trainers.learning_rate import apply_rule
 from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
+from trainers.train_step import Totals
 from trainers.training import FitResult
 
 STEPS = 4
@@ -163,6 +168,122 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "nowhere.npz", other, backend)
 
 
+def compiled(optimizer: Any, precision: str = "float32") -> Any:
+    """The linear model, with the state of its optimizer."""
+    tf.keras.backend.clear_session()
+    tf.keras.backend.set_floatx(precision)
+    model = linear().build_model()
+    model.compile(optimizer(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    tf.keras.backend.set_floatx("float32")
+    return model
+
+
+def momentum() -> Any:
+    """Its state has the shapes of that of RMSprop."""
+    return tf.keras.optimizers.SGD(momentum=0.9)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "words"),
+    [
+        (tf.keras.optimizers.RMSprop, "float32", "optimizer SGD, here RMSprop"),
+        (momentum, "float64", "float32, here float64"),
+    ],
+)
+def test_a_checkpoint_of_another_optimizer_is_refused(
+    tmp_path: Path, optimizer: Any, precision: str, words: str
+) -> None:
+    """Where all shapes agree; an older file, which does not say whose it is, is taken."""
+    arrays = snapshot(compiled(momentum))
+    older = {n: a for n, a in arrays.items() if n not in ("optimizer", "optimizer variables")}
+    write(tmp_path / "new.npz", arrays, epochs_done=1)
+    write(tmp_path / "old.npz", older, epochs_done=1)
+    other = compiled(optimizer, precision)
+
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        with pytest.raises(RefusalError, match=words):
+            restore(tmp_path / "new.npz", other, backend)
+        assert restore(tmp_path / "old.npz", other, backend).epochs_done == 1
+
+
+def test_variables_are_known_without_the_name_of_the_optimizer(tmp_path: Path) -> None:
+    """`fit` names them after it, `build` does not, and Horovod calls it otherwise."""
+    model = compiled(momentum)
+    tf.keras.backend.clear_session()
+    fitted = linear().build_model()
+    fitted.compile(tf.keras.optimizers.SGD(momentum=0.9, name="DistributedSGD"), "mse")
+    fitted.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
+    assert any(v.name.startswith("DistributedSGD/m/") for v in fitted.optimizer.variables)
+    write(tmp_path / "c.npz", snapshot(fitted), epochs_done=1)
+
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        restore(tmp_path / "c.npz", model, backend)
+
+    for one, other in zip(model.optimizer.variables, fitted.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def one_differs(value: np.ndarray, reduction: str = "sum") -> np.ndarray:
+    """All-reduce, where some other process has found a difference."""
+    return np.ones_like(value) if reduction == "max" else value
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_processes_resume_from_one_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Whether this process has the other file or a third one has: nothing is put in."""
+    model = compiled(momentum)
+    write(tmp_path / "c.npz", snapshot(model), epochs_done=1)
+    other = compiled(momentum)
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    before = other.get_weights()
+
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        if place == "here":
+            monkeypatch.setattr(backend, "broadcast", lambda value: value + 1)
+        else:
+            monkeypatch.setattr(backend, "all_reduce", one_differs)
+        with pytest.raises(RefusalError, match="must resume from the same checkpoint"):
+            restore(tmp_path / "c.npz", other, backend)
+
+    for one, same in zip(other.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
+def test_who_cannot_read_a_checkpoint_tells_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in an all-reduce, and would do so for ever."""
+    asked = []
+
+    def all_reduce(value: np.ndarray, reduction: str = "sum") -> np.ndarray:
+        asked.append(reduction)
+        return value
+
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        monkeypatch.setattr(backend, "all_reduce", all_reduce)
+        with pytest.raises(RefusalError, match="must name a checkpoint"):
+            restore(tmp_path / "nowhere.npz", compiled(momentum), backend)
+
+    assert asked == ["sum", "max"]  # the broadcast, and what came of it
+
+
+def test_other_metrics_are_refused_when_an_epoch_goes_on() -> None:
+    """At its beginning, before a step is made."""
+    spec, workload = serial_spec(), linear()
+    with make_backend(spec, Surroundings()) as backend:
+        model = build(spec, workload, backend, STEPS)
+        Evaluation(model, workload, backend, make_pipeline(spec, workload, backend, training=False))
+        totals = EpochTotals(model, backend, Totals(), feed="{}")
+        right = (np.zeros(()), np.zeros(()), np.zeros(3, np.int64), np.zeros(()))
+
+        totals.begin(BegunEpoch(1, "{}", right, None))
+        with pytest.raises(RefusalError, match="with the metrics that it began with"):
+            totals.begin(BegunEpoch(1, "{}", right[1:], None))
+
+
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     """Cut off, a bare array, without its position, or no zip at all: one message for all."""
     model = linear().build_model()
@@ -176,7 +297,17 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "no-position.npz", **snapshot(model))
     np.savez(tmp_path / "odd-position.npz", **snapshot(model), epochs_done=np.zeros(2))
 
-    names = ("cut.npz", "empty.npz", "array.npy", "no-position.npz", "odd-position.npz")
+    begun = BegunEpoch(1, "{}", (np.zeros(3), np.zeros(())), None)
+    for name, damaged in {
+        "no-json.npz": dataclasses.replace(begun, feed="{"),
+        "no-dict.npz": dataclasses.replace(begun, feed="[]"),
+        "no-ledger.npz": dataclasses.replace(begun, totals=begun.totals[1:]),
+        "odd-ledger.npz": dataclasses.replace(begun, totals=(np.zeros(2), *begun.totals)[::2]),
+    }.items():
+        write(tmp_path / name, snapshot(model), epochs_done=0, begun=damaged)
+
+    names = [path.name for path in tmp_path.iterdir() if path.name != "whole.npz"]
+    assert len(names) == 9
     with make_backend(serial_spec(), Surroundings()) as backend:
         for name in names:
             with pytest.raises(RefusalError, match="must name a checkpoint"):

@@ -98,6 +98,19 @@ def test_class_weights_are_those_of_model_fit(labels: str, scaled: bool, weighte
         assert not np.allclose(found, wrong, rtol=1e-3)
 
 
+@pytest.mark.parametrize("labels", ["integer", "one-hot"])
+def test_a_column_of_sample_weights_is_weighed_by_class(labels: str) -> None:
+    """[examples, 1] times the classes' [examples] is one weight for each; plain Keras fails."""
+    workload, flat = three_classes(labels, weighted=True)
+    x, y, weight = flat
+
+    initial, final = trained(dataclasses.replace(workload, train=(x, y, weight[:, None])), 12)
+
+    expected = plainly_trained(workload, flat, initial, class_weight=CLASS_WEIGHT)
+    for found, right in zip(final, expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
 def test_class_weights_do_not_count_in_validation() -> None:
     """There every example has its own weight, 1."""
     workload, _ = three_classes("integer", weighted=False)
@@ -115,11 +128,15 @@ def test_class_weights_do_not_count_in_validation() -> None:
         ({0: 1.0, 2: 1.0}, "without a gap"),
         ({0: 1.0, 1: float("nan"), 2: 1.0}, "finite"),
         ({0: 1.0, 1: 1.0}, "labels of class 2, weights of 2 classes"),
+        ({0: 1.0, 1: "2", 2: 1.0}, "both numbers"),
+        ({0: 1.0, 1: None, 2: 1.0}, "both numbers"),
+        ({0: 1.0, "1": 1.0, 2: 1.0}, "both numbers"),
+        ([1.0, 1.0, 1.0], "must be a dict"),
     ],
 )
 @pytest.mark.parametrize("labels", ["integer", "one-hot"])
 def test_class_weights_that_do_not_fit_are_refused(
-    labels: str, class_weight: dict[int, float], words: str
+    labels: str, class_weight: Any, words: str
 ) -> None:
     """When the workload is made, where labels can be seen."""
     with pytest.raises(RefusalError, match=words):
@@ -166,6 +183,30 @@ def test_metrics_of_several_outputs_are_told_apart() -> None:
         dataclasses.replace(base, metrics=lambda: ["mae"]).build_model()
 
     assert base.build_model().output_names == ["size", "sign"]
+
+
+def test_a_model_without_weights_is_refused() -> None:
+    """Nothing could be set in it; called once, or built, it is taken."""
+
+    class Subclassed(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(3)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(x)
+
+    def built() -> Any:
+        model = Subclassed()
+        model.build((None, 3))
+        return model
+
+    for model in (Subclassed, lambda: tf.keras.Sequential([tf.keras.layers.Dense(3)])):
+        workload, _ = three_classes("integer", weighted=False, model=model)
+        with pytest.raises(RefusalError, match=r"is not built.*call it once"):
+            workload.build_model()
+    workload, _ = three_classes("integer", weighted=False, model=built)
+    assert len(workload.build_model().get_weights()) == 2
 
 
 def test_sample_weights_are_one_for_all_outputs() -> None:

@@ -1,5 +1,6 @@
-"""Started in place of Ringside's train.py: evaluates and predicts, and writes what came out."""
+"""Started in place of Ringside's train.py: what an epoch, evaluation and prediction come to."""
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from backends.registry import make_backend
 from legacy_keras import tf
 from measure.machine import machine_facts
 from specs import Outcome, RunRecord, RunSpec, read_surroundings, write_whole
+from tests.training.exact.epoch import still, trained_metrics
 from tests.training.exact.models import SIZES, WORKLOADS
 from trainers.build import build, make_pipeline
 from trainers.evaluate import Evaluation
@@ -29,13 +31,15 @@ def answer(backend: Any) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for name, workload_of in WORKLOADS.items():
         for size in SIZES:
-            workload = workload_of(size)
+            workload = dataclasses.replace(workload_of(size), optimizer=still)
             model = build(spec, workload, backend, steps_per_epoch=1)
             pipeline = make_pipeline(spec, workload, backend, training=False)
             evaluate = Evaluation(model, workload, backend, pipeline)
+            trained = trained_metrics(spec, workload, backend, model)
             evaluate()
             values, counted = evaluate()  # the second time counts from zero
             predictions = tf.nest.flatten(Prediction(model, workload, backend, pipeline)())
+            values |= {f"train {key}": value for key, value in trained.items()}
             values["counted"] = counted
             answers |= {f"{name} {size} {key}": value for key, value in values.items()}
             for kind, arrays in (("weight", model.get_weights()), ("prediction", predictions)):

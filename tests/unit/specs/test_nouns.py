@@ -20,6 +20,8 @@ from specs import (
 )
 from tests.unit.measure.factory import epoch, record
 
+TWO_PASSES = {"backward_passes_per_step": 2}
+
 
 def spec(**changes: object) -> RunSpec:
     """A good spec with some fields changed."""
@@ -79,6 +81,18 @@ def test_a_noun_cannot_be_changed() -> None:
             ["multiple of its workers", "checkpoint_steps=5, 2 workers", "Try 6."],
         ),
         ({"backend": "serial", "options": {"x": "1"}, "topology": Topology()}, ["has no options"]),
+        (
+            {"options": TWO_PASSES, "gradient_accumulation_steps": 3},
+            ["either by Horovod or by Ringside", "=2 with gradient_accumulation_steps=3"],
+        ),
+        (
+            {"options": TWO_PASSES, "checkpoint_steps": 4},
+            ["checkpoint within an epoch", "=2 with checkpoint_steps=4"],
+        ),
+        (
+            {"options": TWO_PASSES, "resume_from": "c.npz"},
+            ["no checkpoint holds it", "=2 with resume_from='c.npz'"],
+        ),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(

@@ -65,16 +65,50 @@ def counted(times: float = 1.0) -> Trace:
 
 def test_gradients_that_are_applied_once_pass() -> None:
     """Six examples in batches of three, one alone, two epochs."""
-    assert applied_once({"rank-0": counted()}, synchronous=True).passed
+    assert applied_once({"rank-0": counted()}, synchronous=True, num_examples=NUM_TRAIN).passed
 
 
 @pytest.mark.parametrize("times", [0.0, 2.0, 1 + 1e-6, math.nan])
 def test_a_gradient_lost_doubled_or_rescaled_is_found(times: float) -> None:
     """The example is named."""
-    check = applied_once({"rank-0": counted(times)}, synchronous=True)
+    check = applied_once({"rank-0": counted(times)}, synchronous=True, num_examples=NUM_TRAIN)
 
     assert not check.passed
     assert "example 4" in check.finding
+
+
+def test_one_process_that_saw_no_number_is_not_outvoted() -> None:
+    """Whichever of two processes it is."""
+    for first, second in ((counted(math.nan), counted()), (counted(), counted(math.nan))):
+        arm = {"rank-0": first, "rank-1": second}
+
+        assert not applied_once(arm, synchronous=True, num_examples=NUM_TRAIN).passed
+
+
+def test_an_example_that_the_counting_never_fed_is_found() -> None:
+    """The sum alone would agree with a ledger that lacks it."""
+    fed = trace().fed.copy()
+    fed[:, 2, 0, 0] = -1
+    weights = np.array([1 / 3] * 6 + [0.0]).reshape(-1, 1) * EPOCHS
+    arm = {"rank-0": trace(fed=fed, final={"k": weights})}
+
+    check = applied_once(arm, synchronous=True, num_examples=NUM_TRAIN)
+
+    assert not check.passed
+    assert "example 6 was never fed" in check.finding
+
+
+def test_half_the_epochs_and_an_idle_replica_are_found() -> None:
+    """Also of an arm whose updates have no one right result."""
+    half = trace(fed=trace().fed[:1])
+    idle = trace(fed=np.concatenate([trace().fed, np.full_like(trace().fed, -2)], axis=2))
+    once = trace(meta={**trace().meta, "validation_ledgers": [ledger_of(range(5))]})
+
+    assert "1 epochs" in training_ledger({"a": half}, trace(), synchronous=False).finding
+    assert "replica 2" in training_ledger({"a": idle}, trace(), synchronous=False).finding
+    assert not validation_ledger({"a": once}, trace()).passed
+    assert not training_ledger({}, trace(), synchronous=False).passed
+    assert not validation_ledger({}, trace()).passed
 
 
 def test_workers_count_their_own_batches() -> None:
@@ -82,10 +116,10 @@ def test_workers_count_their_own_batches() -> None:
     fed = np.array([[[[0, 1], [2, 3]]]])
     quarter, half = (trace(fed=fed, final={"k": np.full((4, 1), w)}) for w in (1 / 4, 1 / 2))
 
-    assert applied_once({"a": quarter}, synchronous=True).passed
-    assert applied_once({"a": half}, synchronous=False).passed
-    assert not applied_once({"a": half}, synchronous=True).passed
-    assert not applied_once({"a": quarter}, synchronous=False).passed
+    assert applied_once({"a": quarter}, synchronous=True, num_examples=4).passed
+    assert applied_once({"a": half}, synchronous=False, num_examples=4).passed
+    assert not applied_once({"a": half}, synchronous=True, num_examples=4).passed
+    assert not applied_once({"a": quarter}, synchronous=False, num_examples=4).passed
 
 
 def seeds(shares: list[float]) -> tuple[list[Trace], list[Trace]]:

@@ -126,6 +126,8 @@ def test_missing_updates_and_processes_fail() -> None:
     extra = trace(weights={**trace().weights, "002 more/kernel": np.zeros((STEPS + 1, 1))})
 
     assert not parity({}, trace(), precision="float64").passed
+    two = ("rank-0", "rank-1")
+    assert not parity({"rank-0": trace()}, trace(), precision="float64", tasks=two).passed
     assert (
         "5 updates, the reference 6" in parity({"a": short}, trace(), precision="float64").finding
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from measure.machine import machine_facts
-from specs import Arm, Certificate, Check, RunSpec, Topology
+from specs import Arm, Certificate, Check, PipelineOptions, RunSpec, Topology
 from verify import store
 
 
@@ -85,19 +85,25 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
     assert str(mine) in store.stale(made, spec())
 
 
-def test_the_same_name_in_another_folder_is_another_workload(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """my_model.py:workload is looked for where the command is typed."""
-    run = spec(workload="my_model.py:workload")
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "one")
-    store.keep(certificate(spec=run))
+def test_a_users_own_workload_is_certified_anew() -> None:
+    """What it reads, or imports later, is not known; nor what its filter does."""
+    for run in (
+        spec(workload="my_model.py:workload"),
+        spec(pipeline=PipelineOptions(filter="my_filter.py:keep")),
+    ):
+        store.keep(certificate(spec=run))
 
-    assert store.find(run, steps=20) is not None
-    monkeypatch.chdir(tmp_path / "two")
-    assert store.find(run, steps=20) is None
+        assert store.find(run, steps=20) is None
+
+
+def test_orders_in_the_environment_make_another_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """TensorFlow and Horovod compute otherwise with some of them."""
+    store.keep(certificate())
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
+
+    assert store.find(spec(), steps=20) is None
 
 
 def test_a_damaged_file_is_as_none() -> None:

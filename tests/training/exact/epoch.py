@@ -1,0 +1,40 @@
+"""An epoch of training that leaves the weights alone, so that its metrics can be told."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from legacy_keras import tf
+from specs import RunSpec
+from trainers.build import make_pipeline
+from trainers.epoch_totals import EpochTotals
+from trainers.train_step import Totals, instrument
+from workloads.workload import Workload
+
+
+def still() -> Any:
+    """An optimizer that moves nothing."""
+    return tf.keras.optimizers.SGD(0.0)
+
+
+def trained_metrics(
+    spec: RunSpec, workload: Workload, backend: Backend, model: Any
+) -> dict[str, float]:
+    """What one epoch records of its metrics. The weights stay, the optimizer being `still`."""
+    with backend.scope():
+        totals = Totals()
+    instrument(model, totals, spec)
+    epoch = EpochTotals(model, backend, totals, feed="")
+    train = make_pipeline(spec, workload, backend, training=True)
+    with backend.scope():
+        model.fit(
+            backend.distribute(train.dataset),
+            steps_per_epoch=train.steps_per_epoch(backend.num_readers),
+            callbacks=backend.callbacks(),
+            verbose=0,
+        )
+    results = epoch.results()
+    for own in (totals.ledger, totals.loss_sum):
+        del results[own.name]
+    return {name: float(np.squeeze(value)) for name, value in results.items()}
