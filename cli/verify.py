@@ -72,7 +72,9 @@ def command(
     if explain:
         for certificate in certificates:
             console.print(explanation(certificate), highlight=False, markup=False)
-    matrix = make_mistakes(console, subjects, folder) if controls else None
+    # An arm that is not certified without a mistake says nothing about the gate.
+    right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
+    matrix = make_mistakes(console, right, folder) if controls else None
     if matrix is not None:
         console.print(render_matrix(matrix))
     passed = sum(certificate.passed for certificate in certificates)

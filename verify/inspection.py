@@ -65,7 +65,7 @@ def inspect_model(
     with _layers_run_eagerly():
         try:
             model = workload.build_model()
-            model(x, training=True)  # a subclassed model has no variables before
+            model(x, training=True)
         except RefusalError:
             raise
         # Some of Keras' own layers compute in float32 only.

@@ -109,6 +109,17 @@ class OwnNorm(tf.keras.layers.BatchNormalization):
         return super().call(inputs * 2.0, training=training)
 
 
+def built(kind: Callable[[], Any]) -> Callable[[], Any]:
+    """A subclassed model has weights only after its first call; Ringside asks for that."""
+
+    def make() -> Any:
+        model = kind()
+        model(tf.zeros((1, 4), tf.keras.backend.floatx()))
+        return model
+
+    return make
+
+
 class CentredModel(tf.keras.Model):
     """Couples the batch between its layers, not in one of them."""
 
@@ -192,9 +203,9 @@ COUPLED = [
     (nested(lambda: BatchMean(name="deep")), f"layer deep (BatchMean) {SPLIT}"),
     (chain(dense, noise, dense), f"layer noise (Lambda) {CHANCE}"),
     (nested(noise), f"layer noise (Lambda) {CHANCE}"),
-    (CentredModel, f"model centred (CentredModel) {SPLIT}"),
-    (MeanInModel, f"layer middle (GivesBatchMean) {SPLIT}"),
-    (NoisyModel, f"model centred (NoisyModel) {CHANCE}"),
+    (built(CentredModel), f"model centred (CentredModel) {SPLIT}"),
+    (built(MeanInModel), f"layer middle (GivesBatchMean) {SPLIT}"),
+    (built(NoisyModel), f"model centred (NoisyModel) {CHANCE}"),
     (
         chain(dense, lambda: AddsVariance(name="spread")),
         "layer spread (AddsVariance) adds a loss that is not the mean of those of a batch's slices",
@@ -259,7 +270,7 @@ RANDOM = [
     (chain(dense, lambda: layers.AlphaDropout(0.5, name="a")), None, ["a (AlphaDropout)"]),
     (chain(dense, lambda: layers.Dropout(0.0)), None, []),
     (nested(lambda: layers.Dropout(1e-6, name="rare")), None, ["rare (Dropout)"]),
-    (PlainModel, None, ["inner_drop (Dropout)"]),
+    (built(PlainModel), None, ["inner_drop (Dropout)"]),
     (
         chain(lambda: layers.SpatialDropout2D(0.5, name="s"), shape=(6, 6, 2)),
         IMAGES,
@@ -384,7 +395,7 @@ CLEAN = {
     "masked": (masked, np.where(TOKENS < 4, 0, TOKENS)),
     "attention": (attention, SEQUENCES),
     "time distributed": (time_distributed, SEQUENCES),
-    "subclassed": (lambda: PlainModelWithoutDropout(), None),
+    "subclassed": (lambda: built(PlainModelWithoutDropout)(), None),
     "nested": (nested(dense), None),
     "variational": (variational, None),
     "adds a mean": (chain(lambda: AddsMean()), None),
