@@ -131,7 +131,6 @@ def test_a_begun_epoch_does_not_go_on_with_others(
 @pytest.mark.parametrize(
     ("backend", "updates_per_batch"),
     [
-        ("mirrored", 1),
         ("multi_worker_mirrored", 1),
         ("horovod", 1),
         ("parameter_server", 2),

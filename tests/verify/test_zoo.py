@@ -72,7 +72,7 @@ def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
 def test_a_model_is_certified(name: str, label: str, watched: Mapping[str, Watched]) -> None:
     """float64, after each update, in every process; each example once."""
     arm = watched[label].traces[name]
-    if name.startswith("legacy_clip") and label.startswith("central_storage"):
+    if name.startswith("legacy_") and "clip" in name and label.startswith("central_storage"):
         # Keras raises in the first update; Ringside says so before.
         assert "cannot clip gradients under central_storage" in arm["rank-0"].error
         return

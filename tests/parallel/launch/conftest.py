@@ -133,7 +133,10 @@ def members_by_name() -> Callable[[Plan], dict[str, int]]:
     def find(plan: Plan) -> dict[str, int]:
         found = {}
         for process in processes_of(plan.run_id):
-            command, environment = cmdline(process), process.environ()
+            try:
+                command, environment = cmdline(process), process.environ()
+            except psutil.Error:  # it has died since it was found
+                continue
             if str(SWEEPER) in command:
                 continue
             if process.ppid() != os.getpid():
