@@ -28,20 +28,13 @@ def _train(
 ) -> None:
     """Everything that needs TensorFlow; what it learns goes into `facts`, also when it fails."""
     reporter.phase("importing")
-    from backends.registry import make_backend
-    from legacy_keras import tf
     from trainers.fit import fit
+    from trainers.process import started
     from trainers.training import FitResult
     from workloads.registry import load_workload
 
-    tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
-    tf.config.threading.set_inter_op_parallelism_threads(spec.resources.inter_op_threads or 0)
-    tf.keras.backend.set_floatx(spec.precision)
-    with make_backend(spec, surroundings) as backend:
-        facts.update(role=backend.role, is_chief=backend.is_chief)
-        if backend.role == "server":
-            reporter.phase("serving")
-            backend.serve()
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
             return
         reporter.phase("building")
         workload = load_workload(

@@ -12,6 +12,7 @@ from backends.base import Backend, Reduction, statistics
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from legacy_keras import tf
+from legacy_keras.optimizers import build, variables_of
 from specs import BackendOptions, RefusalError
 from specs.options import HorovodOptions
 
@@ -149,10 +150,9 @@ class _Broadcast(tf.keras.callbacks.Callback):
         import horovod.tensorflow as hvd
 
         optimizer = self.model.optimizer
-        # Its variables must exist, in all ranks alike; a legacy one has no `build`.
-        build = getattr(optimizer, "build", None) or optimizer._create_all_weights
-        build(self.model.trainable_variables)
-        hvd.broadcast_variables([*self.model.variables, *optimizer.variables()], root_rank=0)
+        build(optimizer, self.model.trainable_variables)  # they must exist, in all ranks alike
+        variables = [*self.model.variables, *variables_of(optimizer)]
+        hvd.broadcast_variables(variables, root_rank=0)
         self._done = True
 
 

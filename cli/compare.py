@@ -9,37 +9,40 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.arms import (
+    NOT_OF_SEVERAL_ARMS,
+    BackendNames,
+    FolderName,
+    OutputFolder,
+    Sizes,
+    able_here,
+    choose_arms,
+)
 from cli.folders import default_name, new_folder
 from cli.progress import ComparisonProgress
 from cli.surroundings import alone
-from cli.verification import certify_arms, tell_not_run
-from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms, shared_out
+from cli.verification import certify_arms
+from compare.arms import DEFAULT_BACKENDS
 from compare.experiment import run_experiment
-from compare.preflight import preflight
 from launch.flags import with_spec_flags
 from specs import RunSpec
-from verify.certify import Subject
 from verify.store import find_matrix
 
 
 @with_spec_flags(
     alone,
-    without=("backend", "replicas", "option", "resume_from", "save", "ledger", "checkpoint_steps"),
+    without=NOT_OF_SEVERAL_ARMS,
     backend="serial",
     save="record",
 )
 def command(
     *,
     spec: RunSpec,
-    backends: Annotated[
-        str, typer.Option(help="Names with commas between; options after colons.")
-    ] = DEFAULT_BACKENDS,
-    replicas: Annotated[str, typer.Option(help="Numbers with commas between.")] = "1,2",
+    backends: BackendNames = DEFAULT_BACKENDS,
+    replicas: Sizes = "1,2",
     rounds: Annotated[int, typer.Option(min=1, help="Passes over all arms.")] = 3,
-    name: Annotated[
-        str | None, typer.Option(help="Of the folder. Default: workload, time.")
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Folder in which it is made.")] = Path("runs"),
+    name: FolderName = None,
+    output: OutputFolder = Path("runs"),
     deadline: Annotated[
         float, typer.Option(min=1, help="Seconds without progress after which a run is hung.")
     ] = 120.0,
@@ -57,20 +60,15 @@ def command(
     --intra-op-threads and --inter-op-threads are those of one replica.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
-    arms = parse_arms(backends, replicas)
-    base = spec.replace(resources=shared_out(spec.resources, arms))
-    for arm in arms:
-        arm_spec(base, arm)  # refuses a batch that does not divide, before anything is started
+    base, arms = choose_arms(spec, backends, replicas)
     if dry_run:
         for arm in arms:
             console.print(arm.label)
         return
     folder = new_folder(output, name or default_name(spec))
-    with console.status("looking at this machine…"):
-        able, unable = preflight(arms, base)
-    tell_not_run(console, unable)
+    subjects, unable = able_here(console, base, arms)
+    able = tuple(subject.arm for subject in subjects)
     began = time.monotonic()
-    subjects = [Subject(arm, arm_spec(base, arm)) for arm in able]
     certificates = certify_arms(console, subjects, folder, reuse=True) if verify else ()
     with ComparisonProgress(console, total_runs=len(able) * rounds) as progress:
         comparison = run_experiment(

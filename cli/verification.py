@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.progress import Stages
-from specs import Certificate, DetectionMatrix, NotRun, write_whole
+from specs import Certificate, DetectionMatrix, write_whole
 from verify import store
 from verify.case import DEFAULT_STEPS
 from verify.certify import Subject, certify, file_name
@@ -64,8 +64,9 @@ def certify_arms(
         next(made) if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
         for s in subjects
     )
-    for certificate in certificates:
-        _write(certificate, folder)
+    for label, old in kept.items():
+        if old is not None:
+            _write(next(c for c in certificates if c.arm.label == label), folder)
     return certificates
 
 
@@ -88,9 +89,3 @@ def make_mistakes(console: Console, subjects: Sequence[Subject], folder: Path) -
     except OSError as error:
         console.print(f"not kept for later commands: {error}", highlight=False)
     return matrix
-
-
-def tell_not_run(console: Console, unable: Sequence[NotRun]) -> None:
-    """A line for each arm that cannot run here, with the reason."""
-    for reason in unable:
-        console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)

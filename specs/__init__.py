@@ -23,6 +23,7 @@ from specs.record import (
     MachineFacts,
     Outcome,
     RunRecord,
+    whole_file,
     write_whole,
 )
 from specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
@@ -73,5 +74,6 @@ __all__ = [
     "read_hostfile",
     "read_surroundings",
     "unknown_name",
+    "whole_file",
     "write_whole",
 ]

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from specs import RefusalError
+from legacy_keras.optimizers import build, variable_names, variables_of
+from specs import RefusalError, whole_file
 from trainers.build import same_everywhere
 from trainers.epoch_totals import BegunEpoch
 
@@ -33,7 +32,7 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     collective; a chief that reads alone would wait for ever (tensorflow#38635).
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(model.get_weights())}
-    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(_variables(model.optimizer))}
+    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(variables_of(model.optimizer))}
     return {**weights, **state, **_identity(model.optimizer)}
 
 
@@ -55,15 +54,8 @@ def write(
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write arrays as .npz, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, **arrays)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as stream:
+        np.savez(stream, **arrays)
 
 
 def restore(path: Path, model: Any, backend: Backend) -> Position:
@@ -77,10 +69,8 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
     state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
     with backend.scope():
-        # A legacy optimizer has no `build`.
-        build = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
-        build(model.trainable_variables)
-        variables = _variables(model.optimizer)
+        build(model.optimizer, model.trainable_variables)
+        variables = variables_of(model.optimizer)
         here = [*model.get_weights(), *(variable.numpy() for variable in variables)]
         if difference := _difference(arrays, [*weights, *state], here, model.optimizer):
             raise RefusalError(
@@ -161,16 +151,11 @@ def _difference(
 
 
 def _identity(optimizer: Any) -> dict[str, NDArray[Any]]:
-    """The optimizer's class, which Horovod's wrapper keeps, and the names of its variables.
-
-    Where `fit` makes them they are named after the optimizer too, whose name Horovod changes.
-    """
+    """The optimizer's class, which Horovod's wrapper keeps, and the names of its variables."""
     scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
-    own = f"{getattr(scaled, 'name', None) or scaled._name}/"
-    names = [v.name.removesuffix(":0").removeprefix(own) for v in _variables(optimizer)]
     return {
         "optimizer": np.array(type(scaled).__name__),
-        "optimizer variables": np.array(names, dtype=str),
+        "optimizer variables": np.array(variable_names(optimizer), dtype=str),
     }
 
 
@@ -183,8 +168,3 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun)
-
-
-def _variables(optimizer: Any) -> list[Any]:
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)

@@ -1,5 +1,6 @@
 """Train a workload on a backend with `Model.fit`, and write down what this process saw."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,10 @@ def fit(
     backend: Backend,
     *,
     run_dir: Path,
-    process_start: float,
-    on_step: Callable[[int, int], None],
-    on_epoch: Callable[[int, EpochRecord], None],
     result: FitResult,
+    process_start: float | None = None,
+    on_step: Callable[[int, int], None] = lambda done, total: None,
+    on_epoch: Callable[[int, EpochRecord], None] = lambda number, record: None,
     watchers: Callable[[Training], list[Any]] = lambda _: [],
     virtual_replicas: int = 1,
 ) -> None:
@@ -45,10 +46,10 @@ def fit(
         workload: model and data.
         backend: started; this process is a replica or the coordinator.
         run_dir: where the chief puts checkpoint, log and model.
-        process_start: `time.time()` when the process began.
+        result: filled in.
+        process_start: `time.time()` when the process began; None: now.
         on_step: called with (steps done, steps in all) after each step.
         on_epoch: called with (epoch, its record).
-        result: filled in.
         watchers: gives further Keras callbacks for the training that is about to begin; they stand
             behind all others.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
@@ -62,7 +63,7 @@ def fit(
     recorder = EpochEnd(
         clock=clock,
         training=training,
-        process_start=process_start,
+        process_start=time.time() if process_start is None else process_start,
         on_epoch=on_epoch,
         result=result,
         run_dir=run_dir,

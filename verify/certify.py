@@ -31,7 +31,7 @@ from verify.processes import Watched, run_request, side_by_side
 from verify.trace import Trace
 
 REFERENCE = "serial"
-COUNTING = "verify.counting:counting"
+COUNTING = "counting"
 COUNTING_BATCH_PER_REPLICA = 6
 SEEDS = 5
 CONVERGENCE_UPDATES = 60
@@ -127,24 +127,28 @@ def _reference_cases(
     spec: RunSpec, sizes: Sequence[int], *, steps: int, seeds: bool
 ) -> tuple[Case, ...]:
     cases = [
-        Case(name=precision, spec=spec.replace(precision=precision), steps=_steps(precision, steps))
-        for precision in _precisions(spec)
-    ]
-    cases += [
-        Case(
-            name=f"{precision}-as-{size}",
-            spec=spec.replace(precision=precision),
-            steps=_steps(precision, steps),
-            virtual_replicas=size,
-        )
-        for precision in _precisions(spec)
-        for size in sizes
+        case.replace(name=f"{case.name}{_as_replicas(size)}", virtual_replicas=size)
+        for size in (1, *sizes)
+        for case in _parity_cases(spec, steps)
     ]
     return (*cases, *(_seed_cases(spec) if seeds else ()))
 
 
-def _steps(precision: str, steps: int) -> int:
-    return steps if precision == "float64" else min(steps, FLOAT32_STEPS)
+def _as_replicas(size: int) -> str:
+    """How the name of a case ends that the serial run computes as so many replicas."""
+    return f"-as-{size}" if size > 1 else ""
+
+
+def _parity_cases(spec: RunSpec, steps: int) -> list[Case]:
+    """float64 for the arithmetic, and the precision that is really run, for as long as it holds."""
+    return [
+        Case(
+            name=precision,
+            spec=spec.replace(precision=precision),
+            steps=steps if precision == "float64" else min(steps, FLOAT32_STEPS),
+        )
+        for precision in _precisions(spec)
+    ]
 
 
 def _precisions(spec: RunSpec) -> tuple[str, ...]:
@@ -164,20 +168,34 @@ def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
     )
 
 
-def counting_case(spec: RunSpec, *, mistake: str = "") -> Case:
-    """The case whose final weights say how often each gradient was applied."""
-    small = spec.replace(
-        workload=COUNTING,
+def on_own_workload(
+    spec: RunSpec, workload: str, *, global_batch: int, epochs: int, seed: int
+) -> RunSpec:
+    """The run of an arm on a small workload of Ringside's own, in float64, whatever it is else."""
+    return watched_spec(spec).replace(
+        workload=workload,
         workload_options={},
         data_dir=None,
-        global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
+        global_batch=global_batch,
         gradient_accumulation_steps=1,
-        epochs=2,
+        epochs=epochs,
         learning_rate_rule=LearningRateRule(),
         precision="float64",
         pipeline=PipelineOptions(),
+        seed=seed,
     )
-    return Case(name="counting", spec=small, steps=None, mistake=mistake)
+
+
+def counting_case(spec: RunSpec, *, name: str = COUNTING, mistake: str = "") -> Case:
+    """The case whose final weights say how often each gradient was applied."""
+    small = on_own_workload(
+        spec,
+        "verify.counting:counting",
+        global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
+        epochs=2,
+        seed=spec.seed,
+    )
+    return Case(name=name, spec=small, steps=None, mistake=mistake)
 
 
 def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
@@ -185,11 +203,7 @@ def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
     if not exact:
         ledger = Case(name="float64", spec=spec.replace(precision="float64"), steps=steps)
         return (counting, ledger, *_seed_cases(spec))
-    parity_cases = tuple(
-        Case(name=precision, spec=spec.replace(precision=precision), steps=_steps(precision, steps))
-        for precision in _precisions(spec)
-    )
-    return (counting, *parity_cases)
+    return (counting, *_parity_cases(spec, steps))
 
 
 # What is found
@@ -246,7 +260,7 @@ def _certified(
         return blank.replace(obstacle=watched.obstacle)
     by_design = tuple(ByDesign(**one) for one in inspection["by_design"])
     split_matters = subject.replicas > 1 and any(one.split for one in by_design)
-    suffix = f"-as-{subject.replicas}" if split_matters else ""
+    suffix = _as_replicas(subject.replicas) if split_matters else ""
 
     def of_reference(case: str) -> Trace:
         (trace,) = reference.traces[case + suffix].values()
@@ -254,7 +268,7 @@ def _certified(
 
     whole = of_reference("float64")
     arm = watched.traces["float64"]
-    checks = judge(arm, whole, watched.traces["counting"], exact=subject.exact, tasks=watched.tasks)
+    checks = judge(arm, whole, watched.traces[COUNTING], exact=subject.exact, tasks=watched.tasks)
     if subject.exact:
         checks += [
             parity(

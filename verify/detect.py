@@ -11,11 +11,13 @@ from specs import ControlResult, DetectionMatrix, RunSpec, Topology, backend_opt
 from verify import store
 from verify.case import Case, Request
 from verify.certify import (
+    COUNTING,
     REFERENCE,
     Subject,
     counting_case,
     file_name,
     judge,
+    on_own_workload,
     watched_spec,
 )
 from verify.mistakes import (
@@ -37,7 +39,6 @@ CLEAN = (
     ("clean-batch-norm", 1, "batch_norm_not_synchronised"),
     ("clean-resumed", 1, "state_not_restored_everywhere"),
 )
-COUNTING = "counting"
 # Mistakes that show in what is applied, not in what is fed or evaluated.
 COUNTED = ("gradients_summed", "rate_scaled_twice", "padding_counted")
 # What `fit` itself raises where something is wrong; another error is no detection.
@@ -92,18 +93,7 @@ def detect(
 
 def _control_spec(spec: RunSpec, mistake: str, batch: int, *, seed: int = 1) -> RunSpec:
     """The run of an arm on the workload in which a mistake shows."""
-    return watched_spec(spec).replace(
-        workload=workload_of(mistake),
-        workload_options={},
-        data_dir=None,
-        global_batch=batch,
-        gradient_accumulation_steps=1,
-        epochs=EPOCHS,
-        precision="float64",
-        seed=seed,
-        pipeline=type(spec.pipeline)(),
-        learning_rate_rule=type(spec.learning_rate_rule)(),
-    )
+    return on_own_workload(spec, workload_of(mistake), global_batch=batch, epochs=EPOCHS, seed=seed)
 
 
 def _batch(subject: Subject) -> int:
@@ -165,8 +155,8 @@ class _Bench:
                 )
             )
             if self._counts(name):
-                counting = counting_case(self._spec, mistake=name)
-                cases.append(counting.replace(name=f"{COUNTING}-{name}"))
+                counting = f"{COUNTING}-{name}"
+                cases.append(counting_case(self._spec, name=counting, mistake=name))
         self._cases = tuple(cases)
         self._traces: dict[str, Mapping[str, Trace]] = {}
         self._ended: dict[str, str] = {}

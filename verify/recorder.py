@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legacy_keras import tf
+from legacy_keras.optimizers import variable_names, variables_of
 from trainers.training import Training
 from verify.trace import Trace
 
@@ -59,22 +60,18 @@ class Recorder(tf.keras.callbacks.Callback):
         trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
         trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
         trace.final = {name: value for name, (value, _) in self._weights()}
-        trace.meta["sampled"] = self._stride
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         model = self._training.model
         trainable = {id(variable) for variable in model.trainable_variables}
         for index, variable in enumerate(model.weights):
             read = self._one_value if id(variable) in trainable else self._mean_value
-            yield f"{index:03d} {_plain_name(variable)}", read(variable)
+            yield f"{index:03d} {variable.name.removesuffix(':0')}", read(variable)
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         optimizer = self._training.model.optimizer
-        variables = optimizer.variables
-        for index, variable in enumerate(variables() if callable(variables) else variables):
-            # The prefix depends on who made the variable first, Keras or Horovod's broadcast.
-            prefix = getattr(optimizer, "name", None) or optimizer._name  # of a legacy one
-            name = _plain_name(variable).removeprefix(f"{prefix}/")
+        pairs = zip(variable_names(optimizer), variables_of(optimizer), strict=True)
+        for index, (name, variable) in enumerate(pairs):
             yield f"{index:03d} {name}", self._one_value(variable)
 
     def _one_value(self, variable: Any) -> tuple[NDArray[Any], float]:
@@ -108,7 +105,3 @@ def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
         return 0.0
     largest = float(np.max(np.abs(one.astype(np.float64) - other.astype(np.float64))))
     return largest if np.isfinite(largest) else float("inf")
-
-
-def _plain_name(variable: Any) -> str:
-    return str(variable.name).partition(":")[0]

@@ -6,7 +6,6 @@ verify_task.py is the program; launchers start it in the place of train.py.
 import dataclasses
 import itertools
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,22 +35,16 @@ def work(
 ) -> None:
     """Start the backend once, and do every case under it."""
     reporter.phase("importing")
-    from backends.registry import make_backend
-    from legacy_keras import tf
+    from trainers.process import started
 
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
-    tf.config.threading.set_inter_op_parallelism_threads(spec.resources.inter_op_threads or 0)
-    with make_backend(spec, surroundings) as backend:
-        facts.update(role=backend.role, is_chief=backend.is_chief)
-        if backend.role == "server":
-            reporter.phase("serving")
-            backend.serve()
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
             return
         cases = request.cases
         if request.inspect:
             reporter.phase("inspecting")
-            inspection = _inspect(request)
+            inspection = _inspect(request, backend)
             write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
             split_matters = any(one["split"] for one in inspection["by_design"])
             cases = tuple(
@@ -73,7 +66,6 @@ def watch(
     from legacy_keras import tf
 
     trace = Trace()
-    began = time.monotonic()
     tf.keras.backend.set_floatx(case.spec.precision)
     try:
         _train(case, backend, trace, run_dir / "cases" / case.name, on_step)
@@ -81,8 +73,6 @@ def watch(
         # Ringside's own checks end a training in every process at once. One process alone would
         # leave its peers in a collective: the launcher's watchdog ends that.
         trace.meta["error"] = f"{type(error).__name__}: {error}"
-        trace.meta["refused"] = isinstance(error, RefusalError)
-    trace.meta["seconds"] = time.monotonic() - began
     return trace
 
 
@@ -93,7 +83,7 @@ def _train(
     from trainers.fit import fit
     from trainers.training import FitResult
 
-    workload, spec = _cut(case)
+    workload, spec = _cut(case, backend)
     if case.mistake:
         from verify.controls import make_mistake
 
@@ -106,9 +96,7 @@ def _train(
             workload,
             backend,
             run_dir=folder,
-            process_start=time.time(),
             on_step=lambda done, total: on_step(),
-            on_epoch=lambda number, record: None,
             result=result,
             watchers=watchers,
             virtual_replicas=case.virtual_replicas,
@@ -156,9 +144,10 @@ def _train_watched(train: Any, spec: RunSpec, trace: Trace, result: Any) -> None
         _keep(result, trace)
 
 
-def _cut(case: Case) -> tuple[Any, RunSpec]:
+def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
     """The workload with no more data than are watched, and the run over them."""
     from legacy_keras import tf
+    from trainers.build import make_pipeline
     from trainers.train_step import current_ids
     from verify.example_random import tie_to_examples
     from workloads.registry import load_workload
@@ -180,10 +169,10 @@ def _cut(case: Case) -> tuple[Any, RunSpec]:
     workload = dataclasses.replace(workload, model=model)
     if case.steps is None:
         return workload, spec
-    cut = {}
+    cut: dict[str, Any] = {}
     for split, steps in (("train", case.steps), ("validation", 6)):
         # After the filter: what it drops cannot be watched.
-        source = _pipeline(workload, split, spec).prepared
+        source = make_pipeline(spec, workload, backend, training=split == "train").prepared
         cut[split] = source.first(
             examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
         )
@@ -192,20 +181,6 @@ def _cut(case: Case) -> tuple[Any, RunSpec]:
     return workload, spec.replace(
         epochs=max(1, -(-case.steps // per_epoch)),
         pipeline=spec.pipeline.replace(filter=None),
-    )
-
-
-def _pipeline(workload: Any, split: str, spec: RunSpec) -> Any:
-    from workloads.pipeline import Pipeline
-
-    return Pipeline(
-        source=getattr(workload, split),
-        preprocess=workload.preprocess,
-        options=spec.pipeline,
-        plan=spec.batch_plan,
-        training=split == "train",
-        synchronous=True,
-        seed=spec.seed,
     )
 
 
@@ -218,9 +193,7 @@ def _keep(result: Any, trace: Trace) -> None:
     if result.fed:
         trace.fed = np.stack(result.fed)
     trace.meta.update(
-        initial_digest=result.initial_digest,
         final_digest=result.final_digest,
-        data_digest=result.data_digest,
         train_examples=result.train_examples,
         validation_ledgers=[
             epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
@@ -236,9 +209,10 @@ def _by_name(predictions: Any) -> dict[str, Any]:
     return {f"output {i}": np.asarray(a) for i, a in enumerate(tf.nest.flatten(predictions))}
 
 
-def _inspect(request: Request) -> dict[str, Any]:
+def _inspect(request: Request, backend: Any) -> dict[str, Any]:
     """What of the workload cannot be compared as it stands, and the digest of all its data."""
     from legacy_keras import tf
+    from trainers.build import make_pipeline
     from verify.inspection import inspect_model
     from workloads.registry import load_workload
 
@@ -254,9 +228,11 @@ def _inspect(request: Request) -> dict[str, Any]:
 
     try:
         # Of all data, in the precision of the run: data may be made in it.
-        data_digest = _pipeline(workload_in(request.precision), "train", spec).data_digest
+        data_digest = make_pipeline(
+            spec, workload_in(request.precision), backend, training=True
+        ).data_digest
         workload = workload_in("float64")
-        pipeline = _pipeline(workload, "train", spec)
+        pipeline = make_pipeline(spec, workload, backend, training=True)
         x, y, *others = next(iter(pipeline.dataset(InputShard())))
         again = next(iter(pipeline.dataset(InputShard())))
         for one, other in zip(

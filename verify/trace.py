@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from specs import RefusalError
+from specs import RefusalError, whole_file
 
 _META = "meta"
 
@@ -56,17 +56,14 @@ class Trace:
 
     def write(self, path: Path) -> None:
         """Write as .npz; a reader sees the whole file or none."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {
             f"{group}|{name}": array
             for group in _GROUPS
             for name, array in getattr(self, group).items()
         }
         plain = {name: getattr(self, name) for name in _PLAIN}
-        temporary = path.with_suffix(".part")
-        with temporary.open("wb") as stream:
+        with whole_file(path) as stream:
             np.savez(stream, **{_META: np.array(json.dumps(self.meta))}, **plain, **arrays)
-        temporary.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> Self:

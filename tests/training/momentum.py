@@ -86,9 +86,6 @@ def train_serial(
                 trained(),
                 backend,
                 run_dir=run_dir,
-                process_start=0.0,
-                on_step=lambda done, total: None,
-                on_epoch=lambda number, record: None,
                 result=result,
                 watchers=watchers,
             )

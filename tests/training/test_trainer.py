@@ -124,9 +124,6 @@ def train_serial(run_dir: Path, **changes: Any) -> FitResult:
             linear(),
             backend,
             run_dir=run_dir,
-            process_start=0.0,
-            on_step=lambda done, total: None,
-            on_epoch=lambda number, record: None,
             result=result,
         )
     return result

@@ -1,33 +1,42 @@
 """Started in place of Ringside's train.py: what an epoch, evaluation and prediction come to."""
 
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from backends.registry import make_backend
-from legacy_keras import tf
-from measure.machine import machine_facts
-from specs import Outcome, RunRecord, RunSpec, read_surroundings, write_whole
-from tests.training.exact.epoch import still, trained_metrics
-from tests.training.exact.models import SIZES, WORKLOADS
-from trainers.build import build, make_pipeline
-from trainers.evaluate import Evaluation
-from trainers.predict import Prediction
-
-run_dir = Path(sys.argv[sys.argv.index("--run-dir") + 1])
-spec = RunSpec.from_json((run_dir / "spec.json").read_text())
-surroundings = read_surroundings(os.environ)
-task = surroundings.task_name
-(run_dir / "progress" / task).write_text("0 0 0 importing\n")
-tf.keras.backend.set_floatx(spec.precision)
+from launch.task import Reporter, end_process, run_launched
+from specs import RunSpec, Surroundings
 
 
-def answer(backend: Any) -> dict[str, Any]:
+def work(
+    spec: RunSpec,
+    surroundings: Surroundings,
+    run_dir: Path,
+    reporter: Reporter,
+    facts: dict[str, Any],
+) -> None:
+    """All questions to one started backend."""
+    reporter.phase("importing")
+    from trainers.process import started
+
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
+            return
+        np.savez(run_dir / f"answer-{surroundings.task_name}.npz", **answer(spec, backend))
+
+
+def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
     """Weights, metrics and predictions of each workload at each size."""
+    from legacy_keras import tf
+    from tests.training.exact.epoch import still, trained_metrics
+    from tests.training.exact.models import SIZES, WORKLOADS
+    from trainers.build import build, make_pipeline
+    from trainers.evaluate import Evaluation
+    from trainers.predict import Prediction
+
     answers: dict[str, Any] = {}
     for name, workload_of in WORKLOADS.items():
         for size in SIZES:
@@ -47,21 +56,5 @@ def answer(backend: Any) -> dict[str, Any]:
     return answers
 
 
-with make_backend(spec, surroundings) as started:
-    if started.role == "server":
-        started.serve()
-    else:
-        np.savez(run_dir / f"answer-{task}.npz", **answer(started))
-    record = RunRecord(
-        spec=spec,
-        task=task,
-        role=started.role,
-        is_chief=started.is_chief,
-        rank=surroundings.rank,
-        machine=machine_facts(),
-        started_unix_s=0,
-        cores=(0,),
-        outcome=Outcome(kind="completed"),
-    )
-write_whole(run_dir / "records" / f"{task}.json", record.to_json())
-os._exit(0)
+if __name__ == "__main__":
+    end_process(run_launched(work, sys.argv[1:]))

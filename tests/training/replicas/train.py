@@ -5,7 +5,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,11 @@ def work(
 ) -> None:
     """All trainings, one after the other, under one started backend."""
     reporter.phase("importing")
-    from backends.registry import make_backend
-    from legacy_keras import tf
+    from trainers.process import started
 
-    tf.keras.backend.set_floatx(spec.precision)
     cases = json.loads((run_dir / "cases.json").read_text())
-    with make_backend(spec, surroundings) as backend:
-        facts.update(role=backend.role, is_chief=backend.is_chief)
-        if backend.role == "server":
-            reporter.phase("serving")
-            backend.serve()
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
             return
         for done, (name, steps) in enumerate(cases):
             reporter.step(done, len(cases))
@@ -62,9 +56,6 @@ def train(name: str, spec: RunSpec, backend: Any, run_dir: Path) -> list[np.ndar
         ZOO[name](),
         backend,
         run_dir=run_dir / name,
-        process_start=time.time(),
-        on_step=lambda done, total: None,
-        on_epoch=lambda number, record: None,
         result=FitResult(),
         watchers=keep,
     )

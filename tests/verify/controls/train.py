@@ -5,7 +5,6 @@ evaluation and the ledger of each epoch, and the guard of `fit` that ended it, i
 """
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +33,11 @@ def work(
 ) -> None:
     """All trainings, one after the other, under one started backend."""
     reporter.phase("importing")
-    from backends.registry import make_backend
-    from legacy_keras import tf
+    from trainers.process import started
 
-    tf.keras.backend.set_floatx(spec.precision)
     names = [*CLEAN, *(m.name for m in MISTAKES if obstacle(m.name, spec) is None)]
-    with make_backend(spec, surroundings) as backend:
-        facts.update(role=backend.role, is_chief=backend.is_chief)
-        if backend.role == "server":
-            reporter.phase("serving")
-            backend.serve()
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
             return
         for done, name in enumerate(names):
             reporter.step(done, len(names))
@@ -74,9 +68,6 @@ def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any
             workload,
             backend,
             run_dir=folder,
-            process_start=time.time(),
-            on_step=lambda done, total: None,
-            on_epoch=lambda number, record: None,
             result=result,
             watchers=lambda training: [seen.callback(training.model)],
         )
