@@ -1,6 +1,6 @@
 """The nouns that every room shares. Nothing here imports TensorFlow."""
 
-from specs.arm import Arm
+from specs.arm import Arm, Settings
 from specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
 from specs.certificate import (
     ByDesign,
@@ -12,7 +12,8 @@ from specs.certificate import (
     Deviation,
 )
 from specs.cluster import Cluster, ClusterTask, parse_tf_config
-from specs.comparison import Comparison, NotRun, Run
+from specs.communication import Communication, StackTimings, Timing
+from specs.comparison import Comparison, Load, NotRun, Rounds, Run, Trial
 from specs.errors import RefusalError, unknown_name
 from specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
 from specs.noun import Document, Noun
@@ -41,6 +42,7 @@ __all__ = [
     "Check",
     "Cluster",
     "ClusterTask",
+    "Communication",
     "Comparison",
     "Control",
     "ControlResult",
@@ -53,6 +55,7 @@ __all__ = [
     "InputShard",
     "LearningRateRule",
     "LedgerDigest",
+    "Load",
     "MachineFacts",
     "NotRun",
     "Noun",
@@ -60,11 +63,16 @@ __all__ = [
     "PipelineOptions",
     "RefusalError",
     "Resources",
+    "Rounds",
     "Run",
     "RunRecord",
     "RunSpec",
+    "Settings",
+    "StackTimings",
     "Surroundings",
+    "Timing",
     "Topology",
+    "Trial",
     "assign_slots",
     "backend_options",
     "capabilities_of",

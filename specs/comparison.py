@@ -1,11 +1,12 @@
 """Comparison: arms, the order in which they ran, and every record. Statistics come later."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from specs.arm import Arm
 from specs.certificate import Certificate, DetectionMatrix
+from specs.communication import Communication
 from specs.noun import Document, Noun
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
@@ -16,6 +17,24 @@ class NotRun(Noun):
 
     label: str
     reason: str
+
+
+class Load(Noun):
+    """What else the machine did during a run, on the processors that the run could use.
+
+    Attributes:
+        wall_s: length of the look.
+        cores: processors that were looked at.
+        others_cpu_s: CPU time of processes that do not belong to the run.
+        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
+        swapped_bytes: read from and written to swap, by the whole machine.
+    """
+
+    wall_s: PositiveFloat
+    cores: PositiveInt
+    others_cpu_s: NonNegativeFloat
+    steal_cpu_s: NonNegativeFloat
+    swapped_bytes: NonNegativeInt = 0
 
 
 class Run(Noun):
@@ -30,6 +49,7 @@ class Run(Noun):
         records: one for each process that wrote one.
         last_lines: the end of the output of the process that explains a failure.
         log_dir: where the output of every process is, relative to the comparison's folder.
+        load: what else the machine did; None: nobody looked.
     """
 
     arm: str
@@ -41,34 +61,93 @@ class Run(Noun):
     records: tuple[RunRecord, ...]
     log_dir: str
     last_lines: tuple[str, ...] = ()
+    load: Load | None = None
+
+
+class Rounds(Noun):
+    """How many rounds an experiment makes.
+
+    Attributes:
+        least: undisturbed rounds that are made whatever they show.
+        most: rounds after which it ends, disturbed ones included.
+        precision: it ends when the 95 % interval of every ratio of interest is at most this wide,
+            as a share of the ratio: 0.02 is ±1 %. None: only `most` and the budget end it.
+        budget_s: no round is begun that would probably end later than so many seconds after the
+            first one began. None: no budget.
+    """
+
+    least: PositiveInt = 3
+    most: PositiveInt = 3
+    precision: PositiveFloat | None = None
+    budget_s: PositiveFloat | None = None
+
+
+class Trial(Noun):
+    """One setting that was tried for an arm before the experiment.
+
+    Attributes:
+        arm: the arm with that setting.
+        tuned_from: label of the arm for which it was tried.
+        run: what came of it; its position counts trials.
+        chosen: whether it became the tuned arm.
+    """
+
+    arm: Arm
+    tuned_from: str
+    run: Run
+    chosen: bool = False
 
 
 class Comparison(Document):
     """Everything that a comparison saw; tables and plots are computed from it.
 
     Attributes:
+        rounds: that were begun.
+        base: what every arm trains; backend, topology, threads and batch are the arm's. None: from
+            a file of before version 3.
+        scaling: `strong`: the global batch is the same at every size. `weak`: each replica's is.
+        asked: how many rounds were to be made.
+        ended_because: why there were no more rounds, one sentence; empty: it was interrupted and
+            can go on (`ringside compare --resume`).
+        trials: of the search for settings (`--tuned`).
+        communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
             verified.
         detection: what the gate did with deliberate mistakes; None: it was not asked.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
-    never verified.
+    never verified. 3 rounds until a precision, load, twins, arms that explain, tuning,
+    communication; older files are read as ended after their rounds.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     name: str
     created_unix_s: NonNegativeFloat
     command: str
     machine: MachineFacts
     seed: NonNegativeInt
-    rounds: PositiveInt
+    rounds: NonNegativeInt
     arms: tuple[Arm, ...]
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
     detection: DetectionMatrix | None = None
+    base: RunSpec | None = None
+    scaling: Literal["strong", "weak"] = "strong"
+    asked: Rounds = Rounds()
+    ended_because: str = ""
+    trials: tuple[Trial, ...] = ()
+    communication: Communication | None = None
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        return body, (2 if version == 1 else version)
+        if version in (1, 2):
+            rounds = body.get("rounds")
+            body = {
+                **body,
+                "asked": {"least": rounds, "most": rounds},
+                "ended_because": "All rounds that were asked for were made.",
+            }
+            version = 3
+        return body, version

@@ -61,6 +61,10 @@ class HorovodOptions(BackendOptions):
         fusion_threshold_mb: HOROVOD_FUSION_THRESHOLD, in MiB; 0 turns tensor fusion off.
         cycle_time_ms: HOROVOD_CYCLE_TIME, milliseconds between two negotiation cycles.
         compression: of gradients on the wire.
+        num_groups: gradients are reduced in so many groups, each as a whole; None: one by one, as
+            tensor fusion has it.
+        hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, within hosts first; None keeps
+            Horovod's default. It has an effect with NCCL only.
         backward_passes_per_step: passes accumulated locally before one reduction.
     """
 
@@ -68,6 +72,8 @@ class HorovodOptions(BackendOptions):
     fusion_threshold_mb: NonNegativeInt | None = None
     cycle_time_ms: float | None = Field(default=None, gt=0)
     compression: Literal["none", "fp16"] = "none"
+    num_groups: PositiveInt | None = None
+    hierarchical_allreduce: bool | None = None
     backward_passes_per_step: PositiveInt = 1
 
 
@@ -109,6 +115,8 @@ def parse_option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise RefusalError(
-            "An option is written name=value.", received=repr(text), advice="Example: -o servers=2"
+            "An option is written name=value.",
+            received=repr(text),
+            advice="Example: -o servers=2",
         )
     return name.strip(), value.strip()

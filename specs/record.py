@@ -1,5 +1,6 @@
 """RunRecord: what one process saw. Statistics are computed from it later, never stored in it."""
 
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -7,7 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 
 from specs.errors import RefusalError
 from specs.noun import Document, Noun
@@ -79,6 +86,10 @@ class EpochRecord(Noun):
         train_s: between the barrier before the first step and the barrier after the last.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
+        steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
+            of an epoch may end fewer.
+        sent_bytes: what each network interface of the host sent between the two barriers, loopback
+            too, whoever sent it. Of the first process of each host; empty in others.
         end_since_process_start_s: when the epoch and its validation were over.
         train, validation: metrics by name; `loss` is among them.
         ledger: what all replicas together were fed in training, before a restart too; None where
@@ -100,13 +111,22 @@ class EpochRecord(Noun):
     resumed_examples: NonNegativeInt = 0
     ledger_here: tuple[LedgerDigest, ...] = ()
     validation_ledger: LedgerDigest | None = None
+    steps_per_time: PositiveInt = 1
+    sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _every_step_has_a_time(self) -> Self:
-        if len(self.step_end_s) != self.steps:
+        expected = -(-self.steps // self.steps_per_time)
+        if len(self.step_end_s) != expected:
             raise RefusalError(
-                "An epoch record must hold one time for each step.",
-                received=f"{len(self.step_end_s)} times, {self.steps} steps",
+                "An epoch record must hold one time for each step, or for each execution.",
+                received=f"{len(self.step_end_s)} times, {self.steps} steps, "
+                f"{self.steps_per_time} in an execution",
+            )
+        if any(later < earlier for earlier, later in itertools.pairwise(self.step_end_s)):
+            raise RefusalError(
+                "step_end_s of an epoch record must not fall.",
+                received="a step that ends earlier",
             )
         return self
 
@@ -136,16 +156,20 @@ class RunRecord(Document):
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process.
         train_examples: training examples that there are, after the filter; None: not known.
+        clock_s_per_step: what Ringside's own callbacks cost for each step, as measured in this
+            process after the training; None: not measured.
+        gradient_bytes: of one gradient of all trainable weights; None: unknown.
         replica_deviation: largest difference between any replica's final trainable weights and
             those of the first replica; None where they were not compared.
         data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
 
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
-    before a restart, in the epochs; a file of 1 has none.
+    before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
+    gradients, bytes sent, and executions of several steps; a file of 2 has none.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     spec: RunSpec
     task: str
@@ -162,6 +186,8 @@ class RunRecord(Document):
     peak_memory_bytes: NonNegativeInt = 0
     cpu_s: NonNegativeFloat = 0.0
     train_examples: NonNegativeInt | None = None
+    clock_s_per_step: NonNegativeFloat | None = None
+    gradient_bytes: NonNegativeInt | None = None
     replica_deviation: NonNegativeFloat | None = None
     data_digest: str = ""
     initial_digest: str = ""
@@ -169,8 +195,8 @@ class RunRecord(Document):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What version 2 added has defaults."""
-        return body, 2 if version == 1 else version
+        """What versions 2 and 3 added has defaults."""
+        return body, 3 if version in (1, 2) else version
 
 
 def write_whole(path: Path, text: str) -> None:

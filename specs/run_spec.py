@@ -1,7 +1,7 @@
 """RunSpec: everything that defines one training run, and nothing else."""
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
@@ -14,6 +14,8 @@ from specs.topology import BatchPlan, Topology
 ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
 Option = str | int | float | bool
+# What a diagnostic run leaves out, so that the time it saves is seen; see RunSpec.
+Ablation = Literal["none", "unused", "no_reduction", "no_input"]
 MAX_SEED = 2**31 - 1  # the shuffle counts in int32
 
 
@@ -103,9 +105,19 @@ class RunSpec(Document):
             their gradients make one update. A global batch stays the examples in one update.
         ledger: `full`: also write down which example was fed where and when.
         checkpoint_steps: write the checkpoint after so many updates within an epoch too.
+        steps_per_execution: updates in one call of the compiled training function (Keras' argument
+            of that name). Times are then known at the end of each call only.
+        jit_compile: compile the training step by XLA (Keras' argument of that name).
+        ablation: what is left out, to see what it costs; such a run is timed and never ranked.
+            `unused`: the backend is started, and the training does not use it (one replica).
+            `no_reduction`: gradients are not combined over replicas. `no_input`: one batch,
+            prepared before the first step, is fed again and again.
 
-    Schema history: 1 first version.
+    Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
+    none of them.
     """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     workload: str = "digits"
     workload_options: dict[str, Option] = Field(default_factory=dict)
@@ -125,6 +137,14 @@ class RunSpec(Document):
     resume_from: str | None = None
     ledger: Literal["digest", "full"] = "digest"
     checkpoint_steps: PositiveInt | None = None
+    steps_per_execution: PositiveInt = 1
+    jit_compile: bool = False
+    ablation: Ablation = "none"
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """What version 2 added has defaults."""
+        return body, 2 if version == 1 else version
 
     @model_validator(mode="before")
     @classmethod
@@ -178,6 +198,36 @@ class RunSpec(Document):
                 "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
                 received=f"checkpoint_steps={every}, {readers} workers",
                 advice=f"Try {-(-every // readers) * readers}.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _an_ablation_is_only_timed(self) -> Self:
+        if self.ablation == "none":
+            return self
+        if self.save != "record" or self.resume_from is not None or self.ledger == "full":
+            raise RefusalError(
+                "A run with an ablation is timed and leaves nothing else behind.",
+                received=f"ablation={self.ablation!r} with save={self.save!r}, "
+                f"ledger={self.ledger!r}, resume_from={self.resume_from!r}",
+                advice="Use --save record, without --resume-from and --ledger full.",
+            )
+        if self.ablation == "unused" and self.topology.num_replicas != 1:
+            raise RefusalError(
+                "A backend is left unused by one replica only.",
+                received=f"ablation='unused' with {self.topology.num_replicas} replicas",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _several_steps_at_once_hide_single_ones(self) -> Self:
+        if self.steps_per_execution == 1:
+            return self
+        if self.checkpoint_steps is not None and self.checkpoint_steps % self.steps_per_execution:
+            raise RefusalError(
+                "checkpoint_steps must be a multiple of steps_per_execution.",
+                received=f"checkpoint_steps={self.checkpoint_steps}, "
+                f"steps_per_execution={self.steps_per_execution}",
             )
         return self
 
