@@ -62,6 +62,8 @@ def _train(
                 train_examples=result.train_examples,
                 replica_deviation=result.replica_deviation,
                 data_digest=result.data_digest,
+                clock_s_per_step=result.clock_s_per_step,
+                gradient_bytes=result.gradient_bytes,
             )
             if result.first_step_done is not None:
                 facts["startup_s"] = result.first_step_done - process_start_unix_s()

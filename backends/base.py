@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.iterators import keeping_iterators
 from legacy_keras import tf
 from specs import (
     BackendOptions,
@@ -45,6 +46,7 @@ class Backend(ABC):
         self.surroundings = surroundings
         self.capabilities: Capabilities = capabilities_of(self.name)
         self._check_surroundings()
+        self._check_xla()
 
     def __enter__(self) -> Self:
         self._start()
@@ -58,6 +60,25 @@ class Backend(ABC):
         """Why no run with these options can work on this machine; None if nothing is known."""
         del options
         return None
+
+    @classmethod
+    def xla_obstacle(cls, num_replicas: int) -> str | None:
+        """Why XLA cannot compile the training step on this machine; None if nothing is known.
+
+        Args:
+            num_replicas: of the run.
+        """
+        del num_replicas
+        return None
+
+    def _check_xla(self) -> None:
+        reason = self.xla_obstacle(self.num_replicas) if self.spec.jit_compile else None
+        if reason is not None:
+            raise RefusalError(
+                "XLA must be able to compile the training step.",
+                received=f"jit_compile with {self.name}: {reason}",
+                advice="Leave --jit-compile away.",
+            )
 
     def _check_surroundings(self) -> None:
         """Refuse a launcher that cannot start this backend, and a missing one."""
@@ -137,6 +158,13 @@ class Backend(ABC):
         """The optimizer as this family needs it."""
         return optimizer
 
+    def leave_reduction_out(self, optimizer: Any) -> None:
+        """Let an optimizer that this backend wrapped apply each replica's own gradients.
+
+        To see what reducing them costs; all else stays as it is.
+        """
+        raise NotImplementedError(f"{self.name} reduces no gradients")
+
     def callbacks(self) -> list[Any]:
         """Keras callbacks without which this family does not train rightly."""
         return []
@@ -168,7 +196,7 @@ class Backend(ABC):
 
         with self.scope():
             # Endless, so that one iterator does for all passes: a strategy takes a tenth of a
-            # second to make one, and up to many to free it (`_keeping_iterators`). It reads the
+            # second to make one, and up to many to free it (`keeping_iterators`). It reads the
             # first batches of the next pass ahead; the prefetch makes every backend do so.
             batches = self.distribute(lambda shard: dataset_fn(shard).repeat().prefetch(2))
         iterators: list[Any] = []
@@ -310,7 +338,7 @@ class StrategyBackend(Backend):
                 InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
             )
 
-        return _keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
+        return keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
 
     def average_statistics(self, model: Any) -> None:
         """A variable of kind MEAN is read as the mean over replicas, and assigned to all."""
@@ -319,6 +347,15 @@ class StrategyBackend(Backend):
         with self.scope():
             for variable in statistics(model):
                 variable.assign(variable.numpy())
+
+    def leave_reduction_out(self, optimizer: Any) -> None:
+        """Keras hands all gradients to `aggregate_gradients`, a legacy optimizer to another name.
+
+        They stay divided by the number of replicas, as Keras does for their sum.
+        """
+        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+        legacy = isinstance(scaled, tf.keras.optimizers.legacy.Optimizer)
+        setattr(scaled, "_aggregate_gradients" if legacy else "aggregate_gradients", list)
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
@@ -336,29 +373,6 @@ def statistics(model: Any) -> list[Any]:
         for variable in model.non_trainable_variables
         if variable.dtype.is_floating and variable.aggregation == tf.VariableAggregation.MEAN
     ]
-
-
-def _keeping_iterators(batches: Any) -> Any:
-    """A distributed dataset whose newest iterator lives until the next is made, or for ever.
-
-    TensorFlow 2.18 runs an autotuner for the per-device datasets that the strategy adds, whose
-    options nobody can set. Freeing their iterator waits for the autotuner's present period, which
-    doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
-    stand still for so long before it returns. The process ends with `os._exit`: nothing is freed.
-    """
-    key = id(batches)
-
-    class Keeping(type(batches)):  # type: ignore[misc]
-        def __iter__(self) -> Any:
-            iterator = super().__iter__()
-            _NEWEST_ITERATOR[key] = (self, iterator)  # itself too, so that no other has its id
-            return iterator
-
-    batches.__class__ = Keeping
-    return batches
-
-
-_NEWEST_ITERATOR: dict[int, tuple[Any, Any]] = {}
 
 
 _LAUNCHED = {

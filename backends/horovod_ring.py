@@ -36,6 +36,14 @@ class HorovodRing(Backend):
         controller = options.controller or "gloo"
         return None if built[controller]() else f"Horovod was built without {controller}"
 
+    @classmethod
+    def xla_obstacle(cls, num_replicas: int) -> str | None:
+        """Horovod 0.28 has its operations for XLA on CUDA only, and only where it is told so."""
+        del num_replicas
+        if tf.config.list_physical_devices("GPU") and os.environ.get(_XLA_OPS) == "1":
+            return None
+        return f"Horovod's all-reduce is no operation of XLA without a GPU and {_XLA_OPS}=1"
+
     @property
     def _options(self) -> HorovodOptions:
         assert isinstance(self.spec.options, HorovodOptions)
@@ -73,6 +81,8 @@ class HorovodRing(Backend):
             env["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb * 1024 * 1024)
         if options.cycle_time_ms is not None:
             env["HOROVOD_CYCLE_TIME"] = str(options.cycle_time_ms)
+        if options.hierarchical_allreduce is not None:
+            env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = str(int(options.hierarchical_allreduce))
 
     def _stop(self) -> None:
         if self._hvd is not None:
@@ -87,11 +97,16 @@ class HorovodRing(Backend):
             compression=getattr(hvd.Compression, options.compression),
             backward_passes_per_step=options.backward_passes_per_step,
             average_aggregated_gradients=True,
+            groups=options.num_groups,  # its older name `num_groups` warns
         )
         for name in _NOT_IN_CONFIG:  # Horovod makes a new optimizer from the old one's config
             if hasattr(optimizer, name):
                 setattr(wrapped, name, getattr(optimizer, name))
         return wrapped
+
+    def leave_reduction_out(self, optimizer: Any) -> None:
+        """DistributedOptimizer reduces through a function that it holds; each keeps its own."""
+        optimizer._allreduce_grads = lambda gradients, variables: list(gradients)
 
     def prepare_model(self, model: Any) -> None:
         """Layers that ask for statistics over all replicas get them over all ranks."""
@@ -186,6 +201,7 @@ def import_horovod() -> Any:
     return hvd
 
 
+_XLA_OPS = "HOROVOD_ENABLE_XLA_OPS"
 # Of a new optimizer `exclude_from_weight_decay`, of a legacy one its arguments of these names.
 _NOT_IN_CONFIG = (
     "_exclude_from_weight_decay",

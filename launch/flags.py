@@ -91,6 +91,10 @@ def spec_from_flags(
     checkpoint_steps: Annotated[
         int | None, typer.Option(min=1, help="Write a checkpoint every so many updates too.")
     ] = None,
+    steps_per_execution: Annotated[
+        int, typer.Option(min=1, help="Updates in one call of the training function.")
+    ] = 1,
+    jit_compile: Annotated[bool, typer.Option(help="Compile the training step by XLA.")] = False,
 ) -> RunSpec:
     """Build the spec of a run from flags, and from who started the process where none is given.
 
@@ -139,6 +143,8 @@ def spec_from_flags(
         resume_from=resume_from,
         ledger=ledger,
         checkpoint_steps=checkpoint_steps,
+        steps_per_execution=steps_per_execution,
+        jit_compile=jit_compile,
     )
 
 

@@ -47,11 +47,16 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         model.set_weights(weights)
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
+        optimizer = backend.wrap_optimizer(optimizer)
+        if spec.ablation == "no_reduction":
+            backend.leave_reduction_out(optimizer)
         model.compile(
-            optimizer=backend.wrap_optimizer(optimizer),
+            optimizer=optimizer,
             loss=workload.loss,
             loss_weights=workload.loss_weights,
             weighted_metrics=workload.metrics(),
+            steps_per_execution=spec.steps_per_execution,
+            jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
         )
     return model
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from specs import EpochRecord, InputShard, RunSpec
+from trainers.ablation import held, trained_on
 from trainers.build import build, check_same_data, make_pipeline, weights_digest
 from trainers.checkpoint import Position
-from trainers.clock import Clock
+from trainers.clock import Clock, seconds_per_execution
 from trainers.epoch_end import EpochEnd
 from trainers.epoch_totals import EpochTotals
 from trainers.evaluate import Evaluation
@@ -51,14 +52,15 @@ def fit(
         on_step: called with (steps done, steps in all) after each step.
         on_epoch: called with (epoch, its record).
         watchers: gives further Keras callbacks for the training that is about to begin; they stand
-            behind all others.
+            behind all others but the start of the clock.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
     """
+    backend = trained_on(spec, backend)
     training, position = _prepared(spec, workload, backend, result, virtual_replicas)
-    model, train, steps = training.model, training.train, training.steps_per_epoch
+    model, steps = training.model, training.steps_per_epoch
     begun_updates = updates_done(position, backend)
     left = steps * (spec.epochs - position.epochs_done) - begun_updates
-    clock = Clock(backend, lambda step: on_step(step, left))
+    clock = Clock(backend, lambda step: on_step(step, left), first_step=begun_updates)
     totals = EpochTotals(model, backend, training.totals, feed=feed(training))
     recorder = EpochEnd(
         clock=clock,
@@ -74,15 +76,16 @@ def fit(
     proof = SyncProof(
         backend, [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
     )
-    if backend.capabilities.synchronous:
+    if backend.capabilities.synchronous and spec.ablation != "no_reduction":
         callbacks.append(proof)
     if spec.save == "all":
         callbacks += savers(training, run_dir, totals.so_far)
     callbacks += watchers(training)
+    callbacks.append(clock.starter())
     begin_within_epoch(model, begun_updates)
     with backend.scope():
         model.fit(
-            backend.distribute(reader(spec, train, position)),
+            backend.distribute(_reader(training, position)),
             initial_epoch=position.epochs_done,
             epochs=spec.epochs,
             steps_per_epoch=steps,
@@ -91,6 +94,8 @@ def fit(
         )
     result.final_digest = weights_digest(model)
     result.replica_deviation = proof.deviation
+    own = [callback for callback in callbacks if callback in (clock, proof)]
+    result.clock_s_per_step = seconds_per_execution(own) / spec.steps_per_execution
     if spec.save == "all":
         export_model(model, workload, backend, run_dir)
 
@@ -112,8 +117,12 @@ def _prepared(
     model = build(spec, workload, backend, steps)
     position = restored(spec, model, backend)
     result.initial_digest = weights_digest(model)
+    result.gradient_bytes = sum(
+        variable.shape.num_elements() * variable.dtype.size
+        for variable in model.trainable_variables
+    )
     with backend.scope():
-        totals = Totals(_fed_table(spec, train, backend))
+        totals = Totals(_fed_table(spec, train, backend), train.num_examples)
     instrument(model, totals, spec, virtual_replicas)
     training = Training(
         spec=spec,
@@ -128,6 +137,13 @@ def _prepared(
     )
     check_begun(training, position.begun)
     return training, position
+
+
+def _reader(training: Training, position: Position) -> Callable[[InputShard], Any]:
+    read = reader(training.spec, training.train, position)
+    if training.spec.ablation == "no_input":
+        return held(read, training.backend.num_replicas)
+    return read
 
 
 def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | None:

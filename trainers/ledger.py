@@ -11,6 +11,8 @@ from specs import InputShard, LedgerDigest
 # splitmix64 (Steele, Lea, Flood 2014): neighbouring ids get unrelated hashes.
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ONE_TIME = 1 << 40
+LOOKED_UP_EXAMPLES = 1 << 16
+"""The table stands in the graph of the step, 24 bytes for each; not in that of large data."""
 
 
 class LedgerError(RuntimeError):
@@ -23,26 +25,28 @@ class Ledger(tf.keras.metrics.Metric):
     It is a metric, so each backend sums it over replicas as it does every metric.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, examples: int | None = None) -> None:
+        """Begin with nothing.
+
+        Args:
+            examples: that there are, with the ids from 0 on. What each adds is then looked up
+                rather than computed: 5 operations in each step instead of 33, which were 2 % of a
+                step of 2 ms. None, or more than LOOKED_UP_EXAMPLES: computed.
+        """
         super().__init__(name="ringside_ledger", dtype="int64")
+        self._rows = None
+        if examples is not None and examples <= LOOKED_UP_EXAMPLES:
+            self._rows = _rows(examples)
         self._totals = self.add_weight(
             name="totals", shape=(3,), initializer="zeros", dtype=tf.int64
         )
 
     def update_state(self, ids: Any) -> Any:
-        """Add a batch of ids, [batch] int64."""
-        true = ids >= 0
-        kept = tf.where(true, ids, 0)
-        hashes = tf.where(true, mix(ids), 0)
-        return self._totals.assign_add(
-            tf.stack(
-                [
-                    tf.reduce_sum(tf.cast(true, tf.int64)),
-                    tf.reduce_sum(kept),
-                    tf.reduce_sum(hashes),
-                ]
-            )
-        )
+        """Add a batch of ids, [batch] int64; with examples looked up, padding is -1."""
+        if self._rows is not None:
+            rows = tf.gather(tf.constant(self._rows), ids + 1)
+            return self._totals.assign_add(tf.reduce_sum(rows, axis=0))
+        return self._totals.assign_add(tf.reduce_sum(_added_by(ids), axis=0))
 
     def reset_state(self) -> None:
         """Begin a new epoch."""
@@ -144,6 +148,20 @@ def mix(ids: Any) -> Any:
         z = z * tf.constant(factor, tf.uint64)
     z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(31, tf.uint64)))
     return tf.bitcast(z, tf.int64)
+
+
+def _added_by(ids: Any) -> Any:
+    """What each of the ids [batch] adds to count, sum and hash, [batch, 3]; padding adds 0."""
+    true = ids >= 0
+    added = tf.stack([tf.ones_like(ids), ids, mix(ids)], axis=1)
+    return tf.where(true[:, tf.newaxis], added, tf.zeros_like(added))
+
+
+def _rows(examples: int) -> NDArray[np.int64]:
+    """What is added by padding, then by each of the examples, [1 + examples, 3]."""
+    with tf.init_scope():
+        rows: NDArray[np.int64] = _added_by(tf.range(-1, examples, dtype=tf.int64)).numpy()
+    return rows
 
 
 def digest(totals: NDArray[Any]) -> LedgerDigest:

@@ -17,6 +17,7 @@ class Passes:
 
     Attributes:
         number: forward and backward passes in one update.
+        size: examples of one replica in one pass.
     """
 
     def __init__(self, model: Any, spec: RunSpec, virtual_replicas: int) -> None:
@@ -25,7 +26,7 @@ class Passes:
             num_replicas=spec.topology.num_replicas * virtual_replicas,
             gradient_accumulation_steps=spec.gradient_accumulation_steps,
         )
-        self._model, self._size = model, plan.per_pass_batch
+        self._model, self.size = model, plan.per_pass_batch
         self._virtual_replicas = virtual_replicas
         self._accumulated = spec.gradient_accumulation_steps
         self.number = self._accumulated * virtual_replicas
@@ -78,7 +79,7 @@ class Passes:
 
         Otherwise TensorFlow would run all passes at once, in the memory of all.
         """
-        begin, end = number * self._size, (number + 1) * self._size
+        begin, end = number * self.size, (number + 1) * self.size
         done = [t for t in tf.nest.flatten(after, expand_composites=True) if t is not None]
         with tf.control_dependencies(done):
             return tf.nest.map_structure(lambda tensor: tensor[begin:end], data)

@@ -81,7 +81,14 @@ def check_begun(training: Training, begun: BegunEpoch | None) -> None:
             received=", ".join(f"{n}={now.get(n)}, was {then.get(n)}" for n in differing),
             advice="Resume as the epoch began, or from a checkpoint at the end of an epoch.",
         )
-    if training.spec.ledger == "full" and begun.fed is None:
+    spec, done = training.spec, updates_done(Position(0, begun), training.backend)
+    if spec.checkpoint_steps is not None and done % spec.steps_per_execution:
+        raise RefusalError(
+            "A begun epoch that is to be saved again must go on where an execution begins.",
+            received=f"{done} updates done, steps_per_execution={spec.steps_per_execution}",
+            advice="Leave --checkpoint-steps away, or use a divisor of the updates done.",
+        )
+    if spec.ledger == "full" and begun.fed is None:
         raise RefusalError(
             "A full ledger of a begun epoch needs that of its beginning.",
             received="a checkpoint without one",

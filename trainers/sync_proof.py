@@ -38,7 +38,7 @@ class SyncProof(tf.keras.callbacks.Callback):
         self.deviation: float | None = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Compare once, after AFTER_STEPS updates."""
+        """Compare once, after AFTER_STEPS calls: updates, or executions of several."""
         self._steps += 1
         if self._steps == AFTER_STEPS:
             check_replicas_equal(self.model, self._backend, self._initial)

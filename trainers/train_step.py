@@ -13,6 +13,7 @@ from specs import RunSpec
 from trainers.ledger import FedTable, Ledger, take_tag
 from trainers.passes import Passes
 
+_CARRIED = "ringside_carried"
 _feeding = threading.local()
 
 
@@ -30,8 +31,8 @@ class Totals:
         fed: which ids were fed where and when; None where nobody asked for the full list.
     """
 
-    def __init__(self, fed: FedTable | None = None) -> None:
-        self.ledger = Ledger()
+    def __init__(self, fed: FedTable | None = None, examples: int | None = None) -> None:
+        self.ledger = Ledger(examples)
         self.fed = fed
         self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
 
@@ -70,7 +71,8 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
             train_step((x, y, batch.weight * batch.scale))
         else:
             passes.update((x, y, batch.weight, _feeding.ids), batch.scale, begin_pass)
-        return {}
+        # A loop over steps must have something to carry from one to the next.
+        return {} if spec.steps_per_execution == 1 else {_CARRIED: tf.constant(0)}
 
     def begin_pass(weight: Any, ids: Any) -> None:
         batch.weight, _feeding.ids = weight, ids
@@ -78,8 +80,8 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
     def loss_with_sum(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
         loss = compute_loss(x, y, y_pred, sample_weight)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divided by them
-        size = tf.cast(tf.shape(batch.weight)[0], loss.dtype)
-        totals.loss_sum.update_state(loss * replicas * size / tf.cast(batch.scale, loss.dtype))
+        size = passes.size * replicas
+        totals.loss_sum.update_state(loss * size / tf.cast(batch.scale, loss.dtype))
         return loss
 
     def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
@@ -91,3 +93,6 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
     model.compute_loss = loss_with_sum
     model.compute_metrics = update_metrics
     model.get_metrics_result = dict
+    # Keras would sum what is carried over the replicas, under MultiWorkerMirroredStrategy by one
+    # more collective in each step.
+    model.distribute_reduction_method = "first"

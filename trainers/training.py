@@ -21,7 +21,7 @@ class FitResult:
         initial_digest, final_digest: SHA-256 of all weights of this process, in order.
         first_step_done: `time.time()` after the first step.
         train_examples: training examples that there are, after the filter.
-        replica_deviation, data_digest: see RunRecord.
+        replica_deviation, data_digest, clock_s_per_step, gradient_bytes: see RunRecord.
         fed: ids in each epoch, [steps, replicas, per_replica_batch], where the spec asks for the
             full list; -1 where padding was fed, -2 where nothing was.
     """
@@ -33,6 +33,8 @@ class FitResult:
     train_examples: int | None = None
     replica_deviation: float | None = None
     data_digest: str = ""
+    clock_s_per_step: float | None = None
+    gradient_bytes: int | None = None
     fed: list[NDArray[Any]] = field(default_factory=list)
 
 

@@ -13,6 +13,13 @@ class Mirrored(StrategyBackend):
 
     name: ClassVar[str] = "mirrored"
 
+    @classmethod
+    def xla_obstacle(cls, num_replicas: int) -> str | None:
+        """On logical CPU devices a replica's step would reach into another's device."""
+        if num_replicas == 1 or tf.config.list_physical_devices("GPU"):
+            return None
+        return "XLA compiles for one device, and these replicas share a CPU"
+
     def _make_strategy(self) -> Any:
         return tf.distribute.MirroredStrategy(
             replica_devices(self.local_replicas), cross_device_ops=self._cross_device_ops()

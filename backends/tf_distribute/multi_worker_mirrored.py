@@ -19,6 +19,13 @@ class MultiWorkerMirrored(StrategyBackend):
 
     name: ClassVar[str] = "multi_worker_mirrored"
 
+    @classmethod
+    def xla_obstacle(cls, num_replicas: int) -> str | None:
+        """TensorFlow 2.18: "Collectives are not implemented for CPU devices when compiling"."""
+        if num_replicas == 1 or tf.config.list_physical_devices("GPU"):
+            return None
+        return "TensorFlow's collectives are no operations of XLA on CPUs"
+
     def _make_strategy(self) -> Any:
         task = self.surroundings.task
         if task is not None:

@@ -35,6 +35,12 @@ class ParameterServer(StrategyBackend):
     _coordinator: ShardedCoordinator | None = None
     _server: Any = None
 
+    @classmethod
+    def xla_obstacle(cls, num_replicas: int) -> str | None:
+        """The variables are the servers'."""
+        del num_replicas
+        return "XLA compiles for one device, and the variables lie on those of the servers"
+
     @property
     def _task(self) -> ClusterTask:
         task = self.surroundings.task

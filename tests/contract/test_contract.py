@@ -74,6 +74,19 @@ def test_each_example_is_fed_once_in_an_epoch(start: Start, case: Case) -> None:
 
 
 @cases
+def test_a_process_tells_what_it_costs_to_watch(start: Start, case: Case) -> None:
+    """Four float64 weights are 32 bytes; one process of a host reads what the host sent."""
+    records, _ = trained(start, case)
+
+    for record in records:
+        assert record.gradient_bytes == 4 * 8
+        assert record.clock_s_per_step is not None
+        assert record.clock_s_per_step > 0
+        for epoch in record.epochs:
+            assert ("lo" in epoch.sent_bytes) == (record.is_chief or record.rank == 0)
+
+
+@cases
 def test_weights_equal_sgd_by_hand(start: Start, case: Case) -> None:
     """Two epochs end at the weights that NumPy finds on the same global batches."""
     if not case.synchronous:

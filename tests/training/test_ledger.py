@@ -16,7 +16,15 @@ from tests.contract.test_contract import splitmix64
 from tests.training.misfed import SKIPPED, TWICE, feed_honestly, feed_twice, skip_one
 from tests.training.momentum import planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, fed, pipeline, records
-from trainers.ledger import FedTable, Ledger, LedgerError, digest, fed_ids, tagged
+from trainers.ledger import (
+    LOOKED_UP_EXAMPLES,
+    FedTable,
+    Ledger,
+    LedgerError,
+    digest,
+    fed_ids,
+    tagged,
+)
 from verify.ledger import ledger_verdict
 from workloads.pipeline import Pipeline
 from workloads.source import ArraySource, StreamSource
@@ -55,10 +63,11 @@ def test_too_few_files_lose_nothing_in_silence(tmp_path: Path, shards: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_digest_is_the_one_of_pythons_integers(seed: int) -> None:
-    """Count, sum and hash of any multiset of ids; padding is left out."""
+@pytest.mark.parametrize("examples", [None, 50, LOOKED_UP_EXAMPLES + 1])
+def test_the_digest_is_the_one_of_pythons_integers(seed: int, examples: int | None) -> None:
+    """Count, sum and hash of any multiset of ids, computed or looked up; padding is left out."""
     ids = np.random.default_rng(seed).integers(-1, 50, 40)
-    ledger = Ledger()
+    ledger = Ledger(examples)
 
     for part in np.split(ids, 4):
         ledger.update_state(tf.constant(part))

@@ -1,0 +1,156 @@
+"""Runs that leave something out, and runs of several steps in one call, in fresh processes."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.registry import make_backend
+from launch import Site, execute, make_plan
+from legacy_keras import tf
+from specs import Surroundings
+from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, Case
+from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
+from tests.training.replicas.runs import batches
+from trainers.fit import fit
+from trainers.training import FitResult
+
+STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
+CASES: Mapping[str, Mapping[str, object]] = {
+    "plain": {},
+    "three_at_once": {"steps_per_execution": 3},
+    "no_reduction": {"ablation": "no_reduction"},
+    "no_input": {"ablation": "no_input"},
+}
+PAIRS = (
+    Case("mirrored", 2),
+    Case("multi_worker_mirrored", 2),
+    Case("horovod", 2, {"controller": "gloo"}),
+)
+ALONE = (Case("multi_worker_mirrored", 1), Case("horovod", 1))
+Case.__hash__ = lambda case: hash(str(case))  # type: ignore[method-assign,assignment]
+pairs = pytest.mark.parametrize("case", PAIRS, ids=str)
+Weights = list[np.ndarray]
+Answers = list[dict[str, dict[str, Any]]]
+
+
+@cache
+def trained(case: Case) -> Answers:
+    """What each process says of each training; the processes are started once."""
+    changes = CASES if case.replicas > 1 else {"unused": {"ablation": "unused"}}
+    site = dataclasses.replace(Site.here(), root=str(Path(__file__).parent / "ablated"))
+    spec = case.spec("tests.contract.linear:linear", save="record")
+    with TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        (run_dir / "cases.json").write_text(json.dumps(changes))
+        execution = execute(make_plan(spec, run_dir=run_dir, site=site), deadline_s=120.0)
+        assert execution.outcome.completed, execution.last_lines
+        return [json.loads(path.read_text()) for path in sorted(run_dir.glob("answer-*.json"))]
+
+
+def replicas(case: Case, name: str) -> list[Weights]:
+    """The final weights of every replica of the run."""
+    found = [one for answer in trained(case) for one in answer[name]["weights"]]
+    return [[np.asarray(array) for array in weights] for weights in found]
+
+
+def slices(replica: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """What replica r of two is fed: (x, y, weight × scale) of each step of the whole run."""
+    x, y = data(NUM_TRAIN, 0)
+    fed, size = [], GLOBAL_BATCH // 2
+    for epoch in range(EPOCHS):
+        for ids, true in batches(NUM_TRAIN, GLOBAL_BATCH, epoch):
+            own = slice(replica * size, (replica + 1) * size)
+            weight = np.array([float(place < true) for place in range(GLOBAL_BATCH)])[own]
+            fed.append((x[ids[own]], y[ids[own]], weight[:, None] * GLOBAL_BATCH / true))
+    return fed
+
+
+def descend(fed: list[tuple[np.ndarray, np.ndarray, np.ndarray]], rate: float) -> Weights:
+    """Plain SGD on the mean square error, by hand."""
+    kernel, bias = INITIAL_KERNEL.copy(), np.zeros(1)
+    for x, y, weight in fed:
+        slope = 2 * weight * (x @ kernel + bias - y) / len(x)
+        kernel, bias = kernel - rate * x.T @ slope, bias - rate * slope.sum(axis=0)
+    return [kernel, bias]
+
+
+def assert_close(found: Weights, expected: Weights) -> None:
+    """Equal but for rounding in float64."""
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
+@pairs
+def test_without_reduction_each_replica_trains_on_its_own_slices(case: Case) -> None:
+    """Strategies leave a replica's gradient divided by two: half the rate on its own loss."""
+    rate = LEARNING_RATE if case.backend == "horovod" else LEARNING_RATE / 2
+
+    first, second = replicas(case, "no_reduction")
+
+    assert_close(first, descend(slices(0), rate))
+    assert_close(second, descend(slices(1), rate))
+    assert not np.allclose(first[0], second[0])
+    for answer in trained(case):
+        assert answer["no_reduction"]["deviation"] is None
+        assert [e["ledger"]["count"] for e in answer["no_reduction"]["epochs"]] == [NUM_TRAIN] * 2
+
+
+@pairs
+def test_without_input_the_first_batch_is_trained_again_and_again(case: Case) -> None:
+    """All updates are those of the first global batch, and no ledger claims anything else."""
+    whole = tuple(np.concatenate(parts) for parts in zip(slices(0)[0], slices(1)[0], strict=True))
+    expected = descend([whole] * (STEPS * EPOCHS), LEARNING_RATE)
+
+    for weights in replicas(case, "no_input"):
+        assert_close(weights, expected)
+    for answer in trained(case):
+        for epoch in answer["no_input"]["epochs"]:
+            assert (epoch["ledger"], epoch["ledger_here"]) == (None, [])
+            assert epoch["examples"] == STEPS * GLOBAL_BATCH
+            assert epoch["validation_ledger"] is not None
+
+
+@pairs
+def test_several_steps_at_once_change_no_bit(case: Case) -> None:
+    """Four updates as three and one: two times, eight updates told, the weights of single ones."""
+    for answer in trained(case):
+        plain, at_once = answer["plain"], answer["three_at_once"]
+        assert at_once["final_digest"] == plain["final_digest"]
+        assert at_once["deviation"] == 0.0
+        for epoch, single in zip(at_once["epochs"], plain["epochs"], strict=True):
+            assert (epoch["steps"], epoch["steps_per_time"]) == (STEPS, 3)
+            assert len(epoch["step_end_s"]) == 2
+            assert epoch["ledger"] == single["ledger"]
+            assert epoch["train"] == pytest.approx(single["train"], rel=1e-12)
+        told = [tuple(one) for one in at_once["told"]]
+        assert told[:4] == [(3, 8), (4, 8), (7, 8), (8, 8)]
+        assert set(told[4:]) == {(8, 8)}  # the measurement of the clock
+
+
+@pytest.mark.parametrize("case", ALONE, ids=str)
+def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> None:
+    """To the last bit, with the ledger and the proof of any run."""
+    result, spec = FitResult(), Case("serial", 1).spec("any", save="record")
+    before = tf.keras.backend.floatx()
+    tf.keras.backend.set_floatx("float64")
+    try:
+        with make_backend(spec, Surroundings()) as backend:
+            fit(spec, linear(), backend, run_dir=tmp_path, result=result)
+    finally:
+        tf.keras.backend.set_floatx(before)
+
+    (answer,) = trained(case)
+
+    assert answer["unused"]["strategy"] == "_DefaultDistributionStrategy"
+    assert not answer["unused"]["reduces"]
+    assert answer["unused"]["final_digest"] == result.final_digest
+    assert answer["unused"]["deviation"] == 0.0
+    ledgers = [epoch["ledger"] for epoch in answer["unused"]["epochs"]]
+    assert ledgers == [epoch.ledger.model_dump() for epoch in result.epochs if epoch.ledger]

@@ -1,0 +1,124 @@
+"""Several updates in one call, XLA, and what the clock costs: in this process."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.registry import make_backend
+from legacy_keras import tf
+from specs import RefusalError, Surroundings
+from specs.cluster import Cluster, ClusterTask
+from tests.contract.cases import Case
+from tests.contract.linear import linear
+from tests.training.momentum import STEPS, spec_of, train_serial
+from trainers.clock import seconds_per_execution
+from trainers.fit import fit
+from trainers.training import FitResult
+
+
+def told_by(run_dir: Path, **changes: Any) -> tuple[FitResult, list[tuple[int, int]]]:
+    """Train without a strategy; also what the launcher was told."""
+    result, told = FitResult(), []
+    spec = spec_of(save="record", ledger="digest", precision="float32", **changes)
+    with make_backend(spec, Surroundings()) as backend:
+        fit(
+            spec,
+            linear(),
+            backend,
+            run_dir=run_dir,
+            result=result,
+            on_step=lambda done, total: told.append((done, total)),
+        )
+    return result, told
+
+
+@pytest.mark.parametrize(
+    ("at_once", "told"), [(1, [1, 2, 3, 4, 5, 6, 7, 8]), (3, [3, 4, 7, 8]), (100, [4, 8])]
+)
+def test_updates_are_counted_not_calls(at_once: int, told: list[int], tmp_path: Path) -> None:
+    """The last call of an epoch is cut to what is left of it."""
+    result, progress = told_by(tmp_path, steps_per_execution=at_once)
+
+    assert progress[: len(told)] == [(done, 2 * STEPS) for done in told]
+    assert set(progress[len(told) :]) == {(2 * STEPS, 2 * STEPS)}  # the clock is measured
+    for epoch in result.epochs:
+        assert (epoch.steps, epoch.steps_per_time) == (STEPS, at_once)
+        assert len(epoch.step_end_s) == len(told) // 2
+
+
+def test_an_epoch_goes_on_with_other_calls_than_it_began(tmp_path: Path) -> None:
+    """Saved after two single updates of four; the other two are made in one call."""
+    _, whole = train_serial(tmp_path / "whole", save="record", epochs=1)
+    train_serial(tmp_path, stop_after=3, checkpoint_steps=2, epochs=1)
+    begun: dict[str, Any] = {"epochs": 1, "resume_from": str(tmp_path / "checkpoint.npz")}
+
+    result, weights = train_serial(tmp_path / "on", steps_per_execution=3, **begun)
+
+    for one, other in zip(weights, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    (epoch,) = result.epochs
+    assert (epoch.steps, len(epoch.step_end_s), epoch.resumed_examples) == (2, 1, 12)
+    with pytest.raises(RefusalError, match="2 updates done, steps_per_execution=3"):
+        train_serial(tmp_path / "no", steps_per_execution=3, checkpoint_steps=3, **begun)
+
+
+def test_a_compiled_step_computes_the_same(tmp_path: Path) -> None:
+    """XLA may add up in another order, no more."""
+    _, plain = train_serial(tmp_path, save="record")
+
+    _, compiled = train_serial(tmp_path, save="record", jit_compile=True)
+
+    for one, other in zip(compiled, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (Case("mirrored", 2), "these replicas share a CPU"),
+        (Case("multi_worker_mirrored", 2), "no operations of XLA on CPUs"),
+        (Case("parameter_server", 1), "lie on those of the servers"),
+        (Case("horovod", 1), "without a GPU"),
+    ],
+    ids=str,
+)
+def test_where_xla_cannot_compile_the_step_it_says_why(
+    case: Case, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before anything is started, in every process."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+    spec = case.spec("digits", jit_compile=True)
+    hosts = {"worker": tuple(f"localhost:{5000 + i}" for i in range(case.replicas))}
+    if case.backend == "parameter_server":
+        hosts |= {"chief": ("localhost:4000",), "ps": ("localhost:4001",)}
+    task = ClusterTask(cluster=Cluster(**hosts), type="worker", index=0)
+    place = Surroundings(kind="tf_config", size=case.replicas, task=task)
+    alone = case.backend in ("mirrored", "horovod")
+
+    with pytest.raises(RefusalError, match=words):
+        make_backend(spec, Surroundings() if alone else place)
+
+
+def test_the_clock_is_measured_on_copies() -> None:
+    """2,000 calls leave no trace in what was noted, and tell the launcher nothing new."""
+
+    class Noting(tf.keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.noted = [7]
+            self.calls = calls
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.noted.append(batch)
+            self.calls[batch] = self.calls.get(batch, 0) + 1
+
+    calls: dict[int, int] = {}
+    callback = Noting()
+
+    seconds = seconds_per_execution([callback])
+
+    assert seconds > 0
+    assert callback.noted == [7]
+    assert calls == {-1: 2000}

@@ -1,0 +1,13 @@
+"""Flags that say how updates are executed."""
+
+from launch.flags import spec_from_flags
+from specs import Surroundings
+
+
+def test_how_steps_are_executed_is_asked_by_flags() -> None:
+    """Without them one update is one call, and nothing is compiled by XLA."""
+    plain = spec_from_flags(Surroundings())
+    asked = spec_from_flags(Surroundings(), steps_per_execution=7, jit_compile=True)
+
+    assert (plain.steps_per_execution, plain.jit_compile) == (1, False)
+    assert (asked.steps_per_execution, asked.jit_compile) == (7, True)

@@ -1,0 +1,49 @@
+"""Runs that leave something out, or make several updates in one call: nonsense is refused."""
+
+import pytest
+
+from specs import RefusalError, RunSpec, Topology
+
+
+def spec(backend: str, replicas: int, **changes: object) -> RunSpec:
+    """A run of one process for each replica, or of one process."""
+    single = backend in ("serial", "mirrored")
+    fields: dict[str, object] = {
+        "backend": backend,
+        "options": {},
+        "topology": Topology(replicas_per_process=replicas)
+        if single
+        else Topology(processes_per_host=replicas),
+        "global_batch": 48,
+        "epochs": 1,
+        "save": "record",
+    }
+    return RunSpec(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (("mirrored", 1, {}), "one replica, which has nobody"),
+        (("parameter_server", 2, {}), "an update of their own"),
+        (("horovod", 2, {"options": {"backward_passes_per_step": 2}}), "reduces by itself"),
+    ],
+    ids=["one replica", "asynchronous", "accumulating"],
+)
+def test_a_reduction_that_there_is_not_cannot_be_left_out(
+    made: tuple[str, int, dict[str, object]], words: str
+) -> None:
+    """The reason says what there is instead."""
+    backend, replicas, changes = made
+
+    with pytest.raises(RefusalError, match=words):
+        spec(backend, replicas, ablation="no_reduction", **changes)
+    assert spec("mirrored", 2, ablation="no_reduction").ablation == "no_reduction"
+
+
+def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
+    """A worker's share of an epoch could end in the middle of an execution."""
+    with pytest.raises(RefusalError, match="steps_per_execution=5, 2 workers"):
+        spec("parameter_server", 2, steps_per_execution=5)
+    assert spec("parameter_server", 1, steps_per_execution=5).steps_per_execution == 5
+    assert spec("horovod", 2, steps_per_execution=5).steps_per_execution == 5
