@@ -6,6 +6,7 @@ from measure.evidence import Answer, replicas_equal
 from specs import Certificate, Comparison, MachineFacts, RefusalError, Run
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
+EXPLAINS = "it explains other arms and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
 
 
@@ -53,7 +54,9 @@ def why_not_comparable(
 
 def _of_another_run(certificate: Certificate, run: Run) -> str:
     """Why a certificate says nothing about a run; empty: it does."""
-    expected, ran = certificate.spec_hash, run.spec.content_hash
+    # Every round has a seed of its own; what is certified holds for each.
+    of_that_seed = run.spec.replace(seed=certificate.spec.seed)
+    expected, ran = certificate.spec_hash, of_that_seed.content_hash
     if expected != ran:
         return (
             f"its certificate is of the run {expected[:HASH_DIGITS]}, "

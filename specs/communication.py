@@ -19,19 +19,22 @@ Operation = Literal["allreduce", "broadcast", "push_pull"]
 
 
 class Timing(Noun):
-    """One operation of one stack at one size.
+    """One operation of one stack at one size, of float32, result and input in separate arrays.
 
     Attributes:
-        operation: `push_pull`: a worker reads a variable from its server and adds a gradient to it.
+        operation: `allreduce`: the sum over all ranks. `broadcast`: from rank 0. `push_pull`: a
+            worker reads a variable from its server and adds a gradient to it.
         size_bytes: of the array of each rank.
         seconds: [repetition][rank], each of one operation, from a barrier to its return.
         wrong: elements that differ from the closed-form result, over all ranks and repetitions.
+        warm_up: repetitions before these, which were checked and are not kept.
     """
 
     operation: Operation
     size_bytes: PositiveInt
     seconds: tuple[tuple[PositiveFloat, ...], ...]
     wrong: NonNegativeInt
+    warm_up: NonNegativeInt = 0
 
     @model_validator(mode="after")
     def _every_rank_every_time(self) -> Self:
@@ -43,6 +46,16 @@ class Timing(Noun):
             )
         return self
 
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that took part."""
+        return len(self.seconds[0])
+
+    @property
+    def count(self) -> int:
+        """Elements of the array of each rank."""
+        return self.size_bytes // 4
+
 
 class StackTimings(Noun):
     """Everything that one stack was asked.
@@ -52,12 +65,19 @@ class StackTimings(Noun):
         outcome: of its run; of a stack that cannot run here `refused` with the reason.
         cores: processors of each rank.
         timings: empty if the run did not complete.
+        wall_s: of its run, start of the processes included.
     """
 
     stack: str
     outcome: Outcome
     cores: tuple[tuple[NonNegativeInt, ...], ...] = ()
     timings: tuple[Timing, ...] = ()
+    wall_s: NonNegativeFloat = 0.0
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements over all operations and sizes."""
+        return sum(timing.wrong for timing in self.timings)
 
 
 class Communication(Document):
@@ -79,3 +99,23 @@ class Communication(Document):
     num_ranks: PositiveInt
     stacks: tuple[StackTimings, ...] = Field(min_length=1)
     add_seconds_per_byte: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _the_same_ranks_everywhere(self) -> Self:
+        for stack in self.stacks:
+            for timing in stack.timings:
+                if timing.num_ranks != self.num_ranks:
+                    raise RefusalError(
+                        "Every timing must be of the same ranks.",
+                        received=f"{stack.stack}, {timing.operation} of {timing.size_bytes} bytes: "
+                        f"{timing.num_ranks} ranks, of {self.num_ranks}",
+                    )
+        return self
+
+    @property
+    def passed(self) -> bool:
+        """Whether every stack that can run here did, with every element right."""
+        return all(
+            stack.outcome.kind in ("completed", "refused") and not stack.wrong
+            for stack in self.stacks
+        )

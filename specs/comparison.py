@@ -1,13 +1,21 @@
 """Comparison: arms, the order in which they ran, and every record. Statistics come later."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from specs.arm import Arm
 from specs.certificate import Certificate, DetectionMatrix
 from specs.communication import Communication
-from specs.noun import Document, Noun
+from specs.errors import RefusalError
+from specs.noun import Document, Noun, differences
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
 
@@ -63,6 +71,18 @@ class Run(Noun):
     last_lines: tuple[str, ...] = ()
     load: Load | None = None
 
+    @model_validator(mode="after")
+    def _records_are_of_this_run(self) -> Self:
+        for index, record in enumerate(self.records):
+            if record.spec != self.spec:
+                theirs, own = (one.model_dump(mode="json") for one in (record.spec, self.spec))
+                path, found, expected = next(differences(theirs, own))
+                raise RefusalError(
+                    "Each record of a run must be of the run's own spec.",
+                    received=f"records.{index}.spec.{path}={found!r}, and the run has {expected!r}",
+                )
+        return self
+
 
 class Rounds(Noun):
     """How many rounds an experiment makes.
@@ -114,6 +134,10 @@ class Comparison(Document):
         certificates: one for each arm that was verified, by its label. An arm without one was never
             verified.
         detection: what the gate did with deliberate mistakes; None: it was not asked.
+        verify: whether the arms were to be certified first.
+        trials_each: of the search for settings, for each arm; 0: none was asked for.
+        deadline_s: a run without progress for so long ended as hung.
+        code_version: of Ringside's code that made it, as in a certificate; empty: not known.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, arms that explain, tuning,
@@ -139,6 +163,10 @@ class Comparison(Document):
     ended_because: str = ""
     trials: tuple[Trial, ...] = ()
     communication: Communication | None = None
+    verify: bool = True
+    trials_each: NonNegativeInt = 0
+    deadline_s: PositiveFloat = 120.0
+    code_version: str = ""
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+LONGEST_INPUT = 200  # characters of what was received that are shown
+
 
 class RefusalError(Exception):
     """A request that Ringside refuses. Every entry point prints it as it is and exits with 2.
@@ -40,9 +42,29 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:
     )
 
 
-def refusal_from_validation(error: ValidationError, noun: str) -> RefusalError:
-    """Turn pydantic's report into one refusal; a refusal raised inside a validator passes whole."""
-    first: dict[str, Any] = dict(error.errors()[0])
-    field = ".".join(str(part) for part in first["loc"]) or noun
+def refusal_from_validation(error: ValidationError, noun: str, origin: str = "") -> RefusalError:
+    """Turn pydantic's report into one refusal, with the whole path of the field.
+
+    Args:
+        error: the report; its first entry is told.
+        noun: what was to be built.
+        origin: the file that it was read from; empty: none.
+    """
+    first: dict[str, Any] = dict(error.errors(include_url=False)[0])
+    place = ".".join(str(part) for part in first["loc"])
+    refused = first.get("ctx", {}).get("refusal")
+    if isinstance(refused, RefusalError):  # of a validator of ours: its own words, and where
+        where = ": ".join(part for part in (origin, place) if part)
+        if not where:
+            return refused
+        received = "" if refused.received is None else f": {refused.received}"
+        return RefusalError(refused.rule, received=where + received, advice=refused.advice)
+    what = f"{noun} in {origin}" if origin else noun
     message = str(first["msg"]).removeprefix("Value error, ")
-    return RefusalError(f"{noun}: {field}: {message}.", received=repr(first.get("input")))
+    # Of a missing field pydantic shows all that is around it.
+    received = "nothing" if first["type"] == "missing" else _shortened(repr(first.get("input")))
+    return RefusalError(f"{what}: {place or noun}: {message}.", received=received)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_INPUT else text[:LONGEST_INPUT] + "…"

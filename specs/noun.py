@@ -2,11 +2,21 @@
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 from specs.errors import RefusalError, refusal_from_validation
+
+
+def _telling_refusals(value: Any, check: Callable[[Any], Any]) -> Any:
+    try:
+        return check(value)
+    except RefusalError as error:
+        told = "{text}"
+        raise PydanticCustomError("refusal", told, {"text": str(error), "refusal": error}) from None
 
 
 class Noun(BaseModel):
@@ -24,6 +34,15 @@ class Noun(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise refusal_from_validation(error, type(self).__name__) from None
+
+    # As pydantic marks its own: a noun within a noun is then checked without this __init__, which
+    # is faster and keeps the path of a field that is wrong (pydantic, ModelMetaclass.__new__).
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Our own refusals are told to pydantic as errors, so that it adds where they happened."""
+        return core_schema.no_info_wrap_validator_function(_telling_refusals, handler(source))
 
     def replace(self, **changes: Any) -> Self:
         """The same noun with some fields changed, checked anew."""
@@ -48,7 +67,7 @@ class Document(Noun):
     def to_json(self) -> str:
         """JSON text, indented, with the schema version first."""
         body = {"schema_version": self.SCHEMA_VERSION, **self.model_dump(mode="json")}
-        return json.dumps(body, indent=1)
+        return to_json(body, indent=1).decode()
 
     @classmethod
     def from_json(cls, text: str, *, origin: str = "the text") -> Self:
@@ -62,8 +81,8 @@ class Document(Noun):
             RefusalError: not JSON, another schema, or a field that is wrong.
         """
         try:
-            body = json.loads(text)
-        except json.JSONDecodeError as error:
+            body = from_json(text)
+        except ValueError as error:
             raise RefusalError(
                 f"A {cls.__name__} must be whole JSON.", received=f"{origin}: {error}"
             ) from None
@@ -76,9 +95,34 @@ class Document(Noun):
                 received=f"{origin}: schema_version={version!r}",
                 advice="Write it again with this version of Ringside.",
             )
-        return cls(**body)
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            raise refusal_from_validation(error, cls.__name__, origin) from None
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         """The fields of an older schema version as those of a newer one, and which that is."""
         return body, version
+
+
+def differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two values of JSON differ: (dotted path, first, second); None: it is not there.
+
+    Whole lists of another length differ as such, by their lengths.
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in {**first, **second}:
+            yield from differences(first.get(key), second.get(key), _joined(path, key))
+    elif isinstance(first, list) and isinstance(second, list):
+        if len(first) != len(second):
+            yield path, f"{len(first)} entries", f"{len(second)} entries"
+            return
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            yield from differences(one, other, _joined(path, index))
+    elif first != second:
+        yield path, first, second
+
+
+def _joined(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)

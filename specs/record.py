@@ -12,10 +12,12 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     model_validator,
 )
 
+from specs.capabilities import capabilities_of
 from specs.errors import RefusalError
 from specs.noun import Document, Noun
 from specs.run_spec import RunSpec
@@ -83,7 +85,7 @@ class EpochRecord(Noun):
         examples: examples of weight above 0 in the epoch, over all replicas; of a resumed one,
             since the restart.
         resumed_examples: those of this epoch that were fed before the restart.
-        train_s: between the barrier before the first step and the barrier after the last.
+        train_s: from the barrier before the first step to the end of this process's last one.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
@@ -181,7 +183,7 @@ class RunRecord(Document):
     cores: tuple[NonNegativeInt, ...]
     outcome: Outcome
     quality_target: tuple[str, float] | None = None
-    startup_s: NonNegativeFloat | None = None
+    startup_s: PositiveFloat | None = None
     epochs: tuple[EpochRecord, ...] = ()
     peak_memory_bytes: NonNegativeInt = 0
     cpu_s: NonNegativeFloat = 0.0
@@ -192,6 +194,27 @@ class RunRecord(Document):
     data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
+
+    @model_validator(mode="after")
+    def _each_step_takes_time(self) -> Self:
+        """Only where steps follow each other; completions of workers may be learned at once."""
+        if not capabilities_of(self.spec.backend).synchronous:
+            return self
+        for number, epoch in enumerate(self.epochs):
+            ends = (0.0, *epoch.step_end_s)
+            for index, (before, end) in enumerate(itertools.pairwise(ends)):
+                if end <= before:
+                    raise RefusalError(
+                        "Each step of a synchronous run must take time.",
+                        received=f"epochs.{number}.step_end_s.{index}={end} after {before}",
+                    )
+            if ends[-1] > epoch.train_s:
+                raise RefusalError(
+                    "The last step of an epoch must end within the epoch's time.",
+                    received=f"epochs.{number}.train_s={epoch.train_s}, "
+                    f"epochs.{number}.step_end_s.{len(ends) - 2}={ends[-1]}",
+                )
+        return self
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:

@@ -217,12 +217,43 @@ class RunSpec(Document):
                 "A backend is left unused by one replica only.",
                 received=f"ablation='unused' with {self.topology.num_replicas} replicas",
             )
+        if self.ablation == "no_reduction":
+            self._something_is_reduced()
         return self
+
+    def _something_is_reduced(self) -> None:
+        """Refuse to leave out what there is not, or what Ringside has no hold of."""
+        received = ""
+        if self.topology.num_replicas == 1:
+            received = "one replica, which has nobody to share gradients with"
+        elif not capabilities_of(self.backend).synchronous:
+            received = (
+                f"{self.backend}, in which each worker's gradients are an update of their own"
+            )
+        elif isinstance(self.options, HorovodOptions) and self.options.backward_passes_per_step > 1:
+            received = (
+                f"backward_passes_per_step={self.options.backward_passes_per_step}: Horovod's own "
+                "accumulation reduces by itself"
+            )
+        if received:
+            raise RefusalError(
+                "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
+                received=received,
+            )
 
     @model_validator(mode="after")
     def _several_steps_at_once_hide_single_ones(self) -> Self:
         if self.steps_per_execution == 1:
             return self
+        workers = self.topology.num_processes
+        if workers > 1 and not capabilities_of(self.backend).synchronous:
+            # An epoch's steps are dealt in turn, and end with a worker's share in the middle of an
+            # execution: examples would be missed or repeated.
+            raise RefusalError(
+                "Several workers that train asynchronously make one update in each execution.",
+                received=f"steps_per_execution={self.steps_per_execution}, {workers} workers",
+                advice="Use steps_per_execution=1, or one worker.",
+            )
         if self.checkpoint_steps is not None and self.checkpoint_steps % self.steps_per_execution:
             raise RefusalError(
                 "checkpoint_steps must be a multiple of steps_per_execution.",

@@ -1,5 +1,6 @@
 """Made-up records: input for tests of what is computed from them, never a measurement."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
     return RunSpec(**{**fields, **changes})
 
 
+@functools.cache
 def each_once(count: int) -> LedgerDigest:
     """The ledger of ids 0…count-1, by splitmix64 on Python's own integers."""
     total = 0

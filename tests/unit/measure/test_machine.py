@@ -183,7 +183,7 @@ def test_measure_brings_no_framework_and_no_heavy_import() -> None:
     """train.py imports these before it pins itself; plots and tables must not come along."""
     heavy = {"tensorflow", "keras", "tf_keras", "horovod", "pandas", "matplotlib", "numpy"}
     code = (
-        "import sys; import measure.machine, measure.process, measure.summary; "
+        "import sys; import measure.machine, measure.process; "
         "print(*{m.partition('.')[0] for m in sys.modules})"
     )
 

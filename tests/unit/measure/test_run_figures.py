@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from measure import run_figures
-from specs import RefusalError, Run
+from specs import EpochRecord, RefusalError, Run
 from tests.unit.measure.factory import arm_of, epoch, record, run_of, spec_of
 
 SPEC = spec_of("horovod", 2)
@@ -217,3 +217,168 @@ def test_failed_run_has_no_figures() -> None:
         assert getattr(figures, name).value is None
         assert getattr(figures, name).reason == "the run failed"
     assert figures.each_example_once == "unknown"
+
+
+def epoch_of(durations: np.ndarray) -> EpochRecord:
+    """An epoch of steps that took so long."""
+    ends = np.cumsum(durations).tolist()
+    return epoch(ends[-1], step_end_s=ends)
+
+
+def many_steps() -> tuple[Run, np.ndarray]:
+    """Two ranks, three epochs of 60 steps with noise; and the durations, [rank, epoch, step]."""
+    durations = np.random.default_rng(1).lognormal(-4, 0.2, (2, 3, 60))
+    ranks = [
+        record(SPEC, [epoch_of(one) for one in own], rank) for rank, own in enumerate(durations)
+    ]
+    return run_of(ARM, ranks), durations
+
+
+def test_quantiles_are_those_of_the_slowest_ranks_steps() -> None:
+    """Median, p95 and p99 against NumPy, over all steps of the epochs after the first."""
+    run, durations = many_steps()
+    slowest = 1000 * durations[:, 1:].max(axis=0).ravel()
+
+    figures = run_figures.run_figures(run, "yes")
+
+    assert figures.step_time_ms.value == pytest.approx(np.median(slowest))
+    assert figures.step_p95_ms.value == pytest.approx(np.quantile(slowest, 0.95))
+    assert figures.step_p99_ms.value == pytest.approx(np.quantile(slowest, 0.99))
+
+
+def test_a_quantile_needs_a_step_beyond_it() -> None:
+    """Of 4 steps nobody knows what one in twenty takes."""
+    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]), "yes")
+
+    assert figures.step_time_ms.value == pytest.approx(500)
+    assert figures.step_p95_ms.reason == "4 step times: p95 needs 20"
+    assert figures.step_p99_ms.reason == "4 step times: p99 needs 100"
+
+
+def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
+    """Largest less smallest duration in each step, and the median over steps."""
+    run, durations = many_steps()
+    by_hand = 1000 * np.median(np.abs(durations[0, 1:] - durations[1, 1:]))
+
+    assert run_figures.rank_skew_ms(run).value == pytest.approx(by_hand)
+    assert run_figures.rank_skew_ms(parameter_server_run()).reason == (
+        "asynchronous: workers make no common steps"
+    )
+    alone = run_of(arm_of("serial"), [record(spec_of("serial"), [epoch(1.0)] * 3)])
+    assert run_figures.rank_skew_ms(alone).reason == "one process"
+
+
+def test_a_time_of_several_steps_is_divided_by_them() -> None:
+    """Executions of 4, 4 and 2 steps in 0.4, 0.8 and 0.1 s are 100, 200 and 50 ms for a step."""
+    spec = spec_of("serial", steps_per_execution=4)
+    one = epoch(1.5, step_end_s=(0.4, 1.2, 1.3), steps=10, steps_per_time=4)
+    run = run_of(arm_of("serial"), [record(spec, [one, one])])
+
+    assert run_figures.step_times_ms(run) == pytest.approx([100, 200, 50])
+    assert run_figures.step_time_ms(run).value == pytest.approx(100)
+
+
+def test_sent_bytes_are_summed_over_hosts_and_interfaces() -> None:
+    """Two hosts and two counted epochs of two steps: (100 + 20 + 300) · 2 ÷ 4 bytes for a step."""
+    spec = SPEC.replace(topology={"hosts": 2})
+    first = epoch(1.0, sent_bytes={"lo": 100, "eth0": 20})
+    second = epoch(1.0, sent_bytes={"eth0": 300})
+    traced = epoch(9.0, sent_bytes={"eth0": 10**9})
+
+    def run(*of_second: EpochRecord) -> Run:
+        ranks = [record(spec, [traced, first, first], 0), record(spec, of_second, 1)]
+        return run_of(ARM, ranks, spec=spec)
+
+    assert run_figures.sent_bytes_per_step(run(traced, second, second)).value == 210
+    silent = run_figures.sent_bytes_per_step(run(traced, second, epoch(1.0)))
+    assert silent.reason == "not recorded on every host"
+
+
+def test_sent_bytes_that_nobody_counted_are_not_zero() -> None:
+    """A record of an older version, and a run without common steps."""
+    run = two_ranks([1.0, 1.0], [1.0, 1.0])
+
+    assert run_figures.sent_bytes_per_step(run).value is None
+    assert run_figures.sent_bytes_per_step(run).reason == "not recorded"
+    assert "asynchronous" in run_figures.sent_bytes_per_step(parameter_server_run()).reason
+
+
+def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
+    """20 µs of a step of 500 ms."""
+    epochs = [epoch(1.0)] * 3
+    ranks = [
+        record(SPEC, epochs, 0, clock_s_per_step=1e-5),
+        record(SPEC, epochs, 1, clock_s_per_step=2e-5),
+    ]
+
+    known = run_figures.run_figures(run_of(ARM, ranks), "yes").clock_share
+    silent = run_of(ARM, [ranks[0], ranks[1].replace(clock_s_per_step=None)])
+    unknown = run_figures.run_figures(silent, "yes").clock_share
+
+    assert known.value == pytest.approx(4e-5)
+    assert unknown.reason == "a process did not record it"
+
+
+def test_every_process_has_figures_of_its_own() -> None:
+    """Each by its own clock: the quicker rank is not hidden behind the slower one."""
+    run, durations = many_steps()
+    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=7, cpu_s=3.0)
+    run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
+
+    first, second = run_figures.process_figures(run)
+
+    assert first.task == "rank-0"
+    for one, times in ((first, durations[0, 1:]), (second, durations[1, 1:])):
+        assert one.step_p50_ms.value == pytest.approx(1000 * np.quantile(times, 0.5))
+        assert one.step_p95_ms.value == pytest.approx(1000 * np.quantile(times, 0.95))
+        assert one.step_p99_ms.value == pytest.approx(1000 * np.quantile(times, 0.99))
+    assert (second.startup_s.value, second.peak_memory_bytes.value, second.cpu_s.value) == (
+        6.5,
+        7,
+        3.0,
+    )
+    assert second.clock_s_per_step.value == 1e-5
+    assert first.clock_s_per_step.reason == "a process did not record it"
+
+
+def test_servers_have_memory_and_no_steps() -> None:
+    """Of a run with a coordinator, and of one that failed."""
+    run = parameter_server_run()
+
+    chief, worker, *_ = run_figures.process_figures(run)
+
+    assert chief.step_p50_ms.value == pytest.approx(100)
+    assert worker.step_p50_ms.reason == "it trains no step of its own"
+    assert worker.peak_memory_bytes.value == 200
+    failed = run.replace(outcome={"kind": "failed", "reason": "boom"})
+    assert run_figures.process_figures(failed) == ()
+
+
+def test_counted_are_the_epochs_after_warm_up() -> None:
+    """Steps that are slow until the middle of the second epoch: both epochs are left out."""
+    durations = np.full(300, 0.01)
+    durations[:90] = 0.03
+    epochs = [epoch_of(one) for one in durations.reshape(5, 60)]
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
+
+    assert len(run_figures.counted_epochs(run)) == 3
+    assert run_figures.throughput_examples_s(run).value == pytest.approx(300 / 1.8)
+    assert len(run_figures.step_times_ms(run)) == 180
+
+
+def test_a_process_without_any_epoch_is_refused() -> None:
+    """It would be the quickest of all; the others' times alone are not those of the run."""
+    records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
+
+    with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
+        run_figures.run_figures(run_of(ARM, records), "yes")
+
+
+def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
+    """The coordinator learns of both together; that is no broken clock."""
+    steps: dict[str, Any] = {"step_end_s": (0.1, 0.1, 0.5)}
+    spec = spec_of("parameter_server", 2)
+    chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")
+    run = run_of(arm_of("parameter_server", 2), [chief])
+
+    assert run_figures.run_figures(run, "yes").step_time_ms.value == pytest.approx(100)

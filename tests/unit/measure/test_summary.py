@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import math
 import statistics
 from typing import Any
 
+import numpy as np
 import pytest
 
 from measure.run_figures import Figure
@@ -72,16 +74,20 @@ def test_arms_against_hand_arithmetic() -> None:
 
 
 def test_strong_scaling_efficiency_names_its_base() -> None:
-    """Median X(2) ÷ (2 · median X(1)), and the same against serial."""
+    """Geometric mean over rounds of X(2) ÷ X(1), halved; the same against serial."""
     summary = summarize(scaling())
     row = summary.arms[2]
 
     assert summary.serial == "serial"
-    assert row.against_group.value == pytest.approx(80 / (2 * 40))
+    log_ratios = [math.log(a / b) for a, b in ((2.0, 1.0), (2.5, 1.25), (5.0, 8.0))]
+    against_own = math.exp(statistics.mean(log_ratios)) / 2
+    log_ratios = [math.log(a / b) for a, b in ((1.0, 1.0), (2.0, 1.25), (4.0, 8.0))]
+    against_serial = math.exp(statistics.mean(log_ratios)) / 2
+    assert row.against_group.value == pytest.approx(against_own)
     assert row.against_group.base == "horovod ×1"
-    assert row.against_serial.value == pytest.approx(80 / (2 * 50))
+    assert row.against_serial.value == pytest.approx(against_serial)
     assert row.against_serial.base == "serial"
-    assert summary.arms[1].against_serial.value == pytest.approx(40 / 50)
+    assert summary.arms[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
 
 
 def test_missing_base_gives_no_efficiency() -> None:
@@ -120,7 +126,7 @@ def test_arm_without_a_certificate_is_not_comparable() -> None:
     assert rows[2].throughput is not None and rows[2].throughput.median == 80
     assert (rows[2].against_group.value, rows[2].against_serial.value) == (None, None)
     assert rows[2].against_serial.reason == "not comparable"
-    assert rows[1].against_serial.value == pytest.approx(40 / 50)
+    assert rows[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
 
 
 def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
@@ -174,7 +180,7 @@ def test_certificate_counts_only_for_what_was_run(changes: dict[str, Any], reaso
 
 def test_certificate_of_another_run_does_not_count() -> None:
     """The reason names both runs, by the first digits of SHA-256 over the canonical JSON."""
-    other = spec_of("horovod", 2, seed=9)
+    other = spec_of("horovod", 2, epochs=9)
 
     def digits(spec: RunSpec) -> str:
         text = json.dumps(spec.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
@@ -337,3 +343,73 @@ def test_two_quality_targets_are_refused() -> None:
 
     with pytest.raises(RefusalError, match=r"accuracy ≥ 0\.8; accuracy ≥ 0\.9"):
         summarize(comparison_of([arm_of("serial")], runs))
+
+
+def again_and_explaining() -> Comparison:
+    """Serial, horovod ×2 and its twin, and a diagnostic arm; in orders that differ."""
+    plain = arm_of("horovod", 2)
+    twin = plain.replace(label="horovod ×2 again", group="horovod again", twin_of=plain.label)
+    probe = plain.replace(label="horovod ×2 no input", ablation="no_input")
+    arms = [arm_of("serial"), plain, twin, probe]
+    random = np.random.default_rng(4)
+    runs = []
+    for number in range(6):
+        for place, which in enumerate(random.permutation(4)):
+            arm = arms[which]
+            seconds = (1.0 if arm.backend == "serial" else 2.0) * math.exp(random.normal() / 20)
+            changes = {"save": "record", "ablation": arm.ablation}
+            spec = spec_of(arm.backend, arm.replicas, seed=1 + number, **changes)
+            epochs = [epoch(9.0), epoch(seconds)]
+            records = [record(spec, epochs, rank) for rank in range(arm.replicas)]
+            runs.append(run_of(arm, records, number=number, position=4 * number + place))
+    comparison = verified(comparison_of(arms, runs))
+    return comparison.replace(certificates=comparison.certificates[:2])
+
+
+def test_twins_and_explaining_arms_are_no_rivals() -> None:
+    """One verdict of two arms; the twin is the noise floor; the diagnostic arm is not ranked."""
+    summary = summarize(again_and_explaining())
+
+    assert [(one.first, one.second, one.word) for one in summary.verdicts] == [
+        ("serial", "horovod ×2", "faster")
+    ]
+    assert [(one.first, one.second) for one in summary.noise_floor] == [
+        ("horovod ×2 again", "horovod ×2")
+    ]
+    assert [row.arm.label for row in summary.explaining] == ["horovod ×2 no input"]
+    assert summary.explaining[0].not_comparable_because == (
+        "it explains other arms and is not ranked"
+    )
+    assert all(row.comparable for row in summary.arms)
+    assert summary.verdict_of("horovod ×2", "serial").word == "slower"
+    with pytest.raises(RefusalError, match="have a verdict"):
+        summary.verdict_of("serial", "horovod ×2 no input")
+    assert summary.widest_of_interest() is not None
+
+
+def test_mixed_machines_are_refused_with_both_values() -> None:
+    """Another host, processor or version of a package among the runs."""
+    runs = [simple_run("serial", 1, 1.0), simple_run("serial", 1, 1.0, number=1, position=1)]
+    other = runs[1].records[0].replace(machine=MACHINE.replace(cpu_model="Slow CPU"))
+    runs[1] = runs[1].replace(records=(other,))
+
+    with pytest.raises(
+        RefusalError, match=r"same processor\. Received: Slow CPU.*Example CPU 9000"
+    ):
+        summarize(comparison_of([arm_of("serial")], runs))
+
+
+def test_weak_scaling_shares_the_batch_of_a_replica() -> None:
+    """32 on one and 64 on two replicas: alike if weak, refused if strong."""
+    spec = spec_of("horovod", 2, global_batch=64)
+    runs = [
+        simple_run("horovod", 1, 1.0),
+        run_of(
+            arm_of("horovod", 2), [record(spec, [epoch(1.0)] * 2, k) for k in (0, 1)], position=1
+        ),
+    ]
+    comparison = comparison_of([arm_of("horovod"), arm_of("horovod", 2)], runs)
+
+    assert len(summarize(comparison.replace(scaling="weak")).arms) == 2
+    with pytest.raises(RefusalError, match="same global_batch"):
+        summarize(comparison)

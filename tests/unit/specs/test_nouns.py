@@ -110,9 +110,14 @@ def test_a_spec_that_makes_no_sense_is_refused(
     ("text", "words"),
     [
         ("{", "must be whole JSON"),
-        ("[]", "schema version 1"),
+        ("[]", "schema version 2"),
         ('{"schema_version": 7}', "schema_version=7"),
-        ('{"schema_version": 1}', "backend"),
+        ('{"schema_version": "2"}', "schema_version='2'"),
+        ('{"schema_version": 2}', "There is no backend of that name. Received: x.json"),
+        (
+            '{"schema_version": 2, "backend": "serial"}',
+            "RunSpec in x.json: topology: Field required",
+        ),
     ],
 )
 def test_a_damaged_document_is_refused(text: str, words: str) -> None:
@@ -121,19 +126,30 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
         RunSpec.from_json(text, origin="x.json")
 
 
-def test_a_record_of_the_first_schema_is_read() -> None:
-    """What version 2 added is empty in it; nothing else is changed."""
+@pytest.mark.parametrize(
+    ("version", "of_epoch", "of_record"),
+    [
+        (1, ("ledger_here", "resumed_examples", "validation_ledger"), ()),
+        (2, ("steps_per_time", "sent_bytes"), ("clock_s_per_step", "gradient_bytes")),
+    ],
+)
+def test_a_record_of_an_older_schema_is_read(
+    version: int, of_epoch: tuple[str, ...], of_record: tuple[str, ...]
+) -> None:
+    """What later versions added is empty in it; nothing else is changed."""
     new = record(spec(), [epoch(1.0)])
     body = json.loads(new.to_json())
-    assert body.pop("schema_version") == 2
-    for field in ("ledger_here", "resumed_examples", "validation_ledger"):
+    assert body.pop("schema_version") == 3
+    for field in of_epoch:
         del body["epochs"][0][field]
+    for field in of_record:
+        del body[field]
 
-    old = RunRecord.from_json(json.dumps({"schema_version": 1, **body}))
+    old = RunRecord.from_json(json.dumps({"schema_version": version, **body}))
 
     assert old == new
-    with pytest.raises(RefusalError, match="schema_version=3"):
-        RunRecord.from_json(json.dumps({"schema_version": 3, **body}))
+    with pytest.raises(RefusalError, match="schema_version=4"):
+        RunRecord.from_json(json.dumps({"schema_version": 4, **body}))
 
 
 @pytest.mark.parametrize(("examples", "batch"), [(1, 6), (6, 6), (7, 6), (1437, 48)])

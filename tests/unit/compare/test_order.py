@@ -1,0 +1,30 @@
+"""The order of runs: every arm once in each round, drawn, and the same again later."""
+
+import itertools
+
+from compare.order import draw_order, round_order
+from tests.unit.measure.factory import arm_of
+
+MANY = tuple(arm_of("horovod", n) for n in range(1, 7))
+
+
+def test_every_round_holds_every_arm_once_in_another_order() -> None:
+    """Six arms, five rounds."""
+    order = draw_order(MANY, 5, seed=3)
+    by_round = [[arm for number, arm in order if number == k] for k in range(5)]
+
+    assert [number for number, _ in order] == [k for k in range(5) for _ in MANY]
+    assert all(set(one) == set(MANY) for one in by_round)
+    assert all(one != other for one, other in itertools.combinations(by_round, 2))
+
+
+def test_order_of_a_round_is_a_function_of_seed_and_round() -> None:
+    """Later rounds do not depend on how many came before."""
+    assert round_order(MANY, 4, 3) == tuple(arm for k, arm in draw_order(MANY, 9, 3) if k == 4)
+    assert round_order(MANY, 4, 3) != round_order(MANY, 4, 5)
+
+
+def test_few_arms_run_backwards_once() -> None:
+    """So two arms never have one order in all rounds, whatever is drawn."""
+    for few, seed in itertools.product((MANY[:2], MANY[:3]), range(20)):
+        assert round_order(few, 1, seed) == round_order(few, 0, seed)[::-1]
