@@ -4,43 +4,73 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from cli.arms import (
-    NOT_OF_SEVERAL_ARMS,
-    BackendNames,
-    FolderName,
-    OutputFolder,
-    Sizes,
-    able_here,
-    choose_arms,
-)
+from cli.arms import NOT_OF_SEVERAL_ARMS, BackendNames, FolderName, OutputFolder, Sizes, choose_arms
 from cli.folders import default_name, new_folder
-from cli.progress import ComparisonProgress
+from cli.stages import begin, go_on
 from cli.surroundings import alone
-from cli.verification import certify_arms
-from compare.arms import DEFAULT_BACKENDS
-from compare.experiment import run_experiment
+from compare.arms import DEFAULT_BACKENDS, twin
+from compare.budget import rounds_asked
+from compare.resume import reopened
 from launch.flags import with_spec_flags
-from specs import RunSpec
-from verify.store import find_matrix
+from specs import Comparison, RefusalError, RunSpec
+
+DEFAULT_TRIALS = 6
+MAY_BE_ANEW = ("resume", "precision", "budget")
 
 
 @with_spec_flags(
     alone,
-    without=NOT_OF_SEVERAL_ARMS,
+    without=(*NOT_OF_SEVERAL_ARMS, "precision"),  # which is the width of intervals here
     backend="serial",
     save="record",
 )
 def command(
     *,
+    context: typer.Context,
     spec: RunSpec,
     backends: BackendNames = DEFAULT_BACKENDS,
     replicas: Sizes = "1,2",
-    rounds: Annotated[int, typer.Option(min=1, help="Passes over all arms.")] = 3,
+    scaling: Annotated[
+        Literal["strong", "weak"],
+        typer.Option(
+            help="strong: one global batch at every size. weak: --global-batch is each's."
+        ),
+    ] = "strong",
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="Make rounds until every 95 % interval of interest is so narrow, as a share of "
+            "its ratio: 2% or 0.02. Default: 5%."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="No round that would end later than 90s, 10m, 1h. Default: 15m."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="So many passes over all arms, whatever they show.")
+    ] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Search settings for each arm; compare those too.")
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(min=2, help="Of --tuned, for each arm. Default: 6.")
+    ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Run what shows where the time of a step goes, too.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float64"],
+        typer.Option(help="Numbers to compute with (--precision of the other commands)."),
+    ] = "float32",
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
     deadline: Annotated[
@@ -60,41 +90,77 @@ def command(
     --intra-op-threads and --inter-op-threads are those of one replica.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
-    base, arms = choose_arms(spec, backends, replicas)
-    if dry_run:
-        for arm in arms:
-            console.print(arm.label)
-        return
-    folder = new_folder(output, name or default_name(spec))
-    subjects, unable = able_here(console, base, arms)
-    able = tuple(subject.arm for subject in subjects)
     began = time.monotonic()
-    certificates = certify_arms(console, subjects, folder, reuse=True) if verify else ()
-    with ComparisonProgress(console, total_runs=len(able) * rounds) as progress:
-        comparison = run_experiment(
+    if resume is not None:
+        _refuse_other_flags(context)
+        folder = resume
+        comparison = reopened(folder, precision=precision, budget=budget)
+    else:
+        asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
+        trials_each = _trials(tuned, trials)
+        base, arms = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling)
+        if dry_run:
+            for arm in (*arms, *twin(arms)):
+                console.print(arm.label, highlight=False)
+            return
+        folder = new_folder(output, name or default_name(spec))
+        comparison = begin(
+            console,
             base,
-            able,
-            unable,
+            arms,
             folder=folder,
-            name=folder.name,
             command=shlex.join(["ringside", *sys.argv[1:]]),
-            rounds=rounds,
-            seed=order_seed,
+            asked=asked,
+            scaling=scaling,
+            order_seed=order_seed,
             deadline_s=deadline,
-            certificates=certificates,
-            detection=find_matrix(),
-            on_start=progress.start,
-            on_progress=progress.step,
-            on_end=progress.end,
+            verify=verify,
+            why=why,
+            trials_each=trials_each,
         )
+    try:
+        comparison = go_on(console, comparison, folder)
+    except (KeyboardInterrupt, SystemExit):
+        line = shlex.join(["ringside", "compare", "--resume", str(folder)])
+        console.print(f"interrupted; go on with: {line}", soft_wrap=True, highlight=False)
+        raise
+    _report(console, comparison, folder, seconds=time.monotonic() - began)
+
+
+def _trials(tuned: bool, trials: int | None) -> int:
+    if trials is not None and not tuned:
+        raise RefusalError(
+            "--trials is of --tuned.", received=f"--trials {trials}", advice="Add --tuned."
+        )
+    return (trials or DEFAULT_TRIALS) if tuned else 0
+
+
+def _refuse_other_flags(context: typer.Context) -> None:
+    """Everything but precision and budget comes from the folder."""
+    given = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name not in MAY_BE_ANEW
+        and (source := context.get_parameter_source(str(parameter.name))) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise RefusalError(
+            "--resume takes everything from the folder; only --precision and --budget may be new.",
+            received=", ".join(given),
+            advice="Leave them away, or start a new comparison.",
+        )
+
+
+def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
+    """The table, the page, and the exit code: 1 if a run failed."""
     from report.table import render_table
     from report.write import write_report  # matplotlib: only now
 
     page = write_report(comparison, folder)
     console.print(render_table(comparison))
-    minutes = (time.monotonic() - began) / 60
     failed = sum(not run.outcome.completed for run in comparison.runs)
-    console.print(f"{len(comparison.runs)} runs, {failed} failed, {minutes:.1f} minutes")
+    console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     if failed:
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """Verification with progress, for `ringside verify` and `ringside compare`."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,17 +43,17 @@ def certify_arms(
                 console.print(f"not kept for later commands: {error}", highlight=False)
 
         missing = [subject for subject in subjects if kept[subject.arm.label] is None]
-        made = iter(
-            certify(
-                missing,
-                folder=folder / "verify",
+        made = {
+            certificate.arm.label: certificate
+            for group in _alike(missing)
+            for certificate in certify(
+                group,
+                folder=_unused(folder),
                 steps=steps,
                 on_start=stages.start,
                 on_end=done,
             )
-            if missing
-            else ()
-        )
+        }
     if len(missing) < len(subjects):
         console.print(
             f"{len(subjects) - len(missing)} arms were certified by an earlier command, and "
@@ -61,13 +62,27 @@ def certify_arms(
         )
     certificates = tuple(
         # By whatever label it was made, it is of this very run.
-        next(made) if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
+        made[s.arm.label] if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
         for s in subjects
     )
     for label, old in kept.items():
         if old is not None:
             _write(next(c for c in certificates if c.arm.label == label), folder)
     return certificates
+
+
+def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
+    """Those with one global batch share a serial reference; weak scaling has several."""
+    groups: dict[int, list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault(subject.spec.global_batch, []).append(subject)
+    return list(groups.values())
+
+
+def _unused(folder: Path) -> Path:
+    """A folder for traces and logs that an earlier look, perhaps interrupted, has not filled."""
+    names = itertools.chain(["verify"], (f"verify-{n}" for n in itertools.count(2)))
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def _write(certificate: Certificate, folder: Path) -> None:

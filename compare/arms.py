@@ -1,35 +1,41 @@
 """From what a person asked for to a list of arms."""
 
 import os
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from specs import (
     Arm,
+    BackendOptions,
     RefusalError,
     Resources,
     RunSpec,
+    Settings,
     Topology,
     backend_options,
     capabilities_of,
 )
-from specs.options import parse_option
+from specs.options import OPTIONS, parse_option
 
 DEFAULT_BACKENDS = (
     "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
     "horovod,horovod:controller=mpi,tpu"
 )
 REFERENCE = "serial"
+Scaling = Literal["strong", "weak"]
 
 
 def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     """Every backend at every number of replicas; the serial reference is always among them.
 
     Args:
-        backends: names with commas between, each with options after colons, such as
-            `mirrored,horovod:controller=mpi:compression=fp16`.
+        backends: names with commas between, each with options and settings after colons, such as
+            `mirrored,horovod:controller=mpi:steps_per_execution=10`.
         replicas: numbers with commas between.
 
     Raises:
-        RefusalError: an unknown backend or option, a number that is none, the same arm twice.
+        RefusalError: an unknown backend, option or setting, a number that is none, the same arm
+            twice.
     """
     sizes = _sizes(replicas)
     arms: list[Arm] = []
@@ -41,7 +47,7 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     for text in named:
         backend, *pairs = text.split(":")
         capabilities = capabilities_of(backend)
-        options = backend_options(backend, dict(map(parse_option, pairs)))
+        options, settings = _options_and_settings(backend, dict(map(parse_option, pairs)))
         for size in (1,) if capabilities.always_one_replica else sizes:
             arms.append(
                 Arm(
@@ -50,16 +56,43 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
                     backend=backend,
                     options=options,
                     replicas=size,
+                    settings=settings,
                 )
             )
-    named_as: dict[tuple[str, str, int], list[str]] = {}
+    _refuse_twice(arms)
+    return tuple(arms)
+
+
+def _options_and_settings(backend: str, values: dict[str, Any]) -> tuple[BackendOptions, Settings]:
+    """What stands after the colons: an option of the backend, else a setting of the arm."""
+    options, settings = OPTIONS[backend].model_fields, Settings.model_fields
+    for name in values:
+        if name not in options and name not in settings:
+            raise RefusalError(
+                f"{backend} has no option and an arm no setting of that name.",
+                received=repr(name),
+                advice=f"Options of {backend}: {', '.join(options) or 'none'}. "
+                f"Settings of any arm: {', '.join(settings)}.",
+            )
+    return (
+        backend_options(backend, {n: v for n, v in values.items() if n in options}),
+        Settings(**{n: v for n, v in values.items() if n not in options}),
+    )
+
+
+def _refuse_twice(arms: Iterable[Arm]) -> None:
+    named_as: dict[tuple[str, str, str, int], list[str]] = {}
     for arm in arms:  # by what it is: `horovod` and `horovod:compression=none` are the same
-        key = (arm.backend, arm.options.model_dump_json(), arm.replicas)
+        key = (
+            arm.backend,
+            arm.options.model_dump_json(),
+            arm.settings.model_dump_json(),
+            arm.replicas,
+        )
         named_as.setdefault(key, []).append(arm.label)
     twice = [" = ".join(labels) for labels in named_as.values() if len(labels) > 1]
     if twice:
         raise RefusalError("Each arm may be named once.", received=", ".join(twice))
-    return tuple(arms)
 
 
 def _sizes(replicas: str) -> tuple[int, ...]:
@@ -73,12 +106,37 @@ def _sizes(replicas: str) -> tuple[int, ...]:
     return tuple(sorted({int(text) for text in texts}))
 
 
-def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
-    """The run of one arm: the base spec on the arm's backend, at its size.
+def largest(arms: Iterable[Arm]) -> list[Arm]:
+    """The largest arm of every group, in the order of the groups."""
+    found: dict[str, Arm] = {}
+    for arm in arms:
+        if arm.group not in found or arm.replicas > found[arm.group].replicas:
+            found[arm.group] = arm
+    return list(found.values())
+
+
+def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+    """The same again of the last arm of the largest size: what it differs by is the noise floor.
+
+    One that waits for an accelerator is taken only if there is no other. The reference alone needs
+    no noise floor.
+    """
+    others = [arm for arm in arms if capabilities_of(arm.backend).family != "none"]
+    if not others:
+        return ()
+    on_any_machine = [a for a in others if capabilities_of(a.backend).accelerator is None]
+    most = max(arm.replicas for arm in on_any_machine or others)
+    arm = [arm for arm in on_any_machine or others if arm.replicas == most][-1]
+    return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
+
+
+def arm_spec(base: RunSpec, arm: Arm, scaling: Scaling = "strong") -> RunSpec:
+    """The run of one arm: the base spec on the arm's backend, at its size, with its settings.
 
     Threads of `base` are those of one replica, also where a person chose them: a process has those
     of all its replicas, so that every replica has the same number under every backend. Intra-op
-    threads that nobody chose follow the cores.
+    threads that nobody chose follow the cores. With weak scaling the global batch of `base` is that
+    of one replica.
     """
     single = capabilities_of(arm.backend).process_model == "single"
     topology = (
@@ -86,15 +144,29 @@ def arm_spec(base: RunSpec, arm: Arm) -> RunSpec:
         if single
         else Topology(processes_per_host=arm.replicas)
     )
-    of_one, share = base.resources, topology.replicas_per_process
-    intra = of_one.intra_op_threads or of_one.cores_per_replica or 1
-    inter = of_one.inter_op_threads
+    of_one, own, share = base.resources, arm.settings, topology.replicas_per_process
+    intra = own.intra_op_threads or of_one.intra_op_threads or of_one.cores_per_replica or 1
+    inter = own.inter_op_threads or of_one.inter_op_threads
     resources = of_one.replace(
         intra_op_threads=intra * share,
         inter_op_threads=None if inter is None else inter * share,
     )
+    changes: dict[str, Any] = {}
+    if own.steps_per_execution is not None:
+        changes["steps_per_execution"] = own.steps_per_execution
+    if own.jit_compile is not None:
+        changes["jit_compile"] = own.jit_compile
+    if own.prefetch is not None:
+        changes["pipeline"] = base.pipeline.replace(prefetch=own.prefetch)
+    scaled = base.global_batch * (arm.replicas if scaling == "weak" else 1)
     return base.replace(
-        backend=arm.backend, options=arm.options, topology=topology, resources=resources
+        backend=arm.backend,
+        options=arm.options,
+        topology=topology,
+        resources=resources,
+        global_batch=arm.global_batch or scaled,
+        ablation=arm.ablation,
+        **changes,
     )
 
 

@@ -1,111 +1,186 @@
 """Run every arm in fresh processes, in interleaved rounds whose order is drawn and recorded."""
 
 import os
-import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from compare import durations
 from compare.arms import arm_spec
+from compare.budget import State, why_end
+from compare.order import round_order
 from launch import Progress, execute, make_plan
-from measure.machine import machine_facts
-from specs import (
-    Arm,
-    Certificate,
-    Comparison,
-    DetectionMatrix,
-    NotRun,
-    Run,
-    RunSpec,
-    write_whole,
-)
+from launch.execute import Execution
+from measure.load import LoadWatch
+from measure.rounds import disturbance, rounds_used
+from measure.summary import summarize
+from specs import Arm, Comparison, Load, Run, RunSpec, write_whole
+from specs.run_spec import MAX_SEED
+
+RESULTS = "results.json"
+# Runs one arm in a folder of its own; says what became of it and what else the machine did.
+Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
 
 
-def draw_order(arms: tuple[Arm, ...], rounds: int, seed: int) -> list[tuple[int, Arm]]:
-    """(round, arm) in the order of execution: each round holds every arm once, in its own order.
+class Observer:
+    """Is told what happens; this one does nothing with it."""
 
-    Interleaving spreads a slow spell of the machine over all arms; drawing the order keeps an arm
-    from always following the same one.
-    """
-    generator = random.Random(seed)
-    order: list[tuple[int, Arm]] = []
-    for number in range(rounds):
-        shuffled = list(arms)
-        generator.shuffle(shuffled)
-        order += [(number, arm) for arm in shuffled]
-    return order
+    def start(self, label: str) -> None:
+        """A run begins."""
+
+    def step(self, progress: Progress) -> None:
+        """A process of the running arm got on."""
+
+    def end(self, run: Run, disturbed: str) -> None:
+        """A run is over; `disturbed` says what disturbed it, or nothing."""
+
+    def round_end(self, comparison: Comparison, state: State) -> None:
+        """A whole round is made."""
 
 
-def run_experiment(
-    base: RunSpec,
-    arms: tuple[Arm, ...],
-    not_run: tuple[NotRun, ...],
-    *,
-    folder: Path,
-    name: str,
-    command: str,
-    rounds: int,
-    seed: int,
-    deadline_s: float,
-    certificates: tuple[Certificate, ...],
-    detection: DetectionMatrix | None,
-    on_start: Callable[[int, int, Arm], None],
-    on_progress: Callable[[Progress], None],
-    on_end: Callable[[Run], None],
+def launched(deadline_s: float, observer: Observer) -> Executor:
+    """Runs arms by their launchers on this machine, and watches what else it does."""
+
+    def run(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+        with LoadWatch() as watch:
+            execution = execute(
+                make_plan(spec, run_dir=run_dir),
+                deadline_s=deadline_s,
+                on_progress=observer.step,
+            )
+        return execution, watch.load
+
+    return run
+
+
+def run_rounds(
+    comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
 ) -> Comparison:
-    """Run all rounds; what has been seen is on disk after each run.
+    """Make rounds until they show enough; what has been seen is on disk after each run.
+
+    A round of which some runs are there already is completed.
 
     Args:
-        base: what every arm trains; backend, topology and threads are the arm's.
-        arms: that can run, from preflight.
-        not_run: that cannot.
+        comparison: with its arms, and with the runs of an earlier call that was interrupted.
         folder: of the comparison.
-        name: of the comparison, for the report.
-        command: that was typed, for the report.
-        rounds: passes over all arms.
-        seed: of the order.
-        deadline_s: a run without progress for so long ends as hung.
-        certificates: of the arms that were verified.
-        detection: what the gate did with deliberate mistakes; None: it was not asked.
-        on_start: called with (position, number of runs, arm).
-        on_progress: called when a process of the running arm gets on.
-        on_end: called with the finished run.
+        executor: runs an arm.
+        observer: is told.
     """
-    comparison = Comparison(
-        name=name,
-        created_unix_s=time.time(),
-        command=command,
-        machine=machine_facts(),
-        seed=seed,
-        rounds=rounds,
-        arms=arms,
-        not_run=not_run,
-        certificates=certificates,
-        detection=detection,
-    )
-    order = draw_order(arms, rounds, seed)
-    for position, (number, arm) in enumerate(order):
-        on_start(position, len(order), arm)
-        spec = arm_spec(base, arm)
-        run_dir = folder / "runs" / f"{position:03d}-{_file_name(arm.label)}"
-        execution = execute(
-            make_plan(spec, run_dir=run_dir), deadline_s=deadline_s, on_progress=on_progress
-        )
-        run = Run(
-            arm=arm.label,
-            round=number,
-            position=position,
-            spec=spec,
-            outcome=execution.outcome,
-            wall_s=execution.wall_s,
-            records=execution.records,
-            last_lines=execution.last_lines,
-            log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
-        )
-        comparison = comparison.replace(runs=(*comparison.runs, run))
-        write_whole(folder / "results.json", comparison.to_json())
-        on_end(run)
+    began, before_s = time.monotonic(), spent_s(comparison)
+    keep(comparison, folder)
+    while not comparison.ended_because:
+        number, due = still_to_run(comparison)
+        for arm in due:
+            observer.start(arm.label)
+            run = run_arm(
+                arm,
+                spec_of_round(comparison, arm, number),
+                number=number,
+                position=len(comparison.runs),
+                folder=folder,
+                executor=executor,
+            )
+            comparison = comparison.replace(
+                runs=(*comparison.runs, run), rounds=max(comparison.rounds, number + 1)
+            )
+            keep(comparison, folder)
+            observer.end(run, disturbance(run))
+        clock_s = before_s + time.monotonic() - began  # what lies between the runs, too
+        state = state_of(comparison, spent_s=max(clock_s, spent_s(comparison)))
+        comparison = comparison.replace(ended_because=why_end(comparison.asked, state))
+        keep(comparison, folder)
+        observer.round_end(comparison, state)
     return comparison
+
+
+def run_arm(
+    arm: Arm,
+    spec: RunSpec,
+    *,
+    number: int,
+    position: int,
+    folder: Path,
+    executor: Executor,
+    place: str = "runs",
+) -> Run:
+    """One execution of an arm, in a folder of its own.
+
+    Args:
+        arm: to run.
+        spec: of the run.
+        number: of its round.
+        position: of the run among all.
+        folder: of the comparison.
+        executor: runs it.
+        place: folder for the runs, in that of the comparison.
+    """
+    run_dir = folder / place / f"{position:03d}-{_file_name(arm.label)}"
+    if run_dir.exists():  # of a run that was interrupted: it is not in the results
+        shutil.rmtree(run_dir)
+    execution, load = executor(arm, spec, run_dir)
+    if execution.outcome.completed:
+        durations.remember(spec, execution.wall_s)
+    return Run(
+        arm=arm.label,
+        round=number,
+        position=position,
+        spec=spec,
+        outcome=execution.outcome,
+        wall_s=execution.wall_s,
+        records=execution.records,
+        last_lines=execution.last_lines,
+        log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
+        load=load,
+    )
+
+
+def keep(comparison: Comparison, folder: Path) -> None:
+    """Write down everything that was seen so far, whole or not at all."""
+    write_whole(folder / RESULTS, comparison.to_json())
+
+
+def spec_of_round(comparison: Comparison, arm: Arm, number: int) -> RunSpec:
+    """The run of an arm in a round: every round has a seed of its own, the same for all arms."""
+    base = base_of(comparison)
+    spec = arm_spec(base, arm, comparison.scaling)
+    return spec.replace(seed=(base.seed + number) % (MAX_SEED + 1))
+
+
+def base_of(comparison: Comparison) -> RunSpec:
+    """What every arm trains."""
+    assert comparison.base is not None  # only files of before version 3 have none: never run again
+    return comparison.base
+
+
+def still_to_run(comparison: Comparison) -> tuple[int, list[Arm]]:
+    """The number of the round to make or to complete, and the arms that it still needs in order."""
+    last = max((run.round for run in comparison.runs), default=0)
+    for number in (last, last + 1):
+        done = {run.arm for run in comparison.runs if run.round == number}
+        order = round_order(comparison.arms, number, comparison.seed)
+        due = [arm for arm in order if arm.label not in done]
+        if due:
+            break
+    return number, due
+
+
+def spent_s(comparison: Comparison) -> float:
+    """Time that the runs took, from the start of the first process of each to its last's end."""
+    return sum(run.wall_s for run in comparison.runs)
+
+
+def state_of(comparison: Comparison, *, spent_s: float) -> State:
+    """How far a comparison is, after a whole round."""
+    made = comparison.rounds
+    per_run_s = spent_s / max(1, len(comparison.runs))
+    return State(
+        made=made,
+        undisturbed=made - len(rounds_used(comparison).disturbed),
+        widest=summarize(comparison).widest_of_interest(),
+        spent_s=spent_s,
+        round_s=per_run_s * len(comparison.arms),
+    )
 
 
 def _file_name(label: str) -> str:

@@ -1,14 +1,11 @@
-"""What a person types becomes arms; the order of runs is drawn, whole and repeatable."""
-
-from collections import Counter
+"""What a person types becomes arms, and arms become runs."""
 
 import pytest
 
-from compare.arms import DEFAULT_BACKENDS, arm_spec, parse_arms
-from compare.experiment import draw_order
+from compare.arms import DEFAULT_BACKENDS, arm_spec, largest, parse_arms, twin
 from launch.flags import spec_from_flags
 from measure.machine import machine_facts
-from specs import Comparison, RefusalError, Surroundings
+from specs import Comparison, HorovodOptions, RefusalError, Surroundings
 
 
 def test_each_backend_at_each_size_with_the_reference() -> None:
@@ -29,7 +26,14 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
     ("backends", "replicas", "words"),
     [
         ("horovd", "1", "Did you mean 'horovod'"),
-        ("horovod:fusion=1", "1", "Known:"),
+        (
+            "horovod:fusion=1",
+            "1",
+            "Options of horovod: .*fusion_threshold_mb.*Settings of any arm:",
+        ),
+        ("serial:servers=2", "1", "Options of serial: none.*steps_per_execution"),
+        ("serial:steps_per_execution=0", "1", "steps_per_execution"),
+        ("mirrored:prefetch=4,mirrored:prefetch=04", "1", "once"),
         ("horovod:controller", "1", "name=value"),
         ("mirrored,mirrored", "1", "once"),
         ("horovod,horovod:compression=none", "1", "horovod:compression=none"),
@@ -42,20 +46,6 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
     """One message for each mistake."""
     with pytest.raises(RefusalError, match=words):
         parse_arms(backends, replicas)
-
-
-def test_every_round_holds_every_arm_once_in_an_order_of_its_own() -> None:
-    """The order is a function of the seed."""
-    arms = parse_arms(DEFAULT_BACKENDS, "1,2")
-
-    order = draw_order(arms, rounds=3, seed=1)
-
-    assert Counter(order) == Counter({(n, arm): 1 for n in range(3) for arm in arms})
-    assert [number for number, _ in order] == sorted(number for number, _ in order)
-    rounds = [[arm for n, arm in order if n == number] for number in range(3)]
-    assert rounds[0] != rounds[1]
-    assert order == draw_order(arms, rounds=3, seed=1)
-    assert order != draw_order(arms, rounds=3, seed=2)
 
 
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
@@ -80,6 +70,56 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
         resources = arm_spec(asked, arm).resources
         assert resources.intra_op_threads == 5 * replicas
         assert resources.inter_op_threads == 3 * replicas
+
+
+def test_settings_stand_in_the_name() -> None:
+    """An option of the backend is one; every other name is a setting, and reaches the run."""
+    base = spec_from_flags(Surroundings(), backend="serial", save="record", intra_op_threads=1)
+    text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true:prefetch=7"
+    arm = parse_arms(f"{text}:inter_op_threads=3:intra_op_threads=2", "2")[1]
+
+    spec = arm_spec(base, arm)
+
+    assert spec.options == HorovodOptions(cycle_time_ms=0.5)
+    assert (spec.steps_per_execution, spec.jit_compile, spec.pipeline.prefetch) == (10, True, 7)
+    assert (spec.resources.inter_op_threads, spec.resources.intra_op_threads) == (3, 2)
+
+
+def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
+    """The global batch grows with the replicas; an arm that explains has its own."""
+    base = spec_from_flags(Surroundings(), backend="serial", save="record", global_batch=12)
+    arms = parse_arms("mirrored", "1,3")
+
+    assert [arm_spec(base, arm, "weak").global_batch for arm in arms] == [12, 12, 36]
+    assert [arm_spec(base, arm).global_batch for arm in arms] == [12, 12, 12]
+    explains = arms[2].replace(global_batch=6, ablation="no_input")
+    assert arm_spec(base, explains, "weak").global_batch == 6
+    assert arm_spec(base, explains).ablation == "no_input"
+
+
+def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:
+    """It is the same again, in a group of its own; the reference alone has none."""
+    arms = parse_arms("horovod,mirrored,one_device,tpu", "1,2")
+
+    (found,) = twin(arms)
+
+    original = next(arm for arm in arms if arm.label == "mirrored ×2")
+    assert (found.label, found.group) == ("mirrored ×2 again", "mirrored again")
+    assert found.replace(label=original.label, group=original.group, twin_of="") == original
+    assert found.twin_of == original.label
+    assert twin(parse_arms("serial", "1,2")) == ()
+
+
+def test_the_largest_of_each_group() -> None:
+    """In the order in which the groups were named."""
+    arms = parse_arms("horovod,one_device,mirrored", "3,1")
+
+    assert [arm.label for arm in largest(arms)] == [
+        "serial ×1",
+        "horovod ×3",
+        "one_device ×1",
+        "mirrored ×3",
+    ]
 
 
 def test_a_comparison_survives_json() -> None:

@@ -1,0 +1,128 @@
+"""`ringside compare`, typed: stopped by Ctrl-C and gone on with; a search for settings."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from compare.order import round_order
+from specs import Comparison
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 420
+# Two short epochs, one replica, no certificates; others on the machine may double the rounds.
+BRIEF = ("--replicas", "1", "--rounds", "1", "--no-verify", "--epochs", "2")
+pytestmark = pytest.mark.timeout(LIMIT_S + 60)
+
+
+def started(tmp_path: Path, *flags: str) -> subprocess.Popen[str]:
+    """`ringside compare` with a cache of its own, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "compare", *flags],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        # A shell's background job, as CI may be, ignores Ctrl-C, and so would every child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def compared(tmp_path: Path, *flags: str) -> tuple[int, str]:
+    """Exit code and output of `ringside compare`."""
+    process = started(tmp_path, *flags)
+    try:
+        said = process.communicate(timeout=LIMIT_S)[0]
+        return process.returncode, said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def results(folder: Path) -> Comparison:
+    """What a comparison has left."""
+    return Comparison.from_json((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def left_of(folder: Path) -> list[list[str]]:
+    """Commands of living processes that work in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if any(str(folder) in word for word in command):
+            found.append(command)
+    return found
+
+
+def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> None:
+    """Whole runs are kept, no process is left, the round is completed; then it is finished."""
+    folder = tmp_path / "bout"
+    flags = ("--backends", "serial,mirrored", "--name", "bout", "--output", str(tmp_path))
+    process = started(tmp_path, *flags, *BRIEF)
+    try:
+        assert process.stdout is not None
+        told = ""
+        while "completed in" not in told:  # the first run is over, the second one begins
+            line = process.stdout.readline()
+            assert line, told
+            told += line
+        process.send_signal(signal.SIGINT)
+        told += process.communicate(timeout=LIMIT_S)[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == 130, told
+    assert f"--resume {folder}" in told
+    assert "Traceback" not in told
+    assert left_of(folder) == []
+    before = results(folder)
+    assert len(before.runs) in (1, 2)
+    assert before.ended_because == ""
+
+    code, said = compared(tmp_path, "--resume", str(folder))
+
+    assert code == 0, said
+    after = results(folder)
+    assert after.ended_because
+    assert after.runs[: len(before.runs)] == before.runs
+    order = [arm.label for arm in round_order(after.arms, 0, after.seed)]
+    assert [run.arm for run in after.runs if run.round == 0] == order
+    assert {(run.round, run.spec.seed) for run in after.runs} == {
+        (number, 1 + number) for number in range(after.rounds)
+    }
+    assert all(run.load is not None for run in after.runs)
+    assert (folder / "report.html").is_file()
+
+    code, said = compared(tmp_path, "--resume", str(folder))
+
+    assert code == 2
+    assert "This comparison is finished." in said
+
+
+def test_tuned(tmp_path: Path) -> None:
+    """Two trials for each arm; what is chosen runs beside the arms as they are."""
+    code, said = compared(
+        tmp_path, "--backends", "mirrored", "--tuned", "--trials", "2",
+        "--name", "bout", "--output", str(tmp_path), *BRIEF,
+    )  # fmt: skip
+
+    assert code == 0, said
+    comparison = results(tmp_path / "bout")
+    assert [trial.tuned_from for trial in comparison.trials] == ["serial ×1"] * 2 + [
+        "mirrored ×1"
+    ] * 2
+    assert [trial.run.position for trial in comparison.trials] == [0, 1, 2, 3]
+    chosen = [trial for trial in comparison.trials if trial.chosen]
+    assert [trial.tuned_from for trial in chosen] == ["serial ×1", "mirrored ×1"]
+    tuned = {trial.tuned_from for trial in chosen if trial.arm.label != trial.tuned_from}
+    assert {arm.tuned_from for arm in comparison.arms if arm.tuned_from} == tuned
+    assert {run.arm for run in comparison.runs} == {arm.label for arm in comparison.arms}

@@ -1,0 +1,130 @@
+"""Rounds: how many, in which order, what is on disk after each run, and how it goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from compare import durations
+from compare.experiment import RESULTS, Observer, run_rounds
+from compare.order import round_order
+from specs import Comparison, Rounds, Run
+from tests.unit.compare.made import BASE, Made, comparison_of
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def made(comparison: Comparison, folder: Path, executor: Made) -> Comparison:
+    """The comparison after all its rounds, as it is on disk."""
+    ended = run_rounds(comparison, folder=folder, executor=executor, observer=Observer())
+    again = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
+    assert again == ended
+    return ended
+
+
+def test_every_round_has_every_arm_in_its_order_and_with_its_seed(tmp_path: Path) -> None:
+    """Three rounds were asked for; the seed of the base is that of the first."""
+    executor = Made()
+    comparison = comparison_of("mirrored,horovod", "1,2")
+
+    ended = made(comparison, tmp_path, executor)
+
+    assert ended.rounds == 3
+    assert executor.ran == [
+        (arm.label, BASE.seed + number)
+        for number in range(3)
+        for arm in round_order(comparison.arms, number, comparison.seed)
+    ]
+    assert [run.position for run in ended.runs] == list(range(18))
+    assert ended.ended_because == "All rounds that were asked for were made."
+
+
+def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
+    """With a number and a seed of its own; the disturbed one stays."""
+    executor = Made(busy=(4,))  # of three arms: in the second round
+
+    ended = made(comparison_of("mirrored"), tmp_path, executor)
+
+    assert ended.rounds == 4
+    assert {seed for _, seed in executor.ran[9:]} == {BASE.seed + 3}
+    assert "1 more were disturbed" in ended.ended_because
+
+
+def test_not_more_repeats_than_rounds_were_asked_for(tmp_path: Path) -> None:
+    """A machine that is never quiet does not keep the experiment for ever."""
+    ended = made(comparison_of("mirrored"), tmp_path, Made(busy=tuple(range(100))))
+
+    assert ended.rounds == 6
+
+
+@pytest.mark.parametrize(
+    ("noise", "rounds", "words"),
+    [(0.0005, 7, "at most 5 % wide"), (0.2, 7, "would not fit into the budget")],
+)
+def test_rounds_go_on_until_they_are_precise_or_the_budget_ends(
+    tmp_path: Path, noise: float, rounds: int, words: str
+) -> None:
+    """A round of three arms takes 30 s, by its runs: the eighth would end at 240 s."""
+    comparison = comparison_of("mirrored", verified=True).replace(
+        asked=Rounds(least=3, most=100, precision=0.05, budget_s=220.0)
+    )
+
+    ended = made(comparison, tmp_path, Made(noise=noise))
+
+    assert ended.rounds == rounds
+    assert words in ended.ended_because
+
+
+def test_an_interrupted_round_is_completed(tmp_path: Path) -> None:
+    """The runs, their order and their seeds are those of a comparison that was not interrupted."""
+    whole = Made()
+    made(comparison_of("mirrored,horovod", "1,2"), tmp_path / "whole", whole)
+    folder, first, second = tmp_path / "halves", Made(stop_at=8), Made()
+    with pytest.raises(KeyboardInterrupt):
+        made(comparison_of("mirrored,horovod", "1,2"), folder, first)
+    left = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
+    assert (len(left.runs), left.ended_because) == (8, "")
+
+    ended = made(left, folder, second)  # the folder of the run that was stopped is there
+
+    assert first.ran + second.ran == whole.ran
+    assert [run.position for run in ended.runs] == list(range(18))
+
+
+def test_a_failed_run_is_a_run(tmp_path: Path) -> None:
+    """It is kept with its outcome, and the others go on."""
+    ended = made(comparison_of("mirrored"), tmp_path, Made(fails=("mirrored ×1",)))
+
+    assert [run.outcome.kind for run in ended.runs].count("failed") == 6  # the twin too
+    assert ended.rounds == 3
+
+
+def test_the_observer_hears_of_disturbed_runs(tmp_path: Path) -> None:
+    """With the reason, at the end of the run."""
+    heard: list[tuple[str, str]] = []
+
+    class Ear(Observer):
+        def end(self, run: Run, disturbed: str) -> None:
+            if disturbed:
+                heard.append((run.arm, disturbed))
+
+    run_rounds(comparison_of("mirrored"), folder=tmp_path, executor=Made(busy=(0,)), observer=Ear())
+
+    assert len(heard) == 1
+    assert "40 %" in heard[0][1]  # 8 s of others ÷ (2 cores · 10 s)
+
+
+def test_how_long_runs_took_is_known_next_time(tmp_path: Path) -> None:
+    """For any seed; not for another spec, and not where one of them never ran."""
+    assert durations.expected_s([BASE]) is None
+
+    durations.remember(BASE, 12.0)
+    durations.remember(BASE.replace(epochs=9), 30.0)
+    durations.remember(BASE.replace(seed=7), 14.0)
+
+    assert durations.expected_s([BASE, BASE.replace(epochs=9, seed=3)]) == 44.0
+    assert durations.expected_s([BASE, BASE.replace(epochs=8)]) is None
+    durations.durations_file().write_text("{", encoding="utf-8")
+    assert durations.expected_s([BASE]) is None

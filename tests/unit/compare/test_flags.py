@@ -1,0 +1,73 @@
+"""`ringside compare`: a wrong flag gets one message, exit code 2, and leaves nothing behind."""
+
+from pathlib import Path
+
+import pytest
+
+import cli.main
+from cli.stages import announcement
+from compare import durations
+from compare.arms import arm_spec
+from specs import Rounds
+from tests.unit.compare.made import BASE, comparison_of
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--precision", "2"], "Did you mean 2%?"),
+        (["--precision", "float64"], "Did you mean --dtype float64?"),
+        (["--budget", "10"], "a time with its unit"),
+        (["--rounds", "3", "--budget", "10m"], "--rounds 3 with --budget"),
+        (["--no-verify", "--precision", "2%"], "--precision 2% with --no-verify"),
+        (["--trials", "4"], "Add --tuned."),
+        (["--tuned", "--trials", "1"], "greater than or equal to 2"),
+        (["--scaling", "strange"], "'strong', 'weak'"),
+        (["--backends", "serial:servers=2"], "Settings of any arm:"),
+        (["--resume", "nowhere"], "nowhere/results.json"),
+        (["--resume", "nowhere", "--tuned", "-w", "a=1"], "Received: --tuned, --workload-option."),
+    ],
+)
+def test_a_wrong_flag(
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rule, what came, and what to do."""
+    monkeypatch.chdir(tmp_path)
+
+    code = cli.main.run(["compare", *flags])
+
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert code == 2
+    assert words in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
+    """And starts nothing."""
+    code = cli.main.run(["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run"])
+
+    assert code == 0
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told == ["serial ×1", "mirrored ×2", "tpu ×2", "mirrored ×2 again"]
+
+
+def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any, the first round will say; a budget that is too small for the least is told."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = Rounds(least=3, most=100, precision=0.05, budget_s=300.0)
+    comparison = comparison_of("mirrored").replace(asked=asked)
+
+    before = announcement(comparison)
+    for arm, seconds in zip(comparison.arms, (100.0, 150.0), strict=False):
+        durations.remember(arm_spec(BASE, arm), seconds)
+    after = announcement(comparison)  # the twin's run is that of its arm
+
+    assert before[0] == after[0]
+    assert "3 arms × at least 3 rounds" in before[0] and "at most 5 % wide or 5 min" in before[0]
+    assert before[1] == "how long a round takes, the first one will say"
+    assert "about 7 min for a round" in after[1] and "20 min for 3" in after[1]
+    assert "more than the budget" in after[1]
