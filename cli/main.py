@@ -14,8 +14,10 @@ COMMANDS = {
     "compare": ("cli.compare", "Train the same model under every backend; table and report."),
     "verify": ("cli.verify", "Prove that every backend computes the same; certificates."),
     "launch": ("cli.launch", "Start one run under one backend: plan, processes, outcome."),
+    "allreduce": ("cli.allreduce", "Time all-reduce, broadcast and push/pull of every stack."),
     "doctor": ("cli.doctor", "Which backends can run here, and why others cannot."),
-    "report": ("cli.report", "Write the report of an earlier comparison again."),
+    "report": ("cli.report", "Write a report again, or set two comparisons side by side."),
+    "verify-report": ("cli.verify_report", "Compute a whole report again from its raw samples."),
 }
 
 

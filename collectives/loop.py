@@ -1,0 +1,112 @@
+"""One operation, again and again: filled, timed between a barrier and its return, checked."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from collectives import pattern
+from collectives.request import LEAST_WARM_UP, RankTimes, Request, repetitions
+from specs import RefusalError
+from specs.communication import Operation
+
+ROOT_RANK = 0
+
+
+class Ranks(ABC):
+    """The processes of one stack, of which this is one. Every rank makes the same calls."""
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Return when every rank has come here."""
+
+    @abstractmethod
+    def slowest(self, seconds: float) -> float:
+        """The largest of what the ranks give, for every rank."""
+
+    @abstractmethod
+    def prepare(
+        self, operation: Operation, array: pattern.Floats
+    ) -> Callable[[], tuple[float, pattern.Floats]]:
+        """What does the operation once.
+
+        Args:
+            operation: one of those that the stack can be asked.
+            array: what this rank puts in; it is filled anew before each call.
+
+        Returns:
+            A function: (seconds from the barrier, which it makes, to the return; the result).
+        """
+
+
+def timed(ranks: Ranks, operate: Callable[[], pattern.Floats]) -> tuple[float, pattern.Floats]:
+    """One barrier, then the operation on the clock."""
+    ranks.barrier()
+    began = time.perf_counter()
+    result = operate()
+    return time.perf_counter() - began, result
+
+
+def time_everything(
+    ranks: Ranks, request: Request, on_repetition: Callable[[int, int], None]
+) -> tuple[RankTimes, ...]:
+    """Every operation at every size, the small ones first."""
+    pattern.check_ranks(ranks.size)
+    found = []
+    cases = [(op, size) for op in request.operations for size in request.sizes]
+    for number, (operation, size_bytes) in enumerate(cases):
+
+        def tell(number: int = number) -> None:
+            on_repetition(number + 1, len(cases))
+
+        found.append(_time_one(ranks, request, operation, size_bytes, tell))
+    return tuple(found)
+
+
+def _time_one(
+    ranks: Ranks,
+    request: Request,
+    operation: Operation,
+    size_bytes: int,
+    on_repetition: Callable[[], None],
+) -> RankTimes:
+    """One operation at one size; the first repetitions decide how many there are."""
+    array = np.empty(size_bytes // 4, np.float32)
+    operate = ranks.prepare(operation, array)
+    wrong = 0
+    done = 0
+
+    def repeat() -> float:
+        nonlocal wrong, done
+        pattern.fill(array, rank=ranks.rank, repetition=done)
+        seconds, result = operate()
+        wrong += _wrong(operation, result, ranks.size, done)
+        done += 1
+        on_repetition()
+        return seconds
+
+    for _ in range(LEAST_WARM_UP):
+        began = time.perf_counter()
+        repeat()
+        wall_s = time.perf_counter() - began
+    warm_up, count = repetitions(
+        ranks.slowest(wall_s), most=request.most, budget_s=request.budget_s
+    )
+    while done < warm_up:
+        repeat()
+    seconds = tuple(repeat() for _ in range(count))
+    return RankTimes(
+        operation=operation, size_bytes=size_bytes, seconds=seconds, wrong=wrong, warm_up=warm_up
+    )
+
+
+def _wrong(operation: Operation, result: pattern.Floats, num_ranks: int, repetition: int) -> int:
+    if operation == "allreduce":
+        return pattern.wrong_in_sum(result, num_ranks=num_ranks, repetition=repetition)
+    if operation == "broadcast":
+        return pattern.wrong_in_broadcast(result, root=ROOT_RANK, repetition=repetition)
+    raise RefusalError("A collective is an allreduce or a broadcast.", received=operation)

@@ -1,0 +1,148 @@
+"""Every stack after the other, each in fresh processes, and what they answered in one document."""
+
+import csv
+import dataclasses
+import io
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from collectives.request import REQUEST, Answer, Request, answer_file
+from collectives.stacks import STACKS, obstacle, spec_of
+from collectives.store import code_version
+from launch import Execution, Site, execute, make_plan
+from measure.machine import machine_facts
+from specs import Communication, Outcome, StackTimings, Timing, write_whole
+
+# Moving 256 MiB ten times between slow machines is slow; standing still for so long is not.
+DEADLINE_S = 300.0
+PROGRAM = "allreduce_task.py"
+ADDED_BYTES = 64 * 2**20
+ADDITIONS = 9
+
+
+def measure_stacks(
+    stacks: Sequence[str],
+    sizes: Sequence[int],
+    *,
+    ranks: int,
+    most: int,
+    budget_s: float,
+    folder: Path,
+    command: str,
+    on_start: Callable[[str], None] = lambda stack: None,
+    on_end: Callable[[StackTimings], None] = lambda timings: None,
+) -> Communication:
+    """Time the operations of each stack.
+
+    Args:
+        stacks: names of collectives.stacks.STACKS.
+        sizes: bytes of the array of each rank.
+        ranks: processes, on this machine.
+        most: repetitions of each operation at each size.
+        budget_s: what one operation at one size may take; see collectives.request.
+        folder: of the command; each stack's processes have one of their own in it.
+        command: as it was typed.
+        on_start: told of a stack before its processes start.
+        on_end: told what became of it.
+    """
+    created = time.time()
+    timings = []
+    for stack in stacks:
+        on_start(stack)
+        request = Request(
+            stack=stack,
+            operations=STACKS[stack].operations,
+            sizes=tuple(sizes),
+            most=most,
+            budget_s=budget_s,
+        )
+        timings.append(_measure(stack, request, ranks, folder / stack.replace(" ", "-")))
+        on_end(timings[-1])
+    return Communication(
+        created_unix_s=created,
+        command=command,
+        machine=machine_facts(),
+        code_version=code_version(),
+        num_ranks=ranks,
+        stacks=tuple(timings),
+        add_seconds_per_byte=add_seconds_per_byte(),
+    )
+
+
+def _measure(name: str, request: Request, ranks: int, folder: Path) -> StackTimings:
+    if reason := obstacle(name):
+        return StackTimings(stack=name, outcome=Outcome(kind="refused", reason=reason))
+    write_whole(folder / REQUEST, request.to_json())
+    site = dataclasses.replace(Site.here(), program=PROGRAM)
+    execution = execute(
+        make_plan(spec_of(name, ranks), run_dir=folder, site=site), deadline_s=DEADLINE_S
+    )
+    outcome = execution.outcome
+    timings: tuple[Timing, ...] = ()
+    if outcome.completed:
+        answers = [
+            Answer.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+            for path in (answer_file(folder, rank) for rank in range(ranks))
+        ]
+        timings = joined(answers)
+    return StackTimings(
+        stack=name,
+        outcome=outcome,
+        cores=_cores(execution),
+        timings=timings,
+        wall_s=execution.wall_s,
+    )
+
+
+def joined(answers: Sequence[Answer]) -> tuple[Timing, ...]:
+    """The ranks' own times side by side; their mistakes added up."""
+    return tuple(
+        Timing(
+            operation=one[0].operation,
+            size_bytes=one[0].size_bytes,
+            seconds=tuple(zip(*(rank.seconds for rank in one), strict=True)),
+            wrong=sum(rank.wrong for rank in one),
+            warm_up=one[0].warm_up,
+        )
+        for one in zip(*(answer.times for answer in answers), strict=True)
+    )
+
+
+def _cores(execution: Execution) -> tuple[tuple[int, ...], ...]:
+    """Of the ranks, in their order; a coordinator and its servers are none."""
+    ranks = [r for r in execution.records if r.task.startswith(("rank-", "worker-"))]
+    return tuple(r.cores for r in sorted(ranks, key=lambda r: int(r.task.rpartition("-")[2])))
+
+
+def add_seconds_per_byte() -> float:
+    """γ: seconds in which one core adds one byte to another, float32 into float32, in memory."""
+    here = np.zeros(ADDED_BYTES // 4, np.float32)
+    there = np.ones_like(here)
+    np.add(here, there, out=here)  # the pages must be there
+    times = []
+    for _ in range(ADDITIONS):
+        began = time.perf_counter()
+        np.add(here, there, out=here)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) / ADDED_BYTES
+
+
+COLUMNS = ("stack", "operation", "size_bytes", "count", "repetition", "rank", "seconds")
+
+
+def samples_csv(communication: Communication) -> str:
+    """Every sample, a line for each repetition and rank."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for stack in communication.stacks:
+        for timing in stack.timings:
+            for repetition, row in enumerate(timing.seconds):
+                for rank, seconds in enumerate(row):
+                    what = (stack.stack, timing.operation, timing.size_bytes, timing.count)
+                    writer.writerow((*what, repetition, rank, repr(seconds)))
+    return text.getvalue()

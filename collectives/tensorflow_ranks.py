@@ -1,0 +1,153 @@
+"""Horovod and the collectives of tf.distribute, each as a training step calls them.
+
+The operation is one call of a compiled function, as it is in a training; its result is a new
+tensor, which TensorFlow allocates within the time. What each rank puts in is a tensor already.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from backends.horovod_ring import import_horovod
+from collectives import pattern
+from collectives.loop import ROOT_RANK, Ranks, timed
+from legacy_keras import tf
+from specs import RefusalError
+from specs.communication import Operation
+from specs.options import CommunicationOptions
+
+# A group of our own: the strategy counts its groups from 1.
+GROUP_KEY = 90210
+
+
+class BackendRanks(Ranks):
+    """The ranks of a started backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.rank = backend.rank
+        self.size = backend.size
+        self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
+
+    def barrier(self) -> None:
+        """The backend's own: a sum of one element, returned on the host."""
+        self.backend.barrier()
+
+    def slowest(self, seconds: float) -> float:
+        """By the backend's all-reduce."""
+        return float(self.backend.all_reduce(np.array([seconds], np.float64), "max")[0])
+
+    def prepare(
+        self, operation: Operation, array: pattern.Floats
+    ) -> Callable[[], tuple[float, pattern.Floats]]:
+        """The operation as one compiled function."""
+        function = self._function(operation)
+
+        def once() -> tuple[float, pattern.Floats]:
+            # identity: onto the GPU, if there is one, before the clock starts.
+            tensor = tf.identity(tf.constant(array))
+            if self._on_gpu:
+                tf.test.experimental.sync_devices()
+            seconds, result = timed(self, lambda: self._finished(function(tensor)))
+            return seconds, np.asarray(result)
+
+        return once
+
+    def _finished(self, result: Any) -> Any:
+        if self._on_gpu:
+            tf.test.experimental.sync_devices()
+            return result
+        return result.numpy()  # waits, and copies nothing on a CPU
+
+    @abstractmethod
+    def _function(self, operation: Operation) -> Callable[[Any], Any]:
+        """Tensor of this rank → result."""
+
+
+class HorovodRanks(BackendRanks):
+    """hvd.allreduce with Sum, hvd.broadcast."""
+
+    def _function(self, operation: Operation) -> Callable[[Any], Any]:
+        hvd = import_horovod_functions()
+
+        @tf.function
+        def function(tensor: Any) -> Any:
+            if operation == "allreduce":
+                return hvd.allreduce(tensor, op=hvd.Sum)
+            return hvd.broadcast(tensor, root_rank=ROOT_RANK)
+
+        return function
+
+
+class StrategyRanks(BackendRanks):
+    """A sum of gradients as the optimizer asks for it; the broadcast that variables begin with."""
+
+    def _function(self, operation: Operation) -> Callable[[Any], Any]:
+        return self._allreduce() if operation == "allreduce" else self._broadcast()
+
+    def _allreduce(self) -> Callable[[Any], Any]:
+        """As tf_keras.src.optimizers.utils.all_reduce_sum_gradients does, packs included."""
+        with self.backend.scope():
+            variable = tf.Variable(0.0)  # says where the sum is wanted, as the weights do
+
+        def reduce(strategy: Any, tensor: Any) -> Any:
+            pairs = [(tensor, variable)]
+            return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+
+        def on_replica(tensor: Any) -> Any:
+            return tf.distribute.get_replica_context().merge_call(reduce, args=(tensor,))[0]
+
+        @tf.function
+        def function(tensor: Any) -> Any:
+            return tf.distribute.get_strategy().run(on_replica, args=(tensor,))
+
+        def call(tensor: Any) -> Any:
+            with self.backend.scope():
+                return function(tensor)
+
+        return call
+
+    def _broadcast(self) -> Callable[[Any], Any]:
+        options = self.backend.spec.options
+        assert isinstance(options, CommunicationOptions)
+        group = {
+            "group_size": self.size,
+            "group_key": GROUP_KEY,
+            "communication_hint": options.implementation.lower(),
+        }
+
+        @tf.function
+        def function(tensor: Any, instance: Any) -> Any:
+            if self.rank == ROOT_RANK:
+                return tf.raw_ops.CollectiveBcastSendV2(
+                    input=tensor, instance_key=instance, **group
+                )
+            return tf.raw_ops.CollectiveBcastRecvV2(
+                T=tensor.dtype, shape=tf.shape(tensor), instance_key=instance, **group
+            )
+
+        def call(tensor: Any) -> Any:
+            _INSTANCES[0] += 1
+            return function(tensor, tf.constant(_INSTANCES[0]))
+
+        return call
+
+
+_INSTANCES = [0]  # every collective has a key of its own, the same in all ranks
+
+
+def import_horovod_functions() -> Any:
+    """horovod.tensorflow, after the check that it fits."""
+    import_horovod()
+    import horovod.tensorflow as hvd
+
+    return hvd
+
+
+def check_nccl() -> None:
+    """Refuse a Horovod that was built without NCCL."""
+    if not import_horovod_functions().nccl_built():
+        raise RefusalError("Horovod was built without NCCL.", received="nccl_built() = 0")

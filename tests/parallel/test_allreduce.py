@@ -1,0 +1,53 @@
+"""`ringside allreduce`, typed: every stack that runs here, in real processes, on tiny arrays."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specs import Communication
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 280
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
+    """Each rank's own cores and times, no wrong element; what cannot run says why."""
+    # AUTO is left out: on CPUs it takes the same ring.
+    stacks = (
+        "mpi,horovod mpi,horovod gloo,horovod nccl,tf.distribute RING,tf.distribute NCCL,"
+        "parameter_server"
+    )
+
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "cli.main", "allreduce", "--sizes", "8B,64KiB",
+            "--repetitions", "3", "--stacks", stacks, "--output", str(tmp_path), "--name", "one",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "one" / "communication.json").read_text()
+    communication = Communication.from_json(text)
+    assert [stack.stack for stack in communication.stacks] == stacks.split(",")
+    for stack in communication.stacks:
+        if "nccl" in stack.stack.lower() and not communication.machine.gpus:
+            assert "needs NVIDIA GPUs" in stack.outcome.reason
+            continue
+        assert stack.outcome.completed, stack.outcome
+        assert stack.cores == communication.stacks[0].cores
+        operations = (
+            ["push_pull"] if stack.stack == "parameter_server" else ["allreduce", "broadcast"]
+        )
+        assert [(t.operation, t.size_bytes) for t in stack.timings] == [
+            (operation, size) for operation in operations for size in (8, 65536)
+        ]
+        assert {(len(t.seconds), t.num_ranks, t.wrong) for t in stack.timings} == {(3, 2, 0)}

@@ -1,0 +1,96 @@
+"""What a person asks for, and how many repetitions that makes."""
+
+import pytest
+
+from collectives.request import repetitions
+from collectives.sizes import parse_sizes, size_text
+from collectives.stacks import STACKS, obstacle, parse_stacks, spec_of
+from specs import RefusalError
+
+
+def test_a_range_takes_four_times_the_size_each_time() -> None:
+    """The default: nine sizes."""
+    expected = [4096, 16384, 65536, 262144, 2**20, 2**22, 2**24, 2**26, 2**28]
+
+    assert list(parse_sizes("4KiB-256MiB", ranks=2)) == expected
+
+
+def test_sizes_come_sorted_and_once() -> None:
+    """Ranges and single sizes beside each other."""
+    assert parse_sizes("1MiB, 8 B,4KiB-64KiB,16KiB", ranks=2) == (8, 4096, 16384, 65536, 2**20)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "whole number"),
+        ("4", "'4' in '4'"),
+        ("4kb", "'4kb'"),
+        ("1.5MiB", "'1.5MiB'"),
+        ("1MiB-4KiB", "begins with the smaller"),
+        ("6B", "6 bytes, 2 ranks"),
+        ("4B", "4 bytes, 2 ranks"),
+        ("0KiB", "0 bytes, 2 ranks"),
+        ("0B-4KiB", "0 bytes, 2 ranks"),
+    ],
+)
+def test_other_sizes_are_refused(text: str, words: str) -> None:
+    """With what came and an example."""
+    with pytest.raises(RefusalError, match=words) as refused:
+        parse_sizes(text, ranks=2)
+
+    assert "4KiB-256MiB" in str(refused.value)
+
+
+def test_a_size_is_said_in_the_largest_whole_unit() -> None:
+    """No roundings."""
+    assert [size_text(n) for n in (8, 4096, 6144, 2**28)] == ["8 B", "4 KiB", "6 KiB", "256 MiB"]
+
+
+def test_an_unknown_stack_is_refused_with_the_nearest() -> None:
+    """And one that is named twice, and none."""
+    assert parse_stacks("mpi, horovod gloo") == ("mpi", "horovod gloo")
+    assert parse_stacks("all") == tuple(STACKS)
+    with pytest.raises(RefusalError, match="Did you mean 'horovod gloo'"):
+        parse_stacks("mpi,horovod glo")
+    with pytest.raises(RefusalError, match="'mpi' twice"):
+        parse_stacks("mpi,mpi")
+    with pytest.raises(RefusalError, match="at least one"):
+        parse_stacks(",")
+
+
+def test_nccl_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started to find that out."""
+    monkeypatch.setattr("collectives.stacks.gpu_names", lambda: ())
+
+    assert "NVIDIA GPUs" in obstacle("tf.distribute NCCL")
+    assert obstacle("tf.distribute RING") == ""
+
+
+def test_every_stack_has_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank its share, whoever starts it."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5})
+
+    resources = {spec_of(name, 2).resources for name in STACKS}
+
+    assert {(r.cores_per_replica, r.intra_op_threads) for r in resources} == {(3, 3)}
+    assert {spec_of(name, 2).topology.num_processes for name in STACKS} == {2}
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "expected"),
+    [
+        (0.0001, (20, 200)),  # more would fit
+        (0.01, (5, 50)),
+        (0.02, (2, 25)),
+        (3.0, (2, 5)),  # over the budget, but no fewer
+    ],
+)
+def test_repetitions_fit_the_budget(wall_s: float, expected: tuple[int, int]) -> None:
+    """Half a second, at least 5, at most 200; a tenth more to warm up, at least 2."""
+    assert repetitions(wall_s, most=200, budget_s=0.5) == expected
+
+
+def test_fewer_repetitions_can_be_asked_for() -> None:
+    """Even fewer than five."""
+    assert repetitions(0.001, most=3, budget_s=0.5) == (2, 3)

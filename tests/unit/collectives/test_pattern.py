@@ -1,0 +1,84 @@
+"""The numbers that are reduced: sums in closed form, and mistakes that are seen."""
+
+import numpy as np
+import pytest
+
+from collectives import pattern
+from specs import RefusalError
+
+COUNT = pattern.CHUNK + 5000  # the second part of a large array too
+
+
+def filled(rank: int, repetition: int, count: int = COUNT) -> pattern.Floats:
+    """What a rank puts in."""
+    out = np.empty(count, np.float32)
+    pattern.fill(out, rank=rank, repetition=repetition)
+    return out
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 20])
+def test_the_sum_is_the_closed_form(ranks: int) -> None:
+    """NumPy's sum over all ranks, in float64 and in float32, has no wrong element."""
+    arrays = [filled(rank, 7) for rank in range(ranks)]
+
+    exact = np.sum(np.stack(arrays).astype(np.float64), axis=0).astype(np.float32)
+
+    assert pattern.wrong_in_sum(exact, num_ranks=ranks, repetition=7) == 0
+    assert pattern.wrong_in_sum(sum(arrays[1:], arrays[0]), num_ranks=ranks, repetition=7) == 0
+
+
+def test_a_rank_puts_in_what_the_formula_says() -> None:
+    """Element by element, in whole numbers, also behind the first part."""
+    i = np.arange(COUNT)
+    for rank, repetition in ((0, 0), (3, 12), (18, 2000)):
+        expected = (rank % 16 + 1) * ((i + repetition) % 1021) + rank % 7
+
+        assert np.array_equal(filled(rank, repetition), expected)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda a, b: a,  # a rank is missing
+        lambda a, b: a + a,  # one is counted twice, the other not at all
+        lambda a, b: (a + b) / 2,  # a mean
+        lambda a, b: np.roll(a + b, 1024),  # blocks in other places
+    ],
+)
+def test_a_wrong_sum_is_seen_nearly_everywhere(mistake: object) -> None:
+    """Only where both happen to be equal is a mistake not seen: one element in a thousand."""
+    result = mistake(filled(0, 4), filled(1, 4))  # type: ignore[operator]
+
+    wrong = pattern.wrong_in_sum(result.astype(np.float32), num_ranks=2, repetition=4)
+
+    assert wrong > 0.99 * COUNT
+
+
+def test_one_wrong_element_is_one() -> None:
+    """By the smallest difference that float32 knows there."""
+    result = filled(0, 1) + filled(1, 1)
+    result[COUNT - 2] = np.nextafter(result[COUNT - 2], np.float32(np.inf))
+
+    assert pattern.wrong_in_sum(result, num_ranks=2, repetition=1) == 1
+
+
+def test_what_is_not_a_number_is_wrong() -> None:
+    """NaN is unlike everything."""
+    result = np.full(100, np.nan, np.float32)
+
+    assert pattern.wrong_in_broadcast(result, root=0, repetition=0) == 100
+
+
+def test_another_repetition_is_seen() -> None:
+    """A result that was left over from the repetition before."""
+    assert pattern.wrong_in_broadcast(filled(0, 5), root=0, repetition=5) == 0
+    assert pattern.wrong_in_broadcast(filled(0, 4), root=0, repetition=5) == COUNT
+    assert pattern.wrong_in_broadcast(filled(1, 5), root=0, repetition=5) == COUNT
+
+
+def test_too_many_ranks_are_refused() -> None:
+    """Where a sum in float32 would be rounded; 1,024 ranks are exact."""
+    pattern.check_ranks(1024)
+
+    with pytest.raises(RefusalError, match="exact in float32"):
+        pattern.check_ranks(4096)

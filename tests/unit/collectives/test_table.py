@@ -1,0 +1,106 @@
+"""What `ringside allreduce` prints and refuses."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import cli.main
+from cli.allreduce import render, render_models
+from specs import Communication, MachineFacts, Outcome, StackTimings, Timing
+from specs.communication import Operation
+
+
+def timed(operation: Operation, size: int, *seconds: tuple[float, float], wrong: int = 0) -> Timing:
+    """A timing of two ranks."""
+    return Timing(operation=operation, size_bytes=size, seconds=seconds, wrong=wrong)
+
+
+def printed(*stacks: StackTimings) -> list[str]:
+    """Both tables on 120 columns, line by line."""
+    communication = Communication(
+        created_unix_s=0,
+        command="ringside allreduce",
+        machine=MachineFacts(
+            host="here", cpu_model="", cores=2, memory_bytes=1, kernel="", python="", packages={}
+        ),
+        code_version="",
+        num_ranks=2,
+        stacks=stacks,
+        add_seconds_per_byte=1e-10,
+    )
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(render(communication))
+        console.print(render_models(communication))
+    return [" ".join(line.split()) for line in captured.get().splitlines()]
+
+
+def test_a_line_has_every_figure() -> None:
+    """By hand: medians 2 ms and 4 ms, 4 MiB in 3 ms is 1.398 GB/s, twice 1/2 of it on the bus."""
+    completed = Outcome(kind="completed")
+    size = 4 * 2**20
+    times = timed("allreduce", size, (0.002, 0.004), (0.001, 0.004), (0.009, 0.005), wrong=1234)
+    push = timed("push_pull", 4096, (0.001, 0.001))
+
+    lines = printed(
+        StackTimings(stack="mpi", outcome=completed, timings=(times,)),
+        StackTimings(stack="parameter_server", outcome=completed, timings=(push,)),
+    )
+
+    assert "mpi allreduce 4 MiB 1,048,576 2.000 3.000 4.000 1.398 1.398 3 1,234" in lines
+    assert "parameter_server push/pull 4 KiB 1,024 1.000 1.000 1.000 0.004 – 1 0" in lines
+
+
+def test_a_stack_that_did_not_run_has_a_line() -> None:
+    """Its reason was told when that was known, and stands in the document."""
+    lines = printed(
+        StackTimings(stack="horovod nccl", outcome=Outcome(kind="refused", reason="no GPU")),
+        StackTimings(stack="mpi", outcome=Outcome(kind="failed", reason="it died")),
+    )
+
+    assert "horovod nccl not run: see above" in lines
+    assert "mpi failed: see above" in lines
+
+
+def test_a_model_is_printed_with_its_error() -> None:
+    """t = 2·10 µs + n ÷ 1e9 (γ: half a byte at 1e-10 s): 1/β = 1 ÷ 0.95e-9 = 1.05 GB/s."""
+    times = [timed("allreduce", n, (2e-5 + n * 1e-9,) * 2) for n in (4096, 2**20, 2**26)]
+
+    lines = printed(
+        StackTimings(stack="mpi", outcome=Outcome(kind="completed"), timings=tuple(times))
+    )
+
+    assert "mpi allreduce 10.0 1.05 10.00 0% 0%" in lines
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--stacks", "nccl"], "There is no stack of that name"),
+        (["--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
+        (["--sizes", "6B"], "multiple of 4 bytes"),
+        (["--replicas", "1"], "needs two ranks"),
+        (["--name", "full"], "a folder of their own"),
+        (["--replicas", "5000", "--sizes", "1MiB"], "exact in float32"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 2, one message, no traceback."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "full").mkdir(parents=True)
+    (tmp_path / "runs" / "full" / "kept").touch()
+    monkeypatch.setattr("collectives.run.execute", lambda *_, **__: pytest.fail("started"))
+
+    code = cli.main.run(["allreduce", *flags])
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert code == 2
+    assert words in said
+    assert "Traceback" not in said
