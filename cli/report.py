@@ -1,25 +1,47 @@
 """`ringside report`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specs import Comparison, RefusalError
+from report.source import RESULTS, naming, read_comparison
 
 
 def command(
     folder: Annotated[Path, typer.Argument(help="Folder of a comparison, with results.json.")],
+    now: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SECOND]", help="Folder of a later comparison, to set beside the first."
+        ),
+    ] = None,
 ) -> None:
-    """Write report.html, report.md and results.csv again from results.json."""
-    source = folder / "results.json"
-    try:
-        text = source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RefusalError(
-            "The folder must hold the results.json of a comparison.", received=error
-        ) from None
-    comparison = Comparison.from_json(text, origin=str(source))
+    """Write the report again from results.json; of two folders, set them side by side.
+
+    Of two, arm by arm: how many times as fast the second is as the first, what became slower or
+    faster, which certificates were lost. The pages are written into the second folder. A
+    regression is told and is no failure: the exit code is 0.
+    """
+    if now is not None:
+        _side_by_side(folder, now)
+        return
+    comparison = read_comparison(folder)
     from report.write import write_report
 
-    print(f"report: {write_report(comparison, folder)}")
+    with naming(folder / RESULTS):
+        print(f"report: {write_report(comparison, folder)}")
+
+
+def _side_by_side(before: Path, now: Path) -> None:
+    from rich.console import Console
+
+    from measure.side_by_side import side_by_side
+    from report.side_by_side import render_side_by_side_table, write_side_by_side
+
+    told = side_by_side(read_comparison(before), read_comparison(now))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(render_side_by_side_table(told))
+    page = write_side_by_side(told, now, names=(str(before), str(now)))
+    console.print(f"side by side: {page}", soft_wrap=True, highlight=False)

@@ -1,23 +1,70 @@
 """How each number is defined; printed in every report, so that none has to be guessed."""
 
-NO_INTERVALS = (
-    "This version states medians and ranges. A range is the lowest and the highest run, not a "
-    "confidence interval, so a difference that lies within the ranges means nothing."
-)
-
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
-        "median [lowest–highest] n",
-        "Over the completed runs of an arm; a run is one execution in fresh processes. Runs that "
-        "did not complete give no number and are listed. n=2 of 3: one completed run has no such "
-        "figure.",
+        "run, round, arm",
+        "A run is one execution of an arm in fresh processes. A round is one pass over all arms in "
+        "an order that is drawn. What is repeated, and counted as n, is the run, never the step. "
+        "Runs that did not complete give no number and are listed.",
     ),
     (
         "examples/s",
-        "Examples really trained ÷ time of the slowest process, over all epochs but the first: "
-        "Σ examples ÷ Σ max over processes of the seconds between the barrier before the epoch's "
-        "first step and the barrier after its last. The first epoch holds tracing and compilation: "
-        "it is recorded and left out. Validation and start-up are not in it.",
+        "Examples really trained ÷ time of the slowest process, after warm-up: Σ examples ÷ Σ max "
+        "over processes of the seconds from the barrier before the epoch's first step to the end "
+        "of the process's last one. Validation and start-up are not in it. Of an arm: the "
+        "geometric mean over the rounds that count.",
+    ),
+    (
+        "warm-up",
+        "Steps that are recorded and left out: whole epochs, at least the first (it holds tracing "
+        "and compilation), and as many more as the step times of the run take to settle.",
+    ),
+    (
+        "[low, high], 95 % interval",
+        "A confidence interval over rounds; the experiment, made again and again, would cover the "
+        "true value in 95 of 100 cases. Of rates and ratios it is computed on logarithms. With "
+        "fewer than 3 rounds there is none, and the cell says so.",
+    ),
+    (
+        "median [lowest–highest] n",
+        "Over the completed runs of an arm in the rounds that count. A range, not an interval. "
+        "n=2 of 3: one completed run has no such figure.",
+    ),
+    (
+        "ratio, as fast as",
+        "Throughput of the first arm ÷ throughput of the second, from the rounds in which both "
+        "ran. 1.31× means 31 % more examples in the same time.",
+    ),
+    (
+        "faster, slower, cannot tell",
+        "Faster or slower only if the difference would come by chance in fewer than 5 of 100 such "
+        "experiments, all pairs together: p-values are adjusted by Holm's method. The interval "
+        "shown is that of the pair alone, so it may leave out 1 where the word is cannot tell.",
+    ),
+    (
+        "p, p adjusted",
+        "How often two equally fast arms would differ at least so much; adjusted: for the number "
+        "of pairs that are judged.",
+    ),
+    (
+        "smallest visible difference",
+        "The smallest relative difference that an experiment with this noise and so many rounds "
+        "would have called in 80 of 100 cases.",
+    ),
+    (
+        "noise floor",
+        "The same arm measured twice in every round under two names, and judged like any pair. "
+        "It must come out as cannot tell; a false alarm is to be expected once in 20 experiments.",
+    ),
+    (
+        "disturbed round",
+        "A round with a run during which other programs, or the host, took more than 10 % of its "
+        "cores. It is left out as long as enough quiet rounds are left.",
+    ),
+    (
+        "width of an interval of interest",
+        "(high − low) ÷ ratio, for pairs of one size and for each arm against serial. Rounds go on "
+        "until the widest is narrower than the precision that was asked for.",
     ),
     (
         "certified, comparable",
@@ -30,23 +77,70 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "shown apart and never ranked.",
     ),
     (
-        "strong scaling efficiency",
-        "X(N) ÷ (N · X(base)), X being the median of examples/s at N replicas. The global batch is "
-        "the same in all arms, so this is strong scaling: each replica gets a smaller batch. The "
-        "base is named beside each number: the same arm at one replica, and the serial run, which "
-        "has no distribution at all.",
+        "scaling efficiency",
+        "X(N) ÷ (N · X(base)), X being examples/s at N replicas, from paired rounds. Strong: the "
+        "global batch is the same at every size. Weak: the batch of each replica is. The base is "
+        "named beside each number: the same arm at one replica, and the serial run, which has no "
+        "distribution at all.",
     ),
     (
-        "step time",
+        "step time, p50, p95, p99",
         "Milliseconds. Time from the end of one step to the end of the next, for each step the "
-        "largest over the processes; the median over all steps of all epochs but the first. For an "
-        "asynchronous arm a step is one worker's batch, and its time is that between two "
-        "completions as the coordinator learns of them.",
+        "largest over the processes; quantiles over all steps after warm-up: so many percent took "
+        "at most so long. For an asynchronous arm a step is one worker's batch, and its time is "
+        "that between two completions as the coordinator learns of them.",
+    ),
+    (
+        "rank skew",
+        "Milliseconds. For each step the longest less the shortest time over the processes, the "
+        "median over the steps.",
+    ),
+    (
+        "Ringside's clock",
+        "What its own callbacks (clock, counting) take for a step, as measured in the process "
+        "after the training, ÷ the step time.",
+    ),
+    (
+        "parts of a step",
+        "Milliseconds for one global batch, from paired rounds. Each part is the time of the arm "
+        "less its time with something left out, as said below the table; the remainder is the "
+        "whole less all parts: replicas that slow each other, and parts that overlap. The parts "
+        "add up if the interval of the remainder covers 0.",
+    ),
+    (
+        "time of a collective",
+        "From a barrier to the return of the operation. Of each rank the median over repetitions; "
+        "then mean [least–most] over the ranks.",
+    ),
+    (
+        "algorithm and bus bandwidth",
+        "Size ÷ time, GB/s (1e9 bytes); for an all-reduce, bus bandwidth is that × 2(n−1)/n, as "
+        "nccl-tests defines it.",
+    ),
+    (
+        "α, β, γ, error of the model",
+        "Latency of a message, seconds per byte on a link, and seconds to add a byte (measured "
+        "apart), fitted to the times at all sizes. Error: |model − measured| ÷ measured, median "
+        "over the sizes and largest.",
+    ),
+    (
+        "predicted, counted, exposed",
+        "Predicted bytes: 2(n−1)/n × gradients for each of n ranks (ring all-reduce), or 2 × "
+        "gradients for each worker (push and pull). Counted: what the interfaces of all hosts sent "
+        "after warm-up ÷ steps, loopback and other programs included. Exposed: step time with "
+        "reduction less step time without.",
     ),
     (
         "time to target",
         "Seconds from the start of the chief process to the end of the first epoch whose "
         "validation metric is at least the target. It includes start-up and validation.",
+    ),
+    (
+        "time to accuracy",
+        "The same over seeds, one for each round, by MLPerf's rule: at least 5 runs, all of which "
+        "reach the target; the fastest and the slowest are left out, and the mean of the rest is "
+        "taken. Too fast: fewer epochs than the serial run beyond chance, though both compute the "
+        "same.",
     ),
     ("final metric", "The target's metric on held-out data after the last epoch."),
     ("start-up", "Seconds from the start of a process to the end of its first step; the slowest."),
@@ -61,6 +155,12 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "start-up, import and validation, so it falls when training is longer.",
     ),
     (
+        "trial, tuned",
+        "Before the rounds each arm gets the same number of trials, one run each, over its own "
+        "settings; the fastest becomes a tuned arm, which is certified and measured like any "
+        "other. The numbers of the trials themselves are single runs.",
+    ),
+    (
         "each example once",
         "yes: in every epoch of every completed run the ids 0…n−1 were fed once each (count, sum "
         "and 64-bit hash), and no other run was fed more. no: some were left out or fed twice. "
@@ -71,5 +171,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Whether all replicas of a synchronous run end with the same trainable weights to the last "
         "bit, as compared by the run itself. A difference of more than 1/1000 of what a weight has "
         "moved ends the run as failed.",
+    ),
+    (
+        "digest of the raw samples",
+        "SHA-256 of results.json, which holds every sample. `ringside verify-report` compares it, "
+        "and computes every number again.",
     ),
 )

@@ -8,16 +8,26 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from report.definitions import DEFINITIONS, NO_INTERVALS
 from report.drawing import Plot
+from report.forest import forest_of
 from report.view import View
-from report.words import pieces, plain, plural
+from report.words import pieces, plain, times
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_html(view: View, plots: Sequence[Plot]) -> str:
     """The whole page."""
+    return rendered(
+        "report.html.j2",
+        view=view,
+        plots={plot.name: plot for plot in plots},
+        forest=forest_of(view.headlines),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page from its template; every text in it is escaped."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -29,14 +39,9 @@ def render_html(view: View, plots: Sequence[Plot]) -> str:
     )
     environment.filters["breaks"] = breaks
     environment.filters["ranges"] = ranges
-    text: str = environment.get_template("report.html.j2").render(
-        view=view,
-        plots=plots,
-        not_run=view.comparison.not_run,
-        definitions=DEFINITIONS,
-        no_intervals=NO_INTERVALS,
-        plural=plural,
-    )
+    environment.filters["times"] = times
+    environment.filters["kind"] = lambda block: type(block).__name__
+    text: str = environment.get_template(template).render(**values)
     return text.lstrip()
 
 
@@ -51,9 +56,15 @@ def breaks(text: str) -> Markup:
 
 
 def ranges(text: str) -> Markup:
-    """A text in which a range, a count, a 1e-15 is never broken, and names are broken well."""
-    parts = re.split(r"(\[[^\]]*\]|n=\d+(?: of \d+)?|\d\.\de[+-]\d+)", plain(text))
+    """A text with `commands` set as such; a range, a count, a 1e-15 is never broken."""
+    parts = re.split(r"(`[^`]+`|\[[^\]]*\]|n=\d+(?: of \d+)?|\d\.\de[+-]\d+)", plain(text))
     return Markup("").join(
-        Markup("<span>{}</span>").format(part) if index % 2 else breaks(part)
-        for index, part in enumerate(parts)
+        _kept(part) if index % 2 else breaks(part) for index, part in enumerate(parts)
     )
+
+
+def _kept(part: str) -> Markup:
+    """What a reader must not see broken: a command, or a range."""
+    if part.startswith("`"):
+        return Markup("<code>{}</code>").format(part[1:-1])
+    return Markup("<span>{}</span>").format(part)

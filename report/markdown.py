@@ -1,13 +1,22 @@
 """The report as Markdown: the same sentences and tables, for a pull request or an issue."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from report.cells import Cell, Table
-from report.definitions import DEFINITIONS, NO_INTERVALS
-from report.failures import Failure
+from report.cells import (
+    Block,
+    Bullets,
+    Cell,
+    Folded,
+    Heading,
+    Output,
+    Picture,
+    Section,
+    Table,
+    Terms,
+)
 from report.view import View
-from report.words import plain, plural
+from report.words import plain
 
 # What Markdown or HTML would take for its own.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@])")
@@ -18,35 +27,17 @@ def render_markdown(view: View) -> str:
     parts = [
         f"# {escaped(view.title)}",
         escaped(view.lead),
-        f"Did they compute the same? {escaped(view.proof.answer)}",
-        "## Highest median throughput at each size",
-        *_findings(view),
-    ]
-    parts += ["## Did they compute the same?", *_proof(view)]
-    if view.caveats:
-        parts += ["## Know before you decide", "\n".join(f"- {escaped(c)}" for c in view.caveats)]
-    parts += [
-        "## Results",
-        _table(view.results),
-        *_not_comparable(view),
+        "\n".join(f"- **{escaped(one.line)}**" for one in view.headlines)
+        or "**No comparable arm has a throughput.**",
+        "\n".join(f"- {escaped(f'{question}: {answer}')}" for question, answer, _ in view.facts),
         "Plots are in [report.html](report.html).",
-        "## What was computed",
-        _table(view.evidence),
     ]
-    if view.comparison.not_run:
-        parts += ["## Not run", _listed([(a.label, a.reason) for a in view.comparison.not_run])]
-    if view.failures:
-        parts += ["## Runs that did not complete", *map(_failure, view.failures)]
-    parts += [
-        "## Environment",
-        _listed(view.machine),
-        _table(view.resources),
-        "## How each number is defined",
-        "\n".join(f"- **{escaped(term)}**: {escaped(meaning)}" for term, meaning in DEFINITIONS),
-        "## Order of runs",
-        _table(view.runs),
-        "The same as data: [results.json](results.json), [results.csv](results.csv).",
-    ]
+    for section in view.sections:
+        parts += rendered_section(section)
+    parts.append(
+        "The same as data: [results.json](results.json), [results.csv](results.csv), "
+        "[samples.csv](samples.csv), [mllog.txt](mllog.txt)."
+    )
     return "\n\n".join(parts) + "\n"
 
 
@@ -55,50 +46,39 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(plain(text).split())).replace("&", "&amp;")
 
 
-def _findings(view: View) -> list[str]:
-    found = []
-    for one in view.findings:
-        found.append(
-            f"- {plural(one.replicas, 'replica')}: **{escaped(one.arm)}**, {one.throughput} "
-            f"examples/s {escaped(one.range)}. {escaped(one.sentence)}"
-        )
-        found += [
-            f"  - {escaped(f'{family}: {arm}, {much} {span}')}"
-            for family, arm, much, span in one.best_of
-        ]
-    quality = f" {escaped(view.quality)}" if view.quality else ""
-    return ["\n".join(found) or "No comparable arm has a throughput.", NO_INTERVALS + quality]
+def rendered_section(section: Section) -> Iterator[str]:
+    """The paragraphs of one section: its title, its answer, and what it rests on."""
+    yield f"## {escaped(section.title)}"
+    yield f"**{escaped(section.answer)}**"
+    for block in section.blocks:
+        yield from _block(block)
 
 
-def _proof(view: View) -> list[str]:
-    proof = view.proof
-    parts = [f"**{escaped(proof.answer)}**"]
-    if view.comparison.certificates:
-        parts.append(_table(proof.table))
-    if proof.by_design:
-        parts += ["Differs by design, and was allowed for:", _listed(proof.by_design)]
-    if one := proof.detection:
-        parts += [
-            "### Would a mistake be caught?",
-            f"**{escaped(one.answer)}**",
-            f"Deliberate mistakes, each made in each arm where it can be. {escaped(one.origin)}",
-            _table(one.table),
-        ]
-        if one.notes:
-            parts.append(_listed([(f"note {number}", text) for number, text in one.notes]))
-        if one.alarms:
-            parts += ["False alarms:", "\n".join(f"- {escaped(alarm)}" for alarm in one.alarms)]
-    return parts
-
-
-def _not_comparable(view: View) -> list[str]:
-    if not view.not_comparable:
-        return []
-    return ["Not comparable, because:", _listed(view.not_comparable)]
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Table():
+            yield _table(block)
+        case Heading():
+            yield f"### {escaped(block.text)}"
+        case Terms():
+            yield _listed(block.items)
+        case Bullets():
+            yield "\n".join(f"- {escaped(f'{what} {advice}')}" for what, advice in block.items)
+        case Output():
+            yield from _output(block)
+        case Picture():
+            pass
+        case Folded():
+            yield f"<details><summary>{escaped(block.summary)}</summary>"
+            for inner in block.blocks:
+                yield from _block(inner)
+            yield "</details>"
+        case _:
+            yield escaped(block.text)
 
 
 def _listed(terms: Sequence[tuple[str, str]]) -> str:
-    return "\n".join(f"- {escaped(term)}: {escaped(meaning)}" for term, meaning in terms)
+    return "\n".join(f"- **{escaped(term)}**: {escaped(meaning)}" for term, meaning in terms)
 
 
 def _table(table: Table) -> str:
@@ -119,14 +99,12 @@ def _cell(cell: Cell) -> str:
     main = escaped(cell.main)
     if cell.link:
         main = f"[{main}]({cell.link})"
-    return f"{main} {escaped(cell.note)}" if cell.note else main
+    return " ".join(part for part in (main, escaped(cell.note), escaped(cell.word)) if part)
 
 
-def _failure(failure: Failure) -> str:
-    parts = [f"### {escaped(failure.arm)}, round {failure.round}", escaped(failure.outcome)]
-    if failure.link:
-        parts.append(f"[All output]({failure.link})")
-    for task, lines in failure.lines:
+def _output(output: Output) -> Iterator[str]:
+    if output.link:
+        yield f"[All output]({output.link})"
+    for task, lines in output.lines:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", lines)), default=0))
-        parts.append(f"Last lines of {escaped(task)}:\n\n{fence}text\n{lines}\n{fence}")
-    return "\n\n".join(parts)
+        yield f"Last lines of {escaped(task)}:\n\n{fence}text\n{lines}\n{fence}"

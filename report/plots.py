@@ -1,7 +1,8 @@
-"""The plots of a report: throughput, scaling, step times, quality over time."""
+"""The plots of a report: throughput, scaling, step times, parts, collectives, quality."""
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,9 @@ from report.drawing import (
     series,
     styles_of,
 )
+from report.more_plots import breakdown_plot, communication_plot
 from report.svg import INK, MUTED, RULE
+from report.view import View
 from report.words import number, plain, wrapped
 
 if TYPE_CHECKING:
@@ -31,30 +34,40 @@ QUANTILES = 101
 SHORTEST_MS = 0.001
 
 
-def plots_of(summary: Summary) -> list[Plot]:
+def plots_of(view: View) -> list[Plot]:
     """All plots of a comparison."""
+    summary = view.summary
     styles = styles_of(summary.arms)
     return [
         throughput_plot(summary, styles),
-        scaling_plot(summary, styles),
+        scaling_plot(summary, styles, view.comparison.scaling),
         step_time_plot(summary, styles),
+        breakdown_plot(view.breakdown),
+        communication_plot(view.comparison.communication),
         quality_plot(summary, styles),
     ]
 
 
 def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
-    """Examples/s of each arm: every run a dot, range and median."""
+    """Examples/s of each arm: every run a dot, mean and interval."""
     title = "Throughput of each arm"
     rows = [row for row in summary.arms if row.throughput]
     if not rows:
         return Plot("throughput", title, "No run has a throughput.")
     # stable: arms keep their order within a size
     rows.sort(key=lambda row: (not row.comparable, row.arm.replicas))
-    caption = "Each dot is one run, the bar its range, the stroke the median."
-    ranked = [(row.throughput.median, row) for row in rows if row.comparable and row.throughput]
-    if ranked:
-        most, top = max(ranked, key=lambda pair: pair[0])
-        caption += f" Highest median: {plain(top.arm.label)}, {number(most)} examples/s."
+    caption = (
+        "Each dot is one run, the stroke the geometric mean, the bar its 95 % interval; "
+        "a thin line where too few rounds give none."
+    )
+    known = [
+        (row.throughput_estimate.value, row)
+        for row in rows
+        if row.comparable and row.throughput_estimate.value and not row.arm.twin_of
+    ]
+    if known:
+        most, top = max(known, key=lambda pair: pair[0])
+        caption += f" Highest: {plain(top.arm.label)}, {number(most)} examples/s."
     caption += _set_apart(rows)
 
     def draw(figure: "Figure") -> None:
@@ -84,50 +97,58 @@ def _set_apart(rows: Sequence[ArmRow]) -> str:
 
 
 def _run_rates(summary: Summary, row: ArmRow) -> list[float]:
-    rates = [run.figures.throughput_examples_s.value for run in summary.runs if run.arm == row.arm]
+    rates = [
+        run.figures.throughput_examples_s.value
+        for run in summary.runs
+        if run.arm == row.arm and run.used
+    ]
     return [rate for rate in rates if rate is not None]
 
 
 def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style) -> None:
-    spread = row.throughput
+    spread, estimate = row.throughput, row.throughput_estimate
     assert spread is not None
+    inner = estimate.interval
+    bar = height - 0.1
     axes.plot(
-        [spread.lowest, spread.highest],
-        [height, height],
+        [inner.low, inner.high] if inner else [spread.lowest, spread.highest],
+        [bar, bar],
         color=style.color,
-        linewidth=5,
-        alpha=0.3,
-        solid_capstyle="round",
+        linewidth=6 if inner else 1.2,
+        alpha=0.35,
+        solid_capstyle="butt",
     )
     axes.plot(
         rates,
-        [height] * len(rates),
+        [height + 0.24] * len(rates),
         style.marker,
         color=style.color,
-        markersize=4.5,
+        markersize=3,
         markerfacecolor=style.face,
         markeredgecolor=style.edge,
         markeredgewidth=style.edge_width,
     )
-    axes.plot([spread.median] * 2, [height - 0.3, height + 0.3], color=INK, linewidth=1.6)
+    middle = estimate.value or spread.median
+    axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
 
 
-def scaling_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
-    """Median examples/s against replicas, with the line of perfect scaling from serial."""
-    title = "Scaling with replicas"
-    comparable = [row for row in summary.arms if row.comparable]
+def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Plot:
+    """Examples/s against replicas, with the line of perfect scaling from serial."""
+    title = f"{scaling.capitalize()} scaling with replicas"
+    comparable = [row for row in summary.arms if row.comparable and not row.arm.twin_of]
     groups = _groups(comparable)
     scaled = {group: rows for group, rows in groups.items() if len(rows) > 1}
     if not scaled:
         return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")
     sizes = sorted({row.arm.replicas for rows in scaled.values() for row in rows})
     serial = next((row for row in comparable if row.arm.label == summary.serial), None)
-    base = serial.throughput if serial else None
+    base = serial.throughput_estimate.value if serial else None
+    held = "the global batch" if scaling == "strong" else "the batch of each replica"
     caption = (
-        "Median of examples/s, with the range of the runs; the global batch is the same. "
+        f"Geometric mean of examples/s with its 95 % interval; {held} is the same at every size. "
         "Marks of one size stand side by side, so that none hides another."
     )
-    if len(comparable) < len(summary.arms):
+    if any(not row.comparable for row in summary.arms):
         caption += " Arms that are not comparable are left out."
     if base:
         caption += f" Dashed: {plain(summary.serial)} times the number of replicas."
@@ -138,7 +159,7 @@ def scaling_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
             line = [1, max(sizes)]
             axes.plot(
                 line,
-                [base.median * n for n in line],
+                [base * n for n in line],
                 color=MUTED,
                 linestyle=(0, (4, 3)),
                 linewidth=1.2,
@@ -163,14 +184,17 @@ def scaling_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
 def _scaling_line(
     axes: Any, rows: Sequence[ArmRow], style: Style, group: str, shift: float
 ) -> None:
-    spreads = [(row.arm.replicas, row.throughput) for row in rows if row.throughput]
-    middle = [spread.median for _, spread in spreads]
+    known = [
+        (row.arm.replicas * shift, row.throughput_estimate.value, row.throughput_estimate.interval)
+        for row in rows
+        if row.throughput_estimate.value is not None
+    ]
     axes.errorbar(
-        [size * shift for size, _ in spreads],
-        middle,
+        [size for size, _, _ in known],
+        [value for _, value, _ in known],
         yerr=[
-            [spread.median - spread.lowest for _, spread in spreads],
-            [spread.highest - spread.median for _, spread in spreads],
+            [value - within.low if within else 0.0 for _, value, within in known],
+            [within.high - value if within else 0.0 for _, value, within in known],
         ],
         color=style.color,
         marker=style.marker,
@@ -203,9 +227,9 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     title = "Step times"
     times: dict[str, list[float]] = {row.arm.label: [] for row in summary.arms}
     for one in summary.runs:
-        if one.run.outcome.completed:
+        if one.run.outcome.completed and one.used and one.arm.label in times:
             times[one.arm.label] += step_times_ms(one.run)
-    rows = [row for row in summary.arms if times[row.arm.label]]
+    rows = [row for row in summary.arms if times[row.arm.label] and not row.arm.twin_of]
     if not rows:
         return Plot("steps", title, "No run has step times.")
 
@@ -251,38 +275,31 @@ def _quantiles(values: Sequence[float]) -> tuple[list[float], list[float]]:
 
 
 def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
-    """Validation metric against wall time, each run a line."""
+    """Validation metric against wall time, each arm a line through the medians of its runs."""
     metric = summary.quality_metric or "loss"
     title = f"Validation {plain(metric)} over time"
-    curves: dict[str, list[tuple[list[float], list[float]]]] = {}
-    for one in summary.runs:
-        chief = chief_of(one.run)
-        if one.run.outcome.completed and chief is not None:
-            epochs = [epoch for epoch in chief.epochs if metric in epoch.validation]
-            curves.setdefault(one.arm.label, []).append(
-                (
-                    [epoch.end_since_process_start_s for epoch in epochs],
-                    [epoch.validation[metric] for epoch in epochs],
-                )
-            )
-    rows = [row for row in summary.arms if any(xs for xs, _ in curves.get(row.arm.label, []))]
+    curves = _curves(summary, metric)
+    rows = [
+        row
+        for row in summary.arms
+        if any(xs for xs, _ in curves.get(row.arm.label, [])) and not row.arm.twin_of
+    ]
     if not rows:
         return Plot("quality", title, f"No run has a validation metric {plain(metric)}.")
 
     def draw_arm(axes: Any, row: ArmRow, style: Style) -> None:
-        for index, (xs, ys) in enumerate(curves[row.arm.label]):
-            axes.plot(
-                xs,
-                ys,
-                color=style.color,
-                linestyle=style.dash,
-                marker=style.marker,
-                markersize=3,
-                markerfacecolor=style.face,
-                linewidth=1,
-                alpha=0.85,
-                label="" if index else series(row.arm.group),
-            )
+        xs, ys = _medians(curves[row.arm.label])
+        axes.plot(
+            xs,
+            ys,
+            color=style.color,
+            linestyle=style.dash,
+            marker=style.marker,
+            markersize=3.5,
+            markerfacecolor=style.face,
+            linewidth=1.2,
+            label=series(row.arm.group),
+        )
 
     def finish(axes: Any) -> None:
         axes.set_ylabel(wrapped(metric, LEGEND_WIDTH, max_lines=2))
@@ -295,9 +312,35 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
                 label=f"target {summary.quality_target:g}",
             )
 
-    caption = "Each line is one run, each mark the end of an epoch and its validation. "
+    caption = "Each mark is the end of an epoch and its validation, median over the runs. "
     caption += "Time counts from the start of the process, start-up included."
     caption += _set_apart(rows)
     return panels(
         "quality", title, caption, rows, styles, draw_arm, finish, "s since the process started"
+    )
+
+
+def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], list[float]]]]:
+    """By arm, of each completed run that counts: seconds and quality at the end of each epoch."""
+    curves: dict[str, list[tuple[list[float], list[float]]]] = {}
+    for one in summary.runs:
+        chief = chief_of(one.run)
+        if one.used and one.run.outcome.completed and chief is not None:
+            epochs = [epoch for epoch in chief.epochs if metric in epoch.validation]
+            curves.setdefault(one.arm.label, []).append(
+                (
+                    [epoch.end_since_process_start_s for epoch in epochs],
+                    [epoch.validation[metric] for epoch in epochs],
+                )
+            )
+    return curves
+
+
+def _medians(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """Of each epoch the median time and the median quality, over the runs that have it."""
+    longest = max(len(xs) for xs, _ in curves)
+    by_epoch = [[(xs[k], ys[k]) for xs, ys in curves if k < len(xs)] for k in range(longest)]
+    return (
+        [statistics.median(x for x, _ in points) for points in by_epoch],
+        [statistics.median(y for _, y in points) for points in by_epoch],
     )

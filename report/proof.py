@@ -52,11 +52,13 @@ class Proof:
 
 def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
     """Everything that is said of certificates and of the gate."""
-    noted = [one for row in summary.arms if row.certificate for one in row.certificate.by_design]
+    # A twin has the certificate of its arm.
+    arms = [row for row in summary.arms if not row.arm.twin_of]
+    noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
     return Proof(
-        answer=_answer(summary.arms),
-        certain=all(row.comparable for row in summary.arms),
-        table=_certificates_table(summary.arms),
+        answer=_answer(arms),
+        certain=all(row.comparable for row in arms),
+        table=_certificates_table(arms),
         by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
         detection=None if detection is None else _detection(detection),
     )
@@ -66,9 +68,9 @@ def not_comparable(summary: Summary) -> tuple[tuple[str, str], ...]:
     """(arms, why they are not ranked), one for each reason."""
     by_reason: dict[str, list[str]] = {}
     for row in summary.arms:
-        if not row.comparable:
+        if not row.comparable and not row.arm.twin_of:
             by_reason.setdefault(row.not_comparable_because, []).append(row.arm.label)
-    many = len(summary.arms)
+    many = sum(not row.arm.twin_of for row in summary.arms)
     return tuple(
         (f"all {many} arms" if len(labels) == many > 2 else listed(labels, limit=many), reason)
         for reason, labels in by_reason.items()
@@ -135,7 +137,9 @@ def _certificates_table(arms: Sequence[ArmRow]) -> Table:
         verdict = certified_cell(row.certificate, row.not_comparable_because)
         why = [Cell(row.not_comparable_because)] if explained else []
         rows.append((Cell(row.arm.label), verdict, *cells, *why))
-    return Table(tuple(columns), tuple(rows))
+    return Table(
+        tuple(columns), tuple(rows), label="Certificates, one row for each arm", kind="proof"
+    )
 
 
 def certified_cell(certificate: Certificate | None, why_not: str) -> Cell:
@@ -234,7 +238,12 @@ def _detection(matrix: DetectionMatrix) -> Detection:
     return Detection(
         answer=detection_answer(matrix),
         passed=matrix.passed,
-        table=Table(tuple(columns), rows),
+        table=Table(
+            tuple(columns),
+            rows,
+            label="Deliberate mistakes and whether each arm's was caught",
+            kind="matrix",
+        ),
         notes=tuple((number, text) for text, number in notes.items()),
         alarms=matrix.false_alarms,
         origin=f"Made on {matrix.machine.host}, {made}, with code {matrix.code_version[:8]}.",

@@ -2,7 +2,9 @@
 
 import csv
 import io
+from collections.abc import Iterator
 
+from measure.rounds import disturbance
 from measure.run_figures import FIGURES
 from measure.summary import RunRow, Summary
 
@@ -13,6 +15,9 @@ COLUMNS = (
     "group",
     "backend",
     "replicas",
+    "twin_of",
+    "tuned_from",
+    "ablation",
     "workload",
     "global_batch",
     "epochs",
@@ -21,6 +26,8 @@ COLUMNS = (
     "run_name",
     "outcome",
     "outcome_reason",
+    "round_counts",
+    "disturbed_by",
     "wall_s",
     *FIGURES,
     "quality_metric",
@@ -37,11 +44,19 @@ COLUMNS = (
 def render_csv(summary: Summary) -> str:
     """All runs in the order in which they were started; a missing number is an empty field."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    reasons = {row.arm.label: row.not_comparable_because for row in summary.arms}
-    writer.writerows(_row(row, summary, reasons[row.arm.label]) for row in summary.runs)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(csv_rows(summary))
     return stream.getvalue()
+
+
+def csv_rows(summary: Summary) -> Iterator[tuple[object, ...]]:
+    """The rows below the head, as `render_csv` writes them."""
+    arms = (*summary.arms, *summary.explaining)
+    reasons = {row.arm.label: row.not_comparable_because for row in arms}
+    for row in summary.runs:
+        fields = _row(row, summary, reasons[row.arm.label])
+        yield tuple(fields[column] for column in COLUMNS)
 
 
 def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str, object]:
@@ -54,6 +69,9 @@ def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str
         "group": row.arm.group,
         "backend": row.arm.backend,
         "replicas": row.arm.replicas,
+        "twin_of": row.arm.twin_of,
+        "tuned_from": row.arm.tuned_from,
+        "ablation": row.arm.ablation,
         "workload": spec.workload,
         "global_batch": spec.global_batch,
         "epochs": spec.epochs,
@@ -62,6 +80,8 @@ def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str
         "run_name": spec.run_name,
         "outcome": run.outcome.kind,
         "outcome_reason": str(run.outcome) if not run.outcome.completed else "",
+        "round_counts": "yes" if row.used else "no",
+        "disturbed_by": disturbance(run),
         "wall_s": run.wall_s,
         **{name: figure.value for name, figure in numbers.items()},
         "quality_metric": summary.quality_metric,

@@ -8,9 +8,10 @@ from rich.text import Text
 
 from measure.summary import ArmRow, Summary, summarize
 from report.cells import Cell
-from report.definitions import NO_INTERVALS
+from report.headline import headlines
+from report.noise import noise_line, rounds_line
 from report.proof import NOT_COMPARABLE, not_comparable, proof_of
-from report.view import arms_in_order, results_table
+from report.results import arms_in_order, results_table
 from report.words import plain, wrapped
 from specs import Comparison
 
@@ -57,8 +58,11 @@ def render_table(comparison: Comparison) -> RichTable:
             overflow="fold",
         )
     arms = arms_in_order(summary)
-    for place, (row, arm) in enumerate(zip(results.rows, arms, strict=True)):
-        if results.apart and place == len(arms) - results.apart:
+    # Twins are told of below, as the noise floor.
+    shown = [pair for pair in zip(results.rows, arms, strict=True) if not pair[1].arm.twin_of]
+    apart = sum(not arm.comparable for _, arm in shown)
+    for place, (row, arm) in enumerate(shown):
+        if apart and place == len(shown) - apart:
             table.add_section()
             table.add_row(Text("not comparable:", style="bold"))
         named = (replace(row[0], main=wrapped(_short_label(arm), LABEL_WIDTH)), *row[1:])
@@ -84,11 +88,22 @@ def _text(cell: Cell, *, noted: bool) -> Text:
 
 
 def _below(comparison: Comparison, summary: Summary) -> Text:
-    """What is proved; the range is not an interval; what is not ranked, did not run, was lost."""
+    """Who wins and how sure; what is proved; what is not ranked, did not run, was lost."""
     text = Text()
-    text.append("Did they compute the same? ", style="bold")
-    text.append(plain(proof_of(summary, comparison.detection).answer) + "\n\n")
-    text.append("examples/s: median [lowest–highest] n. " + NO_INTERVALS + "\n", style="dim")
+    for one in headlines(summary):
+        text.append(plain(f"{one.size}: {one.sentence}"), style="bold")
+        text.append(plain(f" {one.evidence} {one.against_serial}".rstrip()) + "\n")
+    for title, line in (
+        ("Same arithmetic?", proof_of(summary, comparison.detection).answer),
+        ("Noise floor", noise_line(summary)),
+        ("Rounds", rounds_line(comparison, summary)),
+    ):
+        text.append(f"{title}  ", style="bold")
+        text.append(plain(line) + "\n")
+    text.append(
+        "examples/s: geometric mean [95 % interval] n rounds; other columns: medians.\n",
+        style="dim",
+    )
     for arms, reason in not_comparable(summary):
         text.append("\nnot comparable  ", style="bold")
         text.append(plain(f"{arms}: {reason}"))

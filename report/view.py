@@ -1,54 +1,29 @@
-"""A comparison as a reader meets it: sentences and tables of text, before any format.
+"""A comparison as a reader meets it: a few sentences, then sections of text, before any format."""
 
-HTML, Markdown and terminal show the same cells, so they cannot tell different stories.
-"""
-
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from measure.summary import ArmRow, Efficiency, Missing, RunRow, Spread, Summary, summarize
-from report.caveats import caveats
-from report.cells import Cell, Column, Table
-from report.failures import Failure, failures, link_to
-from report.placement import Placement, placements
-from report.proof import NOT_COMPARABLE, Proof, not_comparable, proof_of
-from report.words import NOTHING, decimals_for, gib, listed, number, percent, plural, range_of
-from specs import Comparison, capabilities_of
-
-FAMILIES = {"none": "No distribution", "tf.distribute": "tf.distribute", "horovod": "Horovod"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The fastest arm at one number of replicas.
-
-    Attributes:
-        best_of: the fastest of each family: (family, arm, throughput, range).
-        overlapping: arms whose range reaches into that of the fastest.
-    """
-
-    replicas: int
-    arm: str
-    throughput: str
-    range: str
-    overlapping: tuple[str, ...]
-    others: int
-    best_of: tuple[tuple[str, str, str, str], ...]
-
-    @property
-    def sentence(self) -> str:
-        """What the ranges allow to be said."""
-        if not self.others:
-            return "The only arm of this size."
-        if not self.overlapping:
-            return (
-                f"The ranges of all {self.others} others lie below."
-                if self.others > 1
-                else ("The range of the other lies below.")
-            )
-        return f"Its range overlaps with that of {listed(self.overlapping)}."
+from measure.summary import Spread, Summary, summarize
+from report.breakdown import Breakdown, breakdown_of, breakdown_section
+from report.caveats import Caveat, caveats
+from report.cells import Block, Bullets, Folded, Heading, Output, Section, Table, Terms, Text
+from report.definitions import DEFINITIONS
+from report.environment import environment_section, resources_section
+from report.failures import Failure, failures
+from report.headline import Headline, headlines
+from report.learning import learning_section
+from report.network import network_section
+from report.noise import noise_line, noise_section, rounds_line
+from report.pairs import verdicts_section
+from report.placement import placements
+from report.proof import Proof, not_comparable, proof_of
+from report.ranking import counted_runs
+from report.results import evidence_table, results_table, runs_table
+from report.speed import results_section, scaling_section, steps_section
+from report.tuning import tuning_section
+from report.words import gib, listed, number, plural
+from specs import Comparison
 
 
 @dataclass(frozen=True)
@@ -56,24 +31,33 @@ class View:
     """Everything that a report says, apart from the plots.
 
     Attributes:
+        headlines: who wins at each size, largest first.
+        facts: what the headlines rest on: (question, answer, whether it may be relied on).
         not_comparable: (arms, why they are not ranked).
+        sections: everything below the first screen, in order.
+        breakdown: parts of a step, for the plot too; None: not measured.
     """
 
     comparison: Comparison
     summary: Summary
     title: str
     lead: str
-    findings: tuple[Finding, ...]
+    headlines: tuple[Headline, ...]
+    facts: tuple[tuple[str, str, bool], ...]
     quality: str
     proof: Proof
     not_comparable: tuple[tuple[str, str], ...]
-    caveats: tuple[str, ...]
+    caveats: tuple[Caveat, ...]
     results: Table
     evidence: Table
-    resources: Table
     runs: Table
     failures: tuple[Failure, ...]
-    machine: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    breakdown: Breakdown | None
+
+    def section(self, name: str) -> Section:
+        """The section of this name."""
+        return next(one for one in self.sections if one.name == name)
 
 
 def view_of(comparison: Comparison, folder: Path | None = None) -> View:
@@ -87,28 +71,54 @@ def view_of(comparison: Comparison, folder: Path | None = None) -> View:
         RefusalError: the records contradict each other, see `measure.summary.summarize`.
     """
     summary = summarize(comparison)
-    return View(
+    proof = proof_of(summary, comparison.detection)
+    view = View(
         comparison=comparison,
         summary=summary,
         title=comparison.name,
         lead=_lead(comparison, summary),
-        findings=tuple(_findings(summary)),
+        headlines=headlines(summary),
+        facts=tuple(_facts(comparison, summary, proof)),
         quality=_quality(summary),
-        proof=proof_of(summary, comparison.detection),
+        proof=proof,
         not_comparable=not_comparable(summary),
         caveats=tuple(caveats(comparison, summary)),
         results=results_table(summary),
-        evidence=_evidence_table(summary),
-        resources=_resources_table(placements(summary)),
-        runs=_runs_table(summary, folder),
+        evidence=evidence_table(summary),
+        runs=runs_table(summary, folder),
         failures=tuple(failures(comparison, folder)),
-        machine=tuple(_machine(comparison)),
+        sections=(),
+        breakdown=breakdown_of(comparison, summary),
     )
+    return replace(view, sections=tuple(_sections(view)))
+
+
+def _sections(view: View) -> Iterator[Section]:
+    """In the order in which a reader asks."""
+    comparison, summary = view.comparison, view.summary
+    yield verdicts_section(summary)
+    yield from _caveats_section(view.caveats)
+    yield _proof_section(comparison, view.proof, view.evidence)
+    yield results_section(summary, view.results, view.not_comparable)
+    yield scaling_section(comparison, summary)
+    yield steps_section(summary)
+    yield breakdown_section(view.breakdown)
+    yield network_section(comparison, summary, view.breakdown)
+    yield learning_section(comparison, summary, view.quality)
+    yield noise_section(comparison, summary)
+    yield tuning_section(comparison, summary)
+    yield resources_section(placements(summary), summary)
+    yield from _not_run_section(comparison)
+    yield from _failures_section(view.failures)
+    yield environment_section(comparison)
+    yield _definitions_section()
+    yield _order_section(view.runs)
 
 
 def _lead(comparison: Comparison, summary: Summary) -> str:
     machine = comparison.machine
-    what = f"{plural(len(comparison.arms), 'arm')} × {plural(comparison.rounds, 'round')}"
+    arms = sum(not row.arm.twin_of for row in summary.arms)
+    what = f"{plural(arms, 'arm')} × {plural(comparison.rounds, 'round')}"
     where = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
         f"{number(gib(machine.memory_bytes))} GiB"
@@ -118,52 +128,34 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     if not summary.runs:
         return f"{what}, no run, on {where}."
     spec = summary.runs[0].run.spec
+    batch = comparison.base.global_batch if comparison.base else spec.global_batch
+    size = (
+        f"global batch {batch}"
+        if comparison.scaling == "strong"
+        else f"batch {batch} for each replica"
+    )
     nobody = not any(row.comparable for row in summary.arms)
     return (
         f"{'No arm is comparable, so none is ranked. ' if nobody else ''}"
-        f"{spec.workload}, global batch {spec.global_batch}, {plural(spec.epochs, 'epoch')}, "
+        f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
         f"{spec.precision}. {what} on {where}."
     )
 
 
-def _findings(summary: Summary) -> list[Finding]:
-    """The fastest arm of each size, among those that are proved to compute the same."""
-    found = []
-    for replicas in sorted({row.arm.replicas for row in summary.arms}):
-        ran = [
-            (row, row.throughput)
-            for row in summary.arms
-            if row.arm.replicas == replicas and row.comparable and row.throughput is not None
-        ]
-        if ran:
-            ran.sort(key=lambda pair: -pair[1].median)
-            found.append(_finding(replicas, ran))
-    return found
-
-
-def _finding(replicas: int, ran: Sequence[tuple[ArmRow, Spread]]) -> Finding:
-    """What is said of one size, whose arms come fastest first."""
-    (best, top), *rest = ran
-    best_of: dict[str, tuple[str, str, str, str]] = {}
-    for row, spread in ran:
-        family = FAMILIES[capabilities_of(row.arm.backend).family]
-        told = (family, row.arm.label, number(spread.median), range_of(spread))
-        best_of.setdefault(family, told)
-    return Finding(
-        replicas=replicas,
-        arm=best.arm.label,
-        throughput=number(top.median),
-        range=range_of(top),
-        overlapping=tuple(row.arm.label for row, spread in rest if spread.highest >= top.lowest),
-        others=len(rest),
-        best_of=tuple(best_of.values()),
-    )
+def _facts(
+    comparison: Comparison, summary: Summary, proof: Proof
+) -> Iterator[tuple[str, str, bool]]:
+    """What stands beside the verdicts on the first screen."""
+    noise = noise_section(comparison, summary)
+    yield "Same arithmetic?", proof.answer, proof.certain
+    yield "Noise floor", noise_line(summary), noise.sure
+    yield "Rounds", rounds_line(comparison, summary), not summary.rounds.kept_disturbed
 
 
 def _quality(summary: Summary) -> str:
     if summary.quality_target is None:
         return ""
-    completed = sum(row.completed for row in summary.arms)
+    completed = sum(counted_runs(summary, row) for row in summary.arms)
     spreads = [row.spreads["time_to_target_s"] for row in summary.arms]
     reached = sum(spread.n for spread in spreads if isinstance(spread, Spread))
     return (
@@ -172,170 +164,80 @@ def _quality(summary: Summary) -> str:
     )
 
 
-# Tables
+# Sections that need no more than what is here already
 
 
-def spread_cell(spread: Spread | Missing, *, scale: float = 1.0) -> Cell:
-    """Median above its range; of what is missing, a dash above the reason."""
-    if isinstance(spread, Missing):
-        return Cell(NOTHING, spread.reason)
-    return Cell(number(spread.median * scale), range_of(spread, scale=scale))
-
-
-def target_cell(spread: Spread | Missing) -> Cell:
-    """Time to target; a median over only the lucky runs would flatter, so there is none."""
-    if isinstance(spread, Spread) and spread.n < spread.of:
-        return Cell(NOTHING, f"{spread.n} of {spread.of} reached it", bad=True)
-    if isinstance(spread, Missing) and spread.reason == "not reached":
-        return Cell(NOTHING, "not reached", bad=True)
-    return spread_cell(spread)
-
-
-def efficiency_cell(value: Efficiency, row: ArmRow) -> Cell:
-    """An efficiency with the base that it is against."""
-    if not row.comparable:
-        return Cell(NOT_COMPARABLE)
-    if value.base == row.arm.label:
-        return Cell("base")
-    if value.value is None:
-        return Cell(NOTHING, value.reason if value.base else "no such arm")
-    return Cell(percent(value), f"of {value.base}")
-
-
-def results_table(summary: Summary) -> Table:
-    """The main table: one row for each arm, see `arms_in_order`."""
-    metric = summary.quality_metric or "quality"
-    target = "" if summary.quality_target is None else f"{metric} ≥ {summary.quality_target:g}, s"
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Replicas"),
-        Column("Examples/s", "median [lowest–highest] n"),
-        Column("Efficiency", "vs its own ×1"),
-        Column("Efficiency", "vs serial"),
-        Column("Step", "ms"),
-        Column("Time to target", target or "s"),
-        Column(f"Final {metric}"),
-        Column("Peak memory", "GiB"),
-        Column("Start-up", "s"),
-        Column("CPU", "s / 1000 examples"),
-    )
-    rows = tuple(_result(row) for row in arms_in_order(summary))
-    return Table(columns, rows, apart=sum(not row.comparable for row in summary.arms))
-
-
-def arms_in_order(summary: Summary) -> list[ArmRow]:
-    """Arms that are not comparable come last; else as they were asked for."""
-    return sorted(summary.arms, key=lambda row: not row.comparable)
-
-
-def _result(row: ArmRow) -> tuple[Cell, ...]:
-    lost = row.started - row.completed
-    spreads = row.spreads
-    return (
-        Cell(
-            row.arm.label, f"{lost} of {plural(row.started, 'run')} lost" if lost else "", lost > 0
-        ),
-        Cell(str(row.arm.replicas)),
-        spread_cell(spreads["throughput_examples_s"]),
-        efficiency_cell(row.against_group, row),
-        efficiency_cell(row.against_serial, row),
-        spread_cell(spreads["step_time_ms"]),
-        target_cell(spreads["time_to_target_s"]),
-        spread_cell(spreads["final_quality"]),
-        spread_cell(spreads["peak_memory_bytes"], scale=1 / 2**30),
-        spread_cell(spreads["startup_s"]),
-        spread_cell(spreads["cpu_s_per_1000_examples"]),
+def _proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+    blocks: list[Block] = []
+    if comparison.certificates:
+        blocks.append(Text("Each arm trains beside the serial run, before anything is timed."))
+        blocks.append(proof.table)
+    if proof.by_design:
+        blocks += [Heading("Differs by design, and was allowed for"), Terms(proof.by_design)]
+    if one := proof.detection:
+        blocks += [
+            Heading("Would a mistake be caught?"),
+            Text(one.answer),
+            Text(f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"),
+            one.table,
+        ]
+        if one.notes:
+            notes = tuple((f"note {number}", text) for number, text in one.notes)
+            blocks.append(Terms(notes, label="Notes to the mistakes"))
+        if one.alarms:
+            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
+    blocks += [Heading("What the timed runs computed"), evidence]
+    sure = proof.certain and (proof.detection is None or proof.detection.passed)
+    return Section(
+        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
     )
 
 
-def _evidence_table(summary: Summary) -> Table:
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Completed", "of runs started"),
-        Column("Each example once", numeric=False),
-        Column("Replicas equal", numeric=False),
-    )
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
-            Cell(row.each_example_once, bad=row.each_example_once == "no"),
-            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
+def _caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
+    if careful:
+        answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
+        items = tuple((one.what, one.advice) for one in careful)
+        yield Section(
+            "caveats", "Know before you decide", "Caveats", answer, (Bullets(items, "caveats"),)
         )
-        for row in summary.arms
-    )
-    return Table(columns, rows)
 
 
-def _resources_table(placed: Sequence[Placement]) -> Table:
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Processes", "that hold no replica"),
-        Column("Cores", "for each replica"),
-        Column("Cores in use"),
-        Column("Intra-op threads", "for each replica"),
-        Column("Inter-op threads", "for each process"),
-        Column("Shared cores", numeric=False),
-    )
-    rows = tuple(
-        (
-            Cell(one.arm.arm.label),
-            Cell(str(one.processes), f"{one.extra} extra" if one.extra else ""),
-            Cell("not pinned" if one.cores_per_replica is None else str(one.cores_per_replica)),
-            Cell(str(one.cores) if one.cores else "unknown"),
-            Cell(
-                "TensorFlow's choice"
-                if one.threads_per_replica is None
-                else f"{one.threads_per_replica:g}"
-            ),
-            Cell(str(one.inter_op_threads or "TensorFlow's choice")),
-            Cell(one.shares or "no", bad=bool(one.shares)),
-        )
-        for one in placed
-    )
-    return Table(columns, rows)
+def _not_run_section(comparison: Comparison) -> Iterator[Section]:
+    if comparison.not_run:
+        items = tuple((absent.label, absent.reason) for absent in comparison.not_run)
+        answer = f"{plural(len(items), 'arm')} that was asked for cannot run here."
+        if len(items) > 1:
+            answer = f"{len(items)} arms that were asked for cannot run here."
+        yield Section("not-run", "What did not run?", "Not run", answer, (Terms(items),))
 
 
-def _runs_table(summary: Summary, folder: Path | None) -> Table:
-    columns = (
-        Column("Order"),
-        Column("Round"),
-        Column("Arm", numeric=False),
-        Column("Outcome", numeric=False),
-        Column("Examples/s"),
-        Column("Wall time", "s"),
-        Column("Output", numeric=False),
-    )
-    return Table(columns, tuple(_run(row, folder) for row in summary.runs))
+def _failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
+    if not lost:
+        return
+    blocks: list[Block] = []
+    for one in lost:
+        blocks += [Heading(f"{one.arm}, round {one.round}"), Text(one.outcome)]
+        if one.lines or one.link:
+            blocks.append(Output(one.lines, one.link))
+    answer = f"{plural(len(lost), 'run')} did not complete."
+    yield Section("failures", "What went wrong?", "Failures", answer, tuple(blocks), sure=False)
 
 
-def _run(row: RunRow, folder: Path | None) -> tuple[Cell, ...]:
-    run, throughput = row.run, row.figures.throughput_examples_s
-    return (
-        Cell(str(run.position + 1)),
-        Cell(str(run.round + 1)),
-        Cell(row.arm.label),
-        Cell(run.outcome.kind, bad=not run.outcome.completed),
-        Cell(NOTHING, throughput.reason)
-        if throughput.value is None
-        else Cell(number(throughput.value)),
-        Cell(number(run.wall_s, min(1, decimals_for(run.wall_s)))),
-        Cell(run.log_dir, link=link_to(folder, run.log_dir)),
+def _definitions_section() -> Section:
+    return Section(
+        "definitions",
+        "How is each number defined?",
+        "Definitions",
+        "Every number of this report, with its formula.",
+        (Terms(DEFINITIONS),),
     )
 
 
-def _machine(comparison: Comparison) -> list[tuple[str, str]]:
-    machine = comparison.machine
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(comparison.created_unix_s))
-    return [
-        ("Made", made),
-        ("Command", comparison.command),
-        ("Seed of the order", str(comparison.seed)),
-        ("Host", machine.host),
-        ("Processor", f"{machine.cpu_model}, {plural(machine.cores, 'core')}"),
-        ("Memory", f"{number(gib(machine.memory_bytes))} GiB"),
-        ("GPUs", listed(machine.gpus) if machine.gpus else "none found"),
-        ("Kernel", machine.kernel),
-        ("Python", machine.python),
-        *sorted(machine.packages.items()),
-    ]
+def _order_section(runs: Table) -> Section:
+    return Section(
+        "order",
+        "In which order were runs started?",
+        "Order",
+        "Drawn anew in each round, so that a machine that slows down slows down all arms.",
+        (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,)),),
+    )

@@ -4,12 +4,15 @@ import math
 import re
 from collections.abc import Sequence
 
+from measure.intervals import Estimate, Interval
 from measure.summary import Efficiency, Spread
+from measure.verdicts import PairVerdict
 
 # What terminals obey and no page may hold: escape sequences, then all other control characters.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 NOTHING = "–"
+NARROW = 0.04  # width of the interval of a ratio, of which two decimals would say too little
 
 
 def plain(text: str) -> str:
@@ -51,6 +54,70 @@ def range_of(spread: Spread, *, scale: float = 1.0) -> str:
 def percent(value: Efficiency) -> str:
     """An efficiency of 0.87 as 87 %."""
     return NOTHING if value.value is None else f"{100 * value.value:.0f} %"
+
+
+def share(value: float) -> str:
+    """A share of 0.062 as 6.2 %; of 0.31 as 31 %; two digits that count."""
+    if value == 0:
+        return "0 %"
+    places = max(0, 1 - math.floor(math.log10(abs(100 * value))))
+    return f"{100 * value:.{min(places, 2)}f} %"
+
+
+def times(ratio: float, within: Interval | None = None) -> str:
+    """A ratio as `1.31×`; with a third decimal where its interval is narrower than 4 %."""
+    return f"{ratio:.{_ratio_decimals(ratio, within)}f}×"
+
+
+def _ratio_decimals(ratio: float, within: Interval | None) -> int:
+    narrow = within is not None and within.high - within.low < NARROW * ratio
+    return 3 if narrow else 2
+
+
+def between(interval: Interval, value: float, *, scale: float = 1.0) -> str:
+    """A 95 % interval as `[1.22, 1.41]`, with the decimals of its estimate.
+
+    A comma, where a range has a dash: one bounds the truth, the other lists what was seen.
+    """
+    places = _decimals(interval, value, scale)
+    low, high = (number(end * scale, places) for end in (interval.low, interval.high))
+    return f"[{low}, {high}]"
+
+
+def _decimals(interval: Interval, value: float, scale: float) -> int:
+    """Decimals of an estimate: of one that is mostly chance, those of its interval."""
+    ends = (abs(interval.low), abs(interval.high))
+    mostly_chance = abs(value) < (interval.high - interval.low) / 2
+    return decimals_for(scale * (max(ends) if mostly_chance else value))
+
+
+def ratio_between(verdict: PairVerdict) -> str:
+    """The interval of a ratio as `[1.22, 1.41]`; where there is none, the reason."""
+    ratio = verdict.ratio
+    if ratio.interval is None or ratio.value is None:
+        return ratio.reason or verdict.reason
+    places = _ratio_decimals(ratio.value, ratio.interval)
+    return f"[{ratio.interval.low:.{places}f}, {ratio.interval.high:.{places}f}]"
+
+
+def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
+    """An estimate as (value, interval and n); where there is no interval, the reason stands there.
+
+    A number has an interval, or says that it has none.
+    """
+    if estimate.value is None:
+        return NOTHING, estimate.reason
+    if estimate.interval is None:
+        why_not = estimate.reason or f"n={estimate.n}, no interval"
+        return number(estimate.value * scale), why_not
+    value = number(estimate.value * scale, _decimals(estimate.interval, estimate.value, scale))
+    return value, f"{between(estimate.interval, estimate.value, scale=scale)} n={estimate.n}"
+
+
+def said(estimate: Estimate, unit: str) -> str:
+    """An estimate within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
+    value, note = estimated(estimate)
+    return f"{value} {unit} {note}" if estimate.interval else f"{value} {unit} ({note})"
 
 
 def plural(count: int, noun: str) -> str:

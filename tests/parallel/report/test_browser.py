@@ -10,7 +10,8 @@ import pytest
 
 from report import write_report
 from tests.parallel.report.browser import Browser, chromium
-from tests.unit.report.bout import bout, hostile, mixed_bout
+from tests.unit.report.bout import bout, mixed_bout
+from tests.unit.report.hostile import hostile
 
 PROGRAM = next(
     (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
@@ -115,7 +116,7 @@ def test_page_is_whole_at_this_width(browser: Browser, page: Path, width: int, s
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     assert browser.evaluate(OVERFLOWING) == []
     assert browser.evaluate(SMALLEST_LETTERS) >= 8
-    assert browser.evaluate("document.querySelectorAll('section > h2').length") >= 9
+    assert browser.evaluate("document.querySelectorAll('section > h2').length") >= 16
     assert colours(browser.screenshot()) > 50
 
 
@@ -132,17 +133,40 @@ def test_wide_table_needs_no_scrolling_on_a_wide_screen(browser: Browser, page: 
     assert browser.evaluate(f"{first} < 40")  # the name of the arm stays in sight
 
 
+def test_first_screen_answers_everything(browser: Browser, mixed_page: Path) -> None:
+    """Who wins, by how much, how sure, whether it is the same: all seen without scrolling."""
+    browser.open(mixed_page, width=1280, height=800)
+
+    bottom = "document.querySelector('.grounds').getBoundingClientRect().bottom"
+    assert browser.evaluate(f"{bottom} < 800")
+    shown = browser.evaluate("document.querySelector('#finding').innerText")
+    for word in ("2 replicas", "1 replica", "×", "95 % interval", "rounds", "Noise floor"):
+        assert word in shown
+    assert "Same arithmetic" in shown
+
+
+def test_words_say_what_colours_say(browser: Browser, page: Path) -> None:
+    """Every cell of the verdict matrix that has a ratio has a word; no two lines look alike."""
+    browser.open(page, width=1280)
+
+    cells = browser.evaluate(
+        "[...document.querySelectorAll('.verdicts td')].map(e => e.innerText.trim())"
+    )
+    told = [cell for cell in cells if cell]
+    assert len(told) == 21 + 28  # pairs of seven arms, and of eight
+    assert all(cell.endswith(("faster", "slower", "cannot tell", "no verdict")) for cell in told)
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_proof_is_whole_at_this_width(browser: Browser, mixed_page: Path, width: int) -> None:
-    """The answer is on the first screen; wide tables scroll in their own box."""
+    """The answer stands beside the verdicts; wide tables scroll in their own box."""
     browser.open(mixed_page, width=width)
 
     assert complaints(browser, mixed_page) == []
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     assert browser.evaluate(OVERFLOWING) == []
-    answer = "document.querySelector('.proved')"
-    assert "11 of 14 arms are certified" in browser.evaluate(f"{answer}.innerText")
-    assert browser.evaluate(f"{answer}.getBoundingClientRect().bottom < innerHeight")
+    answer = "document.querySelector('.grounds')"
+    assert "12 of 15 arms are certified" in browser.evaluate(f"{answer}.innerText")
     box = "document.querySelector('.scroll.matrix')"
     assert browser.evaluate(f"({box}.scrollLeft = 200, {box}.scrollLeft)") == 200
     names = "document.querySelector('.matrix tbody th').getBoundingClientRect()"
@@ -159,11 +183,11 @@ def test_proof_can_be_read_without_colour(browser: Browser, mixed_page: Path) ->
     apart = "[...document.querySelectorAll('.results .apart tr')].map(e => e.innerText)"
     head, *rows = browser.evaluate(apart)
 
-    assert len(words) == 28
+    assert len(words) == 30
     assert {word.split()[0] for word in words} == {"caught", "MISSED", "cannot"}
     assert sum(word.startswith("MISSED") for word in words) == 1
     assert head.strip() == "Not comparable, and not ranked"
-    assert len(rows) == 3
+    assert len(rows) == 4  # with the twin of one of them
     assert all(row.count("not comparable") == 2 for row in rows)
 
 
@@ -184,7 +208,7 @@ def test_what_is_set_apart_has_contrast(
 
 def test_dark_page_is_dark(browser: Browser, page: Path) -> None:
     """Page and plots follow the reader's scheme."""
-    ink = "getComputedStyle(document.querySelector('svg text')).fill"
+    ink = "getComputedStyle(document.querySelector('figure svg text')).fill"
 
     browser.open(page, width=1280, scheme="light")
     light = browser.evaluate(ink)
@@ -199,13 +223,38 @@ def test_keyboard_reaches_links_and_tables(browser: Browser, page: Path) -> None
     """Tab goes to the way past the head first, and every box that scrolls can be focused."""
     browser.open(page, width=390)
 
-    for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+    press(browser, "Tab", 9)
 
     assert browser.evaluate("document.activeElement.className") == "skip"
     assert browser.evaluate("document.activeElement.getBoundingClientRect().left >= 0")
     boxes = "[...document.querySelectorAll('.scroll, pre')]"
     assert browser.evaluate(f"{boxes}.every(e => e.tabIndex === 0)")
+
+
+def press(browser: Browser, key: str, code: int, text: str = "") -> None:
+    """One key, down and up."""
+    typed = {"text": text} if text else {}
+    for kind in ("keyDown", "keyUp"):
+        browser.call(
+            "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed
+        )
+
+
+def test_keyboard_reaches_every_section(browser: Browser, page: Path) -> None:
+    """Tab visits a link to each section; the focus is seen; Enter goes there, and unfolds."""
+    browser.open(page, width=1280)
+    names = browser.evaluate("[...document.querySelectorAll('main > section')].map(e => e.id)")
+    visited, outlines = [], set()
+    for _ in range(1 + len(names)):
+        press(browser, "Tab", 9)
+        visited.append(browser.evaluate("document.activeElement.getAttribute('href')"))
+        outlines.add(browser.evaluate("getComputedStyle(document.activeElement).outlineStyle"))
+
+    assert {f"#{name}" for name in names} <= set(visited)
+    assert outlines == {"solid"}
+    browser.evaluate("document.querySelector('summary').focus()")
+    press(browser, "Enter", 13, "\r")
+    assert browser.evaluate("document.querySelector('details').open")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -230,7 +279,7 @@ def test_page_prints(browser: Browser, page: Path) -> None:
     pdf = browser.pdf()
 
     assert pdf.startswith(b"%PDF-")
-    assert 5 <= pdf.count(b"/Type /Page\n") <= 15
+    assert 8 <= pdf.count(b"/Type /Page\n") <= 40
     # A4 landscape less its margins of 11 mm, at 96 pixels to the inch
     browser.call(
         "Emulation.setDeviceMetricsOverride",

@@ -1,4 +1,4 @@
-"""A made-up comparison of fourteen arms, as a report meets it: to look at, and to test with."""
+"""A made-up comparison of fifteen arms and a twin: to look at, and to test with; never measured."""
 
 import functools
 from collections.abc import Callable
@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from measure.gap import explaining_arms
 from specs import (
     Arm,
     Certificate,
     Comparison,
-    Control,
-    ControlResult,
+    EpochRecord,
+    Load,
     NotRun,
-    Noun,
     Outcome,
+    Rounds,
     Run,
     RunRecord,
     RunSpec,
+    Settings,
+    Trial,
     capabilities_of,
 )
 from tests.unit.measure.factory import (
@@ -30,22 +33,19 @@ from tests.unit.measure.factory import (
     run_of,
     spec_of,
 )
+from tests.unit.report.collectives import communication
 from tests.unit.report.proofs import (
-    BY_DESIGN,
-    answered,
-    certificate,
-    deviation,
     failed,
     matrix,
-    parity,
     verified,
 )
 
 EXAMPLES = 1437
-GLOBAL_BATCH = 64
-STEPS = 23
+GLOBAL_BATCH = 48
 EPOCHS = 5
-ROUNDS = 3
+ROUNDS = 8
+DISTURBED = 5  # the round in which somebody else used the machine
+PARAMETERS = 120_000  # of four bytes
 
 # Examples/s that are made up, and start-up in s.
 ARMS: dict[tuple[str, int, str], tuple[float, float]] = {
@@ -64,6 +64,10 @@ ARMS: dict[tuple[str, int, str], tuple[float, float]] = {
     ("horovod", 1, "mpi"): (13900, 7.4),
     ("horovod", 2, "mpi"): (21100, 9.1),
 }
+TUNED = ("multi_worker_mirrored", 2, 19_300.0, 9.4)
+# What an explaining run takes, as a share of the arm that it explains or of serial.
+WITHOUT = {"no_reduction": 0.74, "no_input": 0.95}
+HALF_BATCH = 0.58
 LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
     [
         '  File "train.py", line 121, in _train',
@@ -76,12 +80,15 @@ LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
 )
 
 
+@functools.cache
 def bout() -> Comparison:
-    """Three rounds of all arms, one failed run, a TPU that is not there; all arms certified."""
+    """Eight rounds, one of them disturbed, one failed run, a TPU that is not there; certified."""
     comparison = verified(_bout())
-    return comparison.replace(detection=matrix(*(arm.label for arm in comparison.arms)))
+    arms = [arm.label for arm in comparison.arms if not (arm.explains or arm.twin_of)]
+    return comparison.replace(detection=matrix(*arms))
 
 
+@functools.cache
 def mixed_bout() -> Comparison:
     """The same, with the fastest of two replicas failed, another not verified, one elsewhere."""
     comparison = bout()
@@ -113,23 +120,93 @@ def mixed_bout() -> Comparison:
 @functools.cache
 def _bout() -> Comparison:
     random = np.random.default_rng(7)
-    arms = [
-        arm_of(backend, replicas, **({"controller": controller} if controller else {}))
-        for backend, replicas, controller in ARMS
-    ]
+    base = spec_of("serial", global_batch=GLOBAL_BATCH, epochs=EPOCHS)
+    speeds = {
+        arm_of(backend, replicas, **({"controller": controller} if controller else {})): speed
+        for (backend, replicas, controller), speed in ARMS.items()
+    }
+    arms = list(speeds)
+    last = arms[-1]
+    twin = last.replace(
+        label=f"{last.label} again", group=f"{last.group} again", twin_of=last.label
+    )
+    default = next(arm for arm in arms if (arm.backend, arm.replicas) == TUNED[:2])
+    tuned = default.replace(
+        label="multi_worker_mirrored:steps_per_execution=10 ×2",
+        group="multi_worker_mirrored:steps_per_execution=10",
+        settings=Settings(steps_per_execution=10),
+        tuned_from=default.label,
+    )
+    speeds |= {tuned: TUNED[2:], twin: speeds[last]}
+    explaining = {
+        arm.label: arm for row in (last, default, tuned) for arm in explaining_arms(row, base)
+    }
+    known = {arm.label for arm in speeds}
+    speeds |= {
+        arm: _explaining_speed(arm, arms) for arm in explaining.values() if arm.label not in known
+    }
     runs: list[Run] = []
     for number in range(ROUNDS):
-        for index in random.permutation(len(arms)):
-            rate, startup_s = list(ARMS.values())[index]
-            runs.append(_run(arms[index], number, len(runs), rate, startup_s, random))
+        drift = 1 - 0.01 * number
+        for index in random.permutation(len(speeds)):
+            arm = list(speeds)[index]
+            rate, startup_s = speeds[arm]
+            runs.append(_run(arm, number, len(runs), rate * drift, startup_s, random))
     return comparison_of(
-        arms,
+        list(speeds),
         runs,
         name="digits-laptop",
-        command="ringside compare --workload digits --rounds 3",
+        command="ringside compare --workload digits --tuned --why",
         rounds=ROUNDS,
+        base=base,
+        asked=Rounds(least=3, most=40, precision=0.05, budget_s=900),
+        ended_because="Another round would take longer than the budget of 15 minutes.",
+        trials=_trials(default, tuned, random),
+        communication=communication(random),
         not_run=(
             NotRun(label="tpu ×1", reason="needs a TPU: neither TPU_NAME nor --option tpu is set"),
+        ),
+    )
+
+
+def _explaining_speed(arm: Arm, arms: list[Arm]) -> tuple[float, float]:
+    """Examples/s of an arm that explains others, so that the parts are a share of its step."""
+    rates = {
+        (one.backend, str(getattr(one.options, "controller", None)), one.replicas): speed
+        for one, speed in zip(arms, ARMS.values(), strict=True)
+    }
+    batch = arm.global_batch or GLOBAL_BATCH
+    if batch != GLOBAL_BATCH or arm.ablation == "unused":
+        share = HALF_BATCH * {"unused": 1.01, "no_input": 0.93}.get(arm.ablation, 1.0)
+        tax = 1.0 if arm.backend == "serial" or arm.ablation == "unused" else 1.07
+        return batch / (GLOBAL_BATCH / 15200 * share * tax), 6.5
+    key = (arm.backend, str(getattr(arm.options, "controller", None)), arm.replicas)
+    rate, startup_s = TUNED[2:] if arm.settings != Settings() else rates[key]
+    return rate / WITHOUT.get(arm.ablation, 1.0), startup_s
+
+
+def _trials(default: Arm, tuned: Arm, random: Any) -> tuple[Trial, ...]:
+    tried = (
+        (default, TUNED[2] / 1.08, False),
+        (tuned, TUNED[2], True),
+        (default.replace(label="prefetch", settings=Settings(prefetch=4)), TUNED[2] / 1.07, False),
+    )
+    broken = Outcome(kind="failed", error_class="ValueError", reason="XLA cannot compile it.")
+    compiled = default.replace(label="compiled", settings=Settings(jit_compile=True))
+    return (
+        *(
+            Trial(
+                arm=arm,
+                tuned_from=default.label,
+                run=_run(arm, 0, place, rate, 9.0, random),
+                chosen=chosen,
+            )
+            for place, (arm, rate, chosen) in enumerate(tried)
+        ),
+        Trial(
+            arm=compiled,
+            tuned_from=default.label,
+            run=run_of(compiled, [], position=len(tried), outcome=broken),
         ),
     )
 
@@ -139,11 +216,18 @@ def _run(arm: Arm, number: int, position: int, rate: float, startup_s: float, ra
         arm.backend,
         arm.replicas,
         options=arm.options,
-        global_batch=GLOBAL_BATCH,
+        global_batch=arm.global_batch or GLOBAL_BATCH,
         epochs=EPOCHS,
+        seed=number,
+        ablation=arm.ablation,
+        steps_per_execution=arm.settings.steps_per_execution or 1,
+        resources=_resources(arm),
+        **({"save": "record"} if arm.explains else {}),
     )
-    rate *= random.normal(1, 0.025)
+    disturbed = number == DISTURBED
+    rate *= random.normal(0.9 if disturbed else 1, 0.012)
     records = _records(spec, rate, startup_s * random.normal(1, 0.04), random)
+    load = Load(wall_s=20.0, cores=2, others_cpu_s=9.2 if disturbed else 0.3, steal_cpu_s=0.1)
     if arm.label == "horovod:controller=mpi ×2" and number == 1:
         lost = Outcome(
             kind="failed",
@@ -153,23 +237,35 @@ def _run(arm: Arm, number: int, position: int, rate: float, startup_s: float, ra
         )
         broken = records[1].replace(outcome=lost, epochs=records[1].epochs[:2], final_digest="")
         whole = lost.replace(traceback="", reason=f"rank-1: {lost.reason}")
-        return run_of(arm, [records[0], broken], number=number, position=position, outcome=whole)
-    return run_of(arm, records, number=number, position=position, wall_s=startup_s + 60000 / rate)
+        both = [records[0], broken]
+        return run_of(arm, both, number=number, position=position, outcome=whole, load=load)
+    wall_s = startup_s + 60000 / rate
+    return run_of(arm, records, number=number, position=position, wall_s=wall_s, load=load)
+
+
+def _resources(arm: Arm) -> dict[str, int]:
+    """The same for each replica, in one process or in several."""
+    single = capabilities_of(arm.backend).process_model == "single"
+    threads = arm.replicas if single else 1
+    return {"cores_per_replica": 1, "intra_op_threads": threads, "inter_op_threads": threads}
 
 
 def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[RunRecord]:
     coordinated = capabilities_of(spec.backend).process_model == "coordinator"
     processes = spec.topology.num_processes
     accuracy = 0.972 - 0.75 * np.exp(-0.9 * np.arange(1, EPOCHS + 1)) + random.normal(0, 0.004, 5)
+    epochs = _epochs(spec, rate, startup_s, accuracy, random)
     own: dict[str, Any] = {
         "startup_s": startup_s,
         "cpu_s": startup_s * 1.6 + EPOCHS * EXAMPLES / rate,
+        "clock_s_per_step": 2.1e-5 * random.normal(1, 0.05),
+        "gradient_bytes": 4 * PARAMETERS,
     }
     if not coordinated:
         return [
             record(
                 spec,
-                _epochs(rate, startup_s, accuracy, random),
+                epochs if rank == 0 else [_later(one, random) for one in epochs],
                 rank,
                 cores=tuple(range(spec.topology.replicas_per_process))
                 if processes == 1
@@ -184,7 +280,7 @@ def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[
     return [
         record(
             spec,
-            _epochs(rate, startup_s, accuracy, random),
+            epochs,
             task="chief-0",
             role="coordinator",
             cores=tuple(range(processes)),
@@ -197,112 +293,43 @@ def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[
     ]
 
 
-def _epochs(rate: float, startup_s: float, accuracy: Any, random: Any) -> list[Any]:
+def _later(one: EpochRecord, random: Any) -> EpochRecord:
+    """The same epoch as another rank saw it: every step ends a little earlier."""
+    ends = np.array(one.step_end_s)
+    gaps = np.diff(ends, prepend=0.0)
+    return one.replace(
+        step_end_s=tuple(ends - gaps * random.uniform(0.02, 0.2, len(ends))), sent_bytes={}
+    )
+
+
+def _epochs(
+    spec: RunSpec, rate: float, startup_s: float, accuracy: Any, random: Any
+) -> list[EpochRecord]:
     made, end_s = [], startup_s - 1.0
+    steps = -(-EXAMPLES // spec.global_batch)
+    replicas = spec.topology.num_replicas
     for index in range(EPOCHS):
-        times = EXAMPLES / rate / STEPS * random.lognormal(0, 0.18, STEPS)
+        times = EXAMPLES / rate / steps * random.lognormal(0, 0.18, steps)
         if index == 0:
             times[0] += 1.0
         ends = np.cumsum(times)
         end_s += float(ends[-1]) + 0.35
+        every = spec.steps_per_execution
+        seen = [*ends[every - 1 : -1 : every], ends[-1]] if every > 1 else ends.tolist()
         made.append(
             epoch(
                 float(ends[-1]) + 1e-4,
                 examples=EXAMPLES,
-                step_end_s=ends.tolist(),
+                steps=steps,
+                steps_per_time=every,
+                step_end_s=[float(end) for end in seen],
                 end_s=end_s,
                 accuracy=float(accuracy[index]),
                 ledger=LEDGER,
+                sent_bytes={"lo": int(steps * (replicas - 1) * 8.3 * PARAMETERS)},
             )
         )
     return made
 
 
 LEDGER = each_once(EXAMPLES)
-
-MARKUP = "<script>alert('x')</script>"
-LONG = "unbroken" * 30
-
-
-def hostile() -> Comparison:
-    """The same with markup in every string that somebody else may have written."""
-    poisoned: Comparison = _poisoned(_two_arms())
-    return poisoned
-
-
-def _poisoned(value: Any) -> Any:
-    if isinstance(value, Noun):
-        changed = {name: _poisoned(held) for name, held in value}
-        return value.replace(**{k: v for k, v in changed.items() if v != getattr(value, k)})
-    if isinstance(value, tuple):
-        return tuple(_poisoned(held) for held in value)
-    if isinstance(value, str):
-        for word in ("serial-label", "made-up-workload", "made-up-error", "made-up-command"):
-            value = value.replace(word, f"{word} {MARKUP} | `x` [a](b) & $x^$ \x1b[31m{LONG}")
-    return value
-
-
-def _two_arms() -> Comparison:
-    serial = arm_of("serial").replace(label="serial-label", group="serial-label")
-    tail = arm_of("mirrored", 2)
-    specs = {
-        arm.label: spec_of(arm.backend, arm.replicas, workload="made-up-workload")
-        for arm in (serial, tail)
-    }
-    lost = Outcome(
-        kind="failed",
-        error_class="made-up-error",
-        reason="made-up-error",
-        traceback="made-up-error",
-    )
-    epochs = [epoch(1.0), epoch(1.0), epoch(1.2)]
-    runs = [
-        run_of(serial, [record(specs[serial.label], epochs)]),
-        run_of(tail, [record(specs[tail.label], epochs)], position=1),
-        run_of(
-            tail,
-            [record(specs[tail.label], [], outcome=lost)],
-            number=1,
-            position=2,
-            outcome=lost,
-        ),
-    ]
-    differing = deviation(0.5, name="made-up-workload", task="made-up-command")
-    certificates = (
-        certificate(serial, specs[serial.label], code_version="made-up-command"),
-        certificate(
-            tail,
-            specs[tail.label],
-            checks=(
-                parity("float64", differing),
-                answered("made-up-error", passed=False, finding="made-up-error"),
-            ),
-            by_design=(
-                BY_DESIGN.replace(
-                    layer="made-up-workload", differs="made-up-error", treated="made-up-error"
-                ),
-            ),
-        ),
-    )
-    control = Control(name="made-up-error", mistake="made-up-error")
-    results = [
-        ControlResult(control=control.name, arm=arm, caught=caught, by="made-up-error")
-        for arm, caught in ((serial.label, None), (tail.label, False))
-    ]
-    return comparison_of(
-        [serial, tail],
-        runs,
-        certificates=certificates,
-        detection=matrix(
-            serial.label,
-            tail.label,
-            controls=(control,),
-            results=tuple(results),
-            false_alarms=("made-up-error",),
-            machine=MACHINE.replace(host="made-up-command"),
-        ),
-        name="made-up-command",
-        command="made-up-command",
-        machine=MACHINE.replace(host="made-up-command", cpu_model="made-up-command"),
-        not_run=(NotRun(label="serial-label", reason="made-up-error"),),
-    )

@@ -89,10 +89,14 @@ def certificate(arm: Arm, spec: RunSpec | None = None, **changes: Any) -> Certif
 
 
 def verified(comparison: Comparison) -> Comparison:
-    """The comparison with a certificate for each arm, of what its first run was."""
+    """The comparison with a certificate for each arm that is ranked, of what its first run was."""
     specs = {run.arm: run.spec for run in reversed(comparison.runs)}
     return comparison.replace(
-        certificates=tuple(certificate(arm, specs.get(arm.label)) for arm in comparison.arms)
+        certificates=tuple(
+            certificate(arm, specs.get(arm.label))
+            for arm in comparison.arms
+            if not (arm.explains or arm.twin_of)
+        )
     )
 
 

@@ -3,22 +3,24 @@
 import csv
 import io
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from report import render_table, write_report
+from report import render_table
 from report.drawing import look_of, styles_of
+from report.html import render_html
 from report.markdown import escaped, render_markdown
 from report.plots import plots_of
 from report.proof import Proof
+from report.rows import render_csv
 from report.svg import MUTED
 from report.view import view_of
 from specs import Comparison
 from tests.unit.measure.factory import arm_of, comparison_of, simple_run
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, matrix, parity
+from tests.unit.report.views import bout_plots, bout_view, mixed_plots, mixed_view
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
 
@@ -50,7 +52,7 @@ def test_answer_when_all_are_certified() -> None:
 
     assert found.certain
     assert found.answer == (
-        "Yes. All 14 arms are certified: float64 weights agree with the serial run to 4.5e-13 or "
+        "Yes. All 15 arms are certified: float64 weights agree with the serial run to 4.5e-13 or "
         "better; 1 of them, asynchronous, by counting and by convergence."
     )
 
@@ -76,7 +78,7 @@ def test_answer_when_none_is_certified() -> None:
     for comparison in (three(), lost):
         view = view_of(comparison)
         assert view.lead.startswith("No arm is comparable, so none is ranked. digits, ")
-        assert view.findings == ()
+        assert view.headlines == ()
     assert view_of(three("serial")).lead.startswith("digits, ")
 
 
@@ -96,7 +98,7 @@ def test_answer_claims_no_more_than_was_seen() -> None:
 
 def test_table_of_certificates() -> None:
     """Where the deviation is, what else was asked, and why not."""
-    table = proof(mixed_bout()).table
+    table = mixed_view().proof.table
     rows = {row[0].main: row for row in table.rows}
     names = [column.name for column in table.columns]
 
@@ -119,7 +121,7 @@ def test_table_of_certificates() -> None:
     assert rows["parameter_server ×2"][1].main == "statistical"
     assert rows["mirrored ×2"][1].note == "not for these runs"
     assert rows["multi_worker_mirrored ×2"][1].note == "not verified"
-    assert "Why not" not in [column.name for column in proof(bout()).table.columns]
+    assert "Why not" not in [column.name for column in bout_view().proof.table.columns]
 
 
 @pytest.mark.parametrize("kind", ["evaluation", "predictions"])
@@ -155,7 +157,7 @@ def test_no_deviation_has_no_place() -> None:
 
 def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
     """In words; the reasons are notes, each once."""
-    detection = proof(mixed_bout()).detection
+    detection = mixed_view().proof.detection
     assert detection is not None
     columns = [column.name for column in detection.table.columns]
 
@@ -174,7 +176,7 @@ def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
     assert not detection.passed
     # 14 arms; of the first mistake the six labelled ×1 cannot make it
     assert detection.answer == (
-        "21 of 22 caught, 1 false alarm in 20 clean runs. MISSED: tail_dropped in horovod ×2."
+        "23 of 24 caught, 1 false alarm in 20 clean runs. MISSED: tail_dropped in horovod ×2."
     )
 
 
@@ -188,56 +190,57 @@ def test_matrix_that_is_clean() -> None:
     assert proof(three("serial")).detection is None
 
 
-def test_finding_leaves_out_what_is_not_comparable() -> None:
-    """Not as the fastest, not among the overlapping, not as the best of a family."""
-    (_, finding) = view_of(mixed_bout()).findings
+def test_verdicts_leave_out_what_is_not_comparable() -> None:
+    """Not as the faster one, not as the slower one, not in a pair; a caveat names them first."""
+    view = mixed_view()
+    judged = {label for one in view.summary.verdicts for label in (one.first, one.second)}
+    said = " ".join(one.sentence for one in view.headlines)
 
-    assert finding.arm == "horovod ×2"  # the one over MPI was faster
-    assert finding.others == 2
-    said = {finding.arm, *finding.overlapping, *(arm for _, arm, _, _ in finding.best_of)}
-    assert not said & set(APART)
-    caveat = view_of(mixed_bout()).caveats[0]
-    assert caveat.startswith(
+    assert "horovod ×2" in said  # the one over MPI was faster
+    assert not judged & set(APART)
+    assert not any(label in said for label in APART)
+    assert view.caveats[0].what.startswith(
         "mirrored ×2, multi_worker_mirrored ×2 and horovod:controller=mpi ×2: "
     )
-    assert not any("not comparable" in caveat for caveat in view_of(bout()).caveats)
+    assert not any("not comparable" in caveat.what for caveat in bout_view().caveats)
 
 
 def test_rows_that_are_not_comparable_come_last_without_efficiency() -> None:
     """Their throughput stays; both efficiencies are words."""
-    table = view_of(mixed_bout()).results
+    table = mixed_view().results
 
-    assert table.apart == 3
-    assert [row[0].main for row in table.rows[-3:]] == APART
-    for row in table.rows[-3:]:
+    assert table.apart == 4  # with the twin of one of them
+    assert [row[0].main for row in table.rows[-4:]] == [*APART, f"{APART[-1]} again"]
+    for row in table.rows[-4:]:
         assert [cell.main for cell in row[3:5]] == ["not comparable"] * 2
         assert re.fullmatch(r"\d\d,\d{3}", row[2].main)
-    assert "not comparable" not in {cell.main for row in table.rows[:-3] for cell in row}
+    assert "not comparable" not in {cell.main for row in table.rows[:-4] for cell in row}
 
 
-def test_every_format_says_who_is_not_comparable_and_why(tmp_path: Path) -> None:
+def test_every_format_says_who_is_not_comparable_and_why() -> None:
     """HTML, Markdown, terminal and CSV; each arm and each reason."""
-    view = view_of(mixed_bout())
-    page = re.sub(r"<wbr>", "", write_report(mixed_bout(), tmp_path).read_text())
+    view = mixed_view()
+    page = re.sub(r"<wbr>", "", render_html(view, [*mixed_plots().values()]))
     terminal = Console(width=120, record=True, file=io.StringIO())
     terminal.print(render_table(mixed_bout()))
     printed = " ".join(terminal.export_text().split())
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO(render_csv(view.summary))))
 
     assert [arms for arms, _ in view.not_comparable] == APART
     for arms, reason in view.not_comparable:
         assert reason in page
-        assert f"- {escaped(arms)}: {escaped(reason)}" in render_markdown(view)
+        assert f"- **{escaped(arms)}**: {escaped(reason)}" in render_markdown(view)
         assert f"not comparable {arms}: {reason}" in printed
         told = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] == arms}
         assert told == {("no", reason)}
-    others = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] not in APART}
+    certified = {one.arm.label for one in mixed_bout().certificates} - set(APART)
+    others = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] in certified}
     assert others == {("yes", "")}
     assert '<tbody class="apart">' in page
     assert "| **Not comparable, and not ranked** |" in render_markdown(view)
     assert printed.count("comp. comp.") == 3
     for text in (page, render_markdown(view), printed):
-        assert "11 of 14 arms are certified" in text
+        assert "12 of 15 arms are certified" in text
 
 
 def test_one_reason_for_all_is_said_once() -> None:
@@ -246,40 +249,48 @@ def test_one_reason_for_all_is_said_once() -> None:
         ("all 3 arms", "it was not verified: run without --no-verify"),
     )
     assert view_of(three("serial", "mirrored")).not_comparable[0][0] == "one_device"
-    assert view_of(bout()).not_comparable == ()
+    assert bout_view().not_comparable == ()
 
 
 def test_style_of_an_arm_that_is_not_comparable_is_grey_and_hollow() -> None:
     """Its marker and dash stay those of its group."""
-    arms = view_of(mixed_bout()).summary.arms
+    arms = mixed_view().summary.arms
     styles = styles_of(arms)
 
     looks = {row.arm.label: (styles[row.arm.group], look_of(row, styles)) for row in arms}
 
     for label, (style, look) in looks.items():
         assert (look.marker, look.dash) == (style.marker, style.dash)
-        assert look.hollow is (look.color == MUTED) is (label in APART)
-        assert look.face == ("none" if label in APART else style.color)
+        apart = label.removesuffix(" again") in APART
+        assert look.hollow is (look.color == MUTED) is apart
+        assert look.face == ("none" if apart else style.color)
 
 
 def test_plots_set_apart_what_is_not_comparable() -> None:
     """Grey and hollow, never the highest; no line in the scaling plot."""
-    throughput, scaling, steps, quality = plots_of(view_of(mixed_bout()).summary)
+    plots = mixed_plots()
+    throughput, scaling = plots["throughput"], plots["scaling"]
 
-    assert "Highest median: horovod ×2" in throughput.caption
-    for plot in (throughput, steps, quality):
+    assert "Highest: horovod ×2" in throughput.caption
+    for plot in (throughput, plots["steps"], plots["quality"]):
         assert "Grey with hollow marks: not comparable." in plot.caption
     drawn = throughput.svg.split(">", 1)[1]  # behind the caption, which is read aloud
     assert drawn.index(">horovod ×2<") < drawn.index(">mirrored ×2<")  # below all that are ranked
     assert "Arms that are not comparable are left out." in scaling.caption
-    assert "horovod" in scaling.svg and "multi_worker_mirrored" not in scaling.svg
+    assert "horovod" in scaling.svg and ">multi_worker_mirrored<" not in scaling.svg
     assert "Dashed: serial times" in scaling.caption
-    rest = tuple(one for one in mixed_bout().certificates if one.arm.label != "serial")
-    without_base = plots_of(view_of(mixed_bout().replace(certificates=rest)).summary)[1]
-    assert without_base.svg and "Dashed" not in without_base.caption
-    whole = plots_of(view_of(bout()).summary)
-    assert not any("comparable" in plot.caption for plot in whole)
-    assert "multi_worker_mirrored" in whole[1].svg
-    nothing = plots_of(view_of(bout().replace(certificates=())).summary)
-    assert nothing[1].svg == ""
-    assert "Highest median" not in nothing[0].caption
+    assert not any("hollow" in plot.caption for plot in bout_plots().values())
+    assert "multi_worker_mirrored" in bout_plots()["scaling"].svg
+
+
+def test_without_certificates_nothing_is_the_highest() -> None:
+    """No arm is named as the best, and no line is drawn to scale from."""
+    arms = [arm_of("serial"), arm_of("mirrored", 1), arm_of("mirrored", 2)]
+    runs = [simple_run(a.backend, a.replicas, 1.0 + k, position=k) for k, a in enumerate(arms)]
+    view = view_of(comparison_of(arms, runs))
+
+    plots = {plot.name: plot for plot in plots_of(view)}
+
+    assert plots["scaling"].svg == ""
+    assert "Highest" not in plots["throughput"].caption
+    assert view.section("verdicts").answer.startswith("No two comparable arms")

@@ -1,10 +1,11 @@
 """The files of a report: whole, safe, the same each time, and in agreement with the records."""
 
 import csv
-import html.parser
+import functools
 import io
 import itertools
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -14,10 +15,14 @@ from urllib.parse import unquote
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from scipy import stats
 
+from measure.warm_up import warm_up
 from report import render_table, write_report
-from report.html import breaks
-from report.markdown import escaped
+from report.html import breaks, render_html
+from report.markdown import escaped, render_markdown
+from report.results import results_table
 from specs import Comparison, Outcome, RefusalError
 from tests.unit.measure.factory import (
     arm_of,
@@ -28,11 +33,14 @@ from tests.unit.measure.factory import (
     simple_run,
     spec_of,
 )
-from tests.unit.report.bout import MARKUP, bout, hostile
+from tests.unit.report.bout import DISTURBED, bout
+from tests.unit.report.hostile import MARKUP, hostile
+from tests.unit.report.page import Page
+from tests.unit.report.views import bout_plots, bout_view
 
 ROOT = Path(__file__).resolve().parents[3]
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
-FILES = {"report.html", "report.md", "results.json", "results.csv"}
+FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv", "mllog.txt"}
 
 
 @pytest.fixture(scope="module")
@@ -51,39 +59,7 @@ def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Page(html.parser.HTMLParser):
-    """Tags, attributes and text of a page, as a browser would split them."""
-
-    VOID = frozenset({"meta", "link", "br", "wbr", "path", "use"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.unbalanced: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in self.VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID and (not self._open or self._open.pop() != tag):
-            self.unbalanced.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def test_writes_four_files_and_nothing_else(folder: Path) -> None:
+def test_writes_its_files_and_nothing_else(folder: Path) -> None:
     """No temporary file stays behind."""
     assert {path.name for path in folder.iterdir()} == FILES
 
@@ -98,32 +74,48 @@ def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise OSError("no space left on device")
         return replace(self, target)
 
+    write_report(hostile(), tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in FILES}
     monkeypatch.setattr(Path, "replace", failing)
-    for name in sorted(FILES):
-        full = ""
-        write_report(hostile(), tmp_path)
-        before = (tmp_path / name).read_bytes()
+    # in the order in which they are written, so that each is still the one before
+    for name in (
+        "results.json",
+        "samples.csv",
+        "results.csv",
+        "mllog.txt",
+        "report.md",
+        "report.html",
+    ):
         full = name
         with pytest.raises(OSError, match="no space left"):
-            write_report(bout(), tmp_path)
+            write_report(comparison_of([], []), tmp_path)
 
-        assert (tmp_path / name).read_bytes() == before
+        assert (tmp_path / name).read_bytes() == before[name]
         assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-def test_same_records_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_same_records_give_the_same_pages(folder: Path) -> None:
     """Nothing of the clock, the process or the folder is in a report."""
-    write_report(bout(), tmp_path)
+    view = bout_view()
+
+    assert render_markdown(view) == (folder / "report.md").read_text()
+    assert render_html(view, [*bout_plots().values()]) == (folder / "report.html").read_text()
+
+
+def test_same_records_give_the_same_data(tmp_path: Path) -> None:
+    """Nor is it in the files beside it."""
+    for name in ("one", "two"):
+        write_report(hostile(), tmp_path / name)
 
     for name in FILES:
-        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_json_holds_every_record(folder: Path) -> None:
     """results.json is the comparison itself."""
     body = json.loads((folder / "results.json").read_text())
 
-    assert body.pop("schema_version") == 2
+    assert body.pop("schema_version") == Comparison.SCHEMA_VERSION
     assert body == bout().model_dump(mode="json")
 
 
@@ -132,7 +124,7 @@ def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
     runs = sorted(bout().runs, key=lambda run: run.position)
 
-    assert len(rows) == len(runs) == 42
+    assert len(rows) == len(runs) == 256
     for row, run in zip(rows, runs, strict=True):
         assert (row["arm"], int(row["round"]), row["outcome"]) == (
             run.arm,
@@ -143,32 +135,49 @@ def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
             assert row["throughput_examples_s"] == ""
             assert "ORTE has lost" in row["outcome_reason"]
             continue
-        timed = [one.epochs[1:] for one in run.records if one.epochs]
+        timed = [one.epochs[warm_up(run).epochs :] for one in run.records if one.epochs]
         seconds = sum(max(one.train_s for one in epochs) for epochs in zip(*timed, strict=True))
-        assert float(row["throughput_examples_s"]) == pytest.approx(4 * 1437 / seconds, rel=1e-12)
+        assert float(row["throughput_examples_s"]) == pytest.approx(
+            len(timed[0]) * 1437 / seconds, rel=1e-12
+        )
         peak = sum(one.peak_memory_bytes for one in run.records)
         assert float(row["peak_memory_bytes"]) == peak
 
 
-def test_main_table_shows_medians_of_the_csv(folder: Path) -> None:
-    """What is printed is the median of the completed runs, in every format."""
+def test_main_table_shows_mean_and_interval_of_the_csv(folder: Path) -> None:
+    """Geometric mean and Student's t interval of the rounds that were not disturbed."""
     rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
-    rates = [
-        float(row["throughput_examples_s"])
+    logs = [
+        math.log(float(row["throughput_examples_s"]))
         for row in rows
-        if row["arm"] == "horovod ×2" and row["throughput_examples_s"]
+        if row["arm"] == "horovod ×2" and int(row["round"]) != DISTURBED
     ]
-    median = f"{statistics.median(rates):,.0f}"
-    span = f"[{min(rates):,.0f}–{max(rates):,.0f}] n=3"
+    middle = statistics.fmean(logs)
+    half = stats.t.ppf(0.975, 6) * statistics.stdev(logs) / math.sqrt(7)
+    mean = f"{math.exp(middle):,.0f}"
+    span = f"[{math.exp(middle - half):,.0f}, {math.exp(middle + half):,.0f}] n=7"
 
     page = Page((folder / "report.html").read_text()).text
-    terminal = Console(width=120, record=True, file=io.StringIO())
-    terminal.print(render_table(bout()))
+    printed = terminal_text()
 
-    assert median in page and span in page
-    assert f"| {median} {escaped(span)} |" in (folder / "report.md").read_text()
-    printed = terminal.export_text()
-    assert median in printed and span in printed
+    assert mean in page and span in page
+    assert f"| {mean} {escaped(span)} |" in (folder / "report.md").read_text()
+    assert mean in printed and span in printed
+
+
+def terminal_text(width: int = 120) -> str:
+    """What a terminal of this width shows of the made-up bout."""
+    terminal = Console(width=width, record=True, file=io.StringIO())
+    terminal.print(bout_table())
+    return terminal.export_text()
+
+
+@functools.cache
+def bout_table() -> Table:
+    """The table of the made-up bout; what does not fit is folded, never cropped."""
+    table = render_table(bout())
+    assert all(column.overflow == "fold" and not column.no_wrap for column in table.columns)
+    return table
 
 
 def test_page_is_well_formed_and_self_contained(folder: Path) -> None:
@@ -200,8 +209,9 @@ def test_headings_are_in_order_and_plots_can_be_read_aloud(folder: Path) -> None
 
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
-    assert len(labels) == 4
-    assert "Highest median: horovod:controller=mpi ×2" in labels[0]
+    assert len(labels) == 2 + 6  # verdicts of two sizes, and the plots
+    assert re.fullmatch(r"1\.\d\d×, faster", labels[0])
+    assert "Highest: horovod:controller=mpi ×2" in labels[2]
     assert ("html", "lang", "en") in page.attributes
 
 
@@ -226,7 +236,7 @@ def test_markup_in_records_stays_text_in_markdown(hostile_folder: Path) -> None:
     assert re.search(r"(?<!\\)<script", outside) is None
     assert re.search(r"(?<!\\)\[a(?<!\\)\]\(b\)", outside) is None
     tables = re.findall(r"(?:^\|.*\|\n)+", outside, flags=re.MULTILINE)
-    assert len(tables) == 6
+    assert len(tables) == 10
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
@@ -256,19 +266,20 @@ def test_markup_in_records_stays_text_on_a_terminal() -> None:
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
     """At every usual width all columns are there, and below what did not run and why."""
-    terminal = Console(width=width, record=True, file=io.StringIO())
+    text = terminal_text(width)
 
-    table = render_table(bout())
-    terminal.print(table)
-
-    assert all(column.overflow == "fold" and not column.no_wrap for column in table.columns)
-    text = terminal.export_text()
     assert all(len(line) <= width for line in text.splitlines())
     assert "…" not in text
-    assert "15,209" in text and "5.92" in text  # first and last column of the first row
+    first = results_table(bout_view().summary).rows[0]
+    assert first[2].main in text and first[9].main in text  # examples/s and start-up
     assert "needs a TPU: neither TPU_NAME" in " ".join(text.split())
     assert "HorovodInternalError" in text
-    assert "not a confidence interval" in " ".join(text.split())
+    said = " ".join(text.split())
+    for line in (
+        *(one.line for one in bout_view().headlines),
+        *(a for _, a, _ in bout_view().facts),
+    ):
+        assert line in said
 
 
 def test_markdown_links_lead_somewhere(folder: Path) -> None:
@@ -276,13 +287,13 @@ def test_markdown_links_lead_somewhere(folder: Path) -> None:
     text = (folder / "report.md").read_text()
     links = re.findall(r"(?<!\\)\]\(([^)]+)\)", text)
 
-    assert set(links) == {"report.html", "results.json", "results.csv"}
+    assert set(links) == FILES - {"report.md"}
     assert all((folder / link).exists() for link in links)
 
 
 def test_output_of_a_run_is_linked_where_it_is(tmp_path: Path) -> None:
     """A folder of logs that exists is linked, from both pages; one that does not is only named."""
-    comparison = bout()
+    comparison = hostile()
     failed = next(run for run in comparison.runs if not run.outcome.completed)
     (tmp_path / failed.log_dir).mkdir(parents=True)
 

@@ -1,14 +1,16 @@
 """What a report says of a comparison: findings, caveats, failures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from report.caveats import Caveat
 from report.failures import failures, tail
 from report.plots import _quantiles, plots_of
 from report.view import view_of
-from specs import Comparison, LedgerDigest, Outcome, Run
+from specs import Comparison, Outcome, Run
 from tests.unit.measure.factory import (
     MACHINE,
     arm_of,
@@ -21,6 +23,8 @@ from tests.unit.measure.factory import (
 )
 from tests.unit.report.bout import bout
 from tests.unit.report.proofs import verified
+from tests.unit.report.small import small
+from tests.unit.report.views import bout_plots, bout_view
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
@@ -37,7 +41,12 @@ def caveats_of(runs: list[Run], **changes: Any) -> str:
     """All caveats of a comparison of these runs, as one text."""
     labels = dict.fromkeys((run.spec.backend, run.spec.topology.num_replicas) for run in runs)
     comparison = comparison_of([arm_of(*label) for label in labels], runs, **changes)
-    return "\n".join(view_of(comparison).caveats)
+    return told(view_of(comparison).caveats)
+
+
+def told(caveats: Sequence[Caveat]) -> str:
+    """Caveats and what to do about them, as one text."""
+    return "\n".join(f"{one.what} {one.advice}" for one in caveats)
 
 
 def one_run(
@@ -50,51 +59,6 @@ def one_run(
         for rank in range(made.topology.num_processes)
     ]
     return run_of(arm_of(backend, replicas), records)
-
-
-def test_finding_names_the_highest_median_and_whose_range_reaches_it() -> None:
-    """Throughput is 100 ÷ seconds; ranges that touch are said to overlap."""
-    runs = [
-        *rounds("serial", 1, 1.0, 1.25, 2.0),
-        *rounds("mirrored", 1, 0.5, 4.0, 5.0, first=3),
-        *rounds("horovod", 1, 2.5, 4.0, 5.0, first=6),
-    ]
-    arms = [arm_of("serial"), arm_of("mirrored"), arm_of("horovod")]
-
-    (finding,) = view_of(verified(comparison_of(arms, runs))).findings
-
-    assert (finding.arm, finding.throughput) == ("serial", "80.0")
-    assert finding.range == "[50.0–100.0] n=3"
-    assert finding.overlapping == ("mirrored ×1",)  # up to 200; horovod up to 40
-    assert finding.sentence == "Its range overlaps with that of mirrored ×1."
-    assert [(family, arm) for family, arm, _, _ in finding.best_of] == [
-        ("No distribution", "serial"),
-        ("tf.distribute", "mirrored ×1"),
-        ("Horovod", "horovod ×1"),
-    ]
-
-
-def test_finding_for_each_size() -> None:
-    """Arms are compared with arms of their size only."""
-    findings = view_of(bout()).findings
-
-    assert [finding.replicas for finding in findings] == [1, 2]
-    assert findings[1].arm == "horovod:controller=mpi ×2"
-    assert findings[1].range.endswith("n=2")
-
-
-def test_arm_that_did_other_work_is_not_the_fastest() -> None:
-    """Half the examples in half the time is no finding."""
-    skipping = one_run("horovod").replace(position=1)
-    ledger = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16)
-    epochs = [epoch(0.001, ledger=ledger), epoch(0.001, ledger=ledger)]
-    skipping = run_of(arm_of("horovod"), [record(skipping.spec, epochs)], position=1)
-    comparison = comparison_of([arm_of("serial"), arm_of("horovod")], [one_run("serial"), skipping])
-
-    view = view_of(verified(comparison))
-
-    assert view.findings[0].arm == "serial"
-    assert "horovod ×1: not every example was fed exactly once" in "\n".join(view.caveats)
 
 
 def test_median_time_to_target_needs_every_run() -> None:
@@ -115,12 +79,12 @@ def test_median_time_to_target_needs_every_run() -> None:
     cell = view.results.rows[0][6]
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
     assert view.quality == "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs."
-    assert "was not always reached: serial (2 of 3 runs)" in "\n".join(view.caveats)
+    assert "was not always reached: serial (2 of 3 runs)" in told(view.caveats)
 
 
 def test_few_rounds_are_a_caveat() -> None:
-    """Three rounds are the least; one has no range at all."""
-    assert "Only 1 round: a single run has no range" in caveats_of([one_run("serial")])
+    """Three rounds are the least that give an interval, and so a verdict."""
+    assert "Only 1 round: there is no interval" in caveats_of([one_run("serial")])
     assert "Only 2 rounds" in caveats_of(rounds("serial", 1, 1.0, 1.0))
     assert "Only" not in caveats_of(rounds("serial", 1, 1.0, 1.0, 1.0))
 
@@ -166,7 +130,7 @@ def test_over_subscription_is_a_caveat(run: Run, words: str) -> None:
 
 def test_servers_that_share_the_workers_cores_are_a_caveat() -> None:
     """A parameter-server arm runs two processes more on the same cores."""
-    text = "\n".join(view_of(bout()).caveats)
+    text = told(bout_view().caveats)
 
     assert "parameter_server ×2 (4 processes on 2 cores)" in text
     assert "asynchronous. A step is one worker's batch" in text
@@ -204,16 +168,18 @@ def test_nothing_pinned_is_a_caveat() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"machine": MACHINE.replace(python="3.11.2")}, "differ in their versions of Python"),
-        ({"machine": MACHINE.replace(packages={})}, "differ in their package versions"),
-        ({"machine": MACHINE.replace(cpu_model="Slow CPU")}, "differ in their processors"),
+        ({"python": "3.11.2"}, "differ in their versions of Python"),
+        ({"packages": {}}, "differ in their package versions"),
+        ({"cpu_model": "Slow CPU"}, "differ in their processors"),
     ],
 )
 def test_unlike_machines_are_a_caveat(changes: dict[str, Any], words: str) -> None:
-    """Runs on another processor or software are not the same experiment."""
-    other = one_run("horovod", **changes).replace(position=1)
+    """Of two hosts that run together; of one host they are refused."""
+    run = one_run("horovod", 2)
+    other = MACHINE.replace(host="bench-2", **changes)
+    records = (run.records[0], run.records[1].replace(machine=other))
 
-    assert words in caveats_of([one_run("serial"), other])
+    assert words in caveats_of([run.replace(records=records)])
 
 
 def test_weights_that_differ_are_a_caveat() -> None:
@@ -225,7 +191,7 @@ def test_weights_that_differ_are_a_caveat() -> None:
 
     assert view.evidence.rows[0][3].main == "no"
     assert view.evidence.rows[0][3].bad
-    assert "horovod ×2: the replicas end with different weights" in "\n".join(view.caveats)
+    assert "horovod ×2: the replicas end with different weights" in told(view.caveats)
 
 
 def test_other_caveats() -> None:
@@ -261,7 +227,7 @@ def test_accumulated_passes_are_a_caveat() -> None:
     made = spec_of("horovod", 2, options=arm.options)
     run = run_of(arm, [record(made, [epoch(1.0), epoch(1.0)], rank) for rank in range(2)])
 
-    text = "\n".join(view_of(comparison_of([arm], [run])).caveats)
+    text = told(view_of(comparison_of([arm], [run])).caveats)
 
     assert f"{arm.label}: an update is made of 3 batches" in text
     assert "an update is made of" not in caveats_of([one_run("horovod", 2)])
@@ -279,17 +245,26 @@ def test_a_rate_of_the_whole_batch_for_its_parts_is_a_caveat(rule: str, said: bo
 
 def test_a_clean_comparison_has_no_caveat() -> None:
     """Caveats are computed: where there is nothing to say, nothing is said."""
-    runs = [
-        run_of(
-            arm_of("serial"),
-            [record(spec_of("serial"), [epoch(1.0), epoch(1.0, accuracy=0.95)])],
-            number=number,
-            position=number,
-        )
-        for number in range(3)
-    ]
+    whole = small()
+    kept = [arm for arm in whole.arms if arm.backend != "mirrored"]
+    labels = {arm.label for arm in kept}
+    clean = whole.replace(
+        arms=tuple(kept),
+        runs=tuple(run for run in whole.runs if run.arm in labels),
+        certificates=tuple(one for one in whole.certificates if one.arm.label in labels),
+        ended_because="All rounds were made.",
+    )
 
-    assert caveats_of(runs) == ""
+    assert told(view_of(clean).caveats) == ""
+
+
+def test_warm_up_that_was_not_found_is_a_caveat() -> None:
+    """Four step times are too few to see when a run settles; one line for all arms."""
+    text = caveats_of([*rounds("serial", 1, 1.0, 1.1), *rounds("mirrored", 1, 1.0, 1.2, first=2)])
+
+    assert text.count("warm-up was not found") == 1
+    assert "In 4 of 4 runs the end of warm-up was not found (too few step times: 50" in text
+    assert "serial and mirrored ×1" in text
 
 
 # Failures
@@ -368,16 +343,16 @@ def test_tail_keeps_the_last_lines() -> None:
 
 def test_plots_are_one_svg_each_without_foreign_marks() -> None:
     """Inks are those of the page, ids are a plot's own, text is text."""
-    plots = plots_of(view_of(bout()).summary)
+    plots = bout_plots()
 
-    for plot in plots:
+    for plot in plots.values():
         assert plot.svg.startswith("<svg viewBox=")
         assert plot.svg.count("<svg") == 1
         assert "<style" not in plot.svg and "<metadata" not in plot.svg
         assert "#010203" not in plot.svg and "var(--ink)" in plot.svg
         assert "font-family" not in plot.svg
         assert f'id="{plot.name}-' in plot.svg
-    assert "multi_worker_mirrored" in plots[0].svg
+    assert "multi_worker_mirrored" in plots["throughput"].svg
 
 
 def test_step_times_are_drawn_as_their_distribution() -> None:
@@ -399,15 +374,17 @@ def test_series_differ_without_colour() -> None:
     """Marker and dash together tell any two of the groups apart."""
     from report.drawing import styles_of
 
-    styles = styles_of(view_of(bout()).summary.arms).values()
+    styles = styles_of(bout_view().summary.arms).values()
 
-    assert len({(style.marker, str(style.dash)) for style in styles}) == len(styles) == 8
+    assert len({(style.marker, str(style.dash)) for style in styles}) == len(styles) == 10
 
 
 def test_labels_are_drawn_as_they_are() -> None:
     """Dollars are no formula, a leading underscore hides nothing, signs without glyph pass."""
     names = {"serial": "_$x^$ 模型"}
-    comparison = bout()
+    made = [arm_of("serial"), arm_of("mirrored"), arm_of("mirrored", 2)]
+    ran = [simple_run(arm.backend, arm.replicas, 1.0, position=k) for k, arm in enumerate(made)]
+    comparison = comparison_of(made, ran)
     arms = tuple(
         arm.replace(label=names.get(arm.label, arm.label), group=names.get(arm.group, arm.group))
         for arm in comparison.arms
@@ -415,7 +392,7 @@ def test_labels_are_drawn_as_they_are() -> None:
     runs = tuple(run.replace(arm=names.get(run.arm, run.arm)) for run in comparison.runs)
     renamed = verified(comparison.replace(arms=arms, runs=runs, certificates=()))
 
-    plots = plots_of(view_of(renamed).summary)
+    plots = {plot.name: plot for plot in plots_of(view_of(renamed))}
 
-    for plot in plots:
-        assert "_$x^$ 模型" in plot.svg.split(">", 1)[1], plot.name
+    for name in ("throughput", "scaling", "steps", "quality"):
+        assert "_$x^$ 模型" in plots[name].svg.split(">", 1)[1], name

@@ -1,9 +1,25 @@
 """Numbers and names as a reader sees them."""
 
+from dataclasses import replace
+
 import pytest
 
+from measure.intervals import Estimate, Interval
 from measure.summary import Efficiency, Spread
-from report.words import listed, number, percent, plain, plural, range_of, wrapped
+from report.words import (
+    estimated,
+    listed,
+    number,
+    percent,
+    plain,
+    plural,
+    range_of,
+    ratio_between,
+    share,
+    times,
+    wrapped,
+)
+from tests.unit.report.judged import verdict
 
 
 @pytest.mark.parametrize(
@@ -70,3 +86,45 @@ def test_long_names_break_where_a_reader_would() -> None:
     assert wrapped("", 10) == ""
     assert wrapped("a" * 40 + " ×2", 10, max_lines=2) == "a" * 10 + "\n…" + "a" * 6 + " ×2"
     assert all(len(line) <= 12 for line in wrapped("a_bc:def=ghij,klmno pqrstu", 12).split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("estimate", "cell"),
+    [
+        (Estimate(12345.6, Interval(12000.4, 12700.5), 8), ("12,346", "[12,000, 12,700] n=8")),
+        (Estimate(0.208, Interval(0.106, 0.309), 6), ("0.208", "[0.106, 0.309] n=6")),
+        # mostly chance: no more decimals than its interval deserves
+        (Estimate(-0.00173, Interval(-0.0683, 0.0649), 6), ("-0.0017", "[-0.0683, 0.0649] n=6")),
+        (
+            Estimate(3.5, None, 2, "2 rounds: too few for an interval"),
+            ("3.50", "2 rounds: too few for an interval"),
+        ),
+        (Estimate(None, None, 0, "no run was timed"), ("–", "no run was timed")),
+    ],
+)
+def test_estimate_has_an_interval_or_says_that_it_has_none(
+    estimate: Estimate, cell: tuple[str, str]
+) -> None:
+    """A comma, where a range has a dash; in place of a missing interval the reason."""
+    assert estimated(estimate) == cell
+
+
+def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:
+    """Two; three where the interval is narrower than 4 %."""
+    narrow = replace(
+        verdict("a", "b", 1.0, "cannot tell"), ratio=Estimate(1.004, Interval(0.991, 1.017), 8)
+    )
+
+    assert times(1.308) == "1.31×"
+    assert times(12.5) == "12.50×"
+    assert times(1.004, Interval(0.991, 1.017)) == "1.004×"
+    assert ratio_between(narrow) == "[0.991, 1.017]"
+    assert ratio_between(verdict("a", "b", 1.25, "faster")) == "[1.19, 1.31]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.062, "6.2 %"), (0.31, "31 %"), (0.0005, "0.05 %"), (0.0, "0 %")]
+)
+def test_share(value: float, text: str) -> None:
+    """Two digits that count."""
+    assert share(value) == text

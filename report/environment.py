@@ -1,0 +1,67 @@
+"""What a comparison was made of and on: machine, versions, command, digest of the samples."""
+
+import time
+from collections.abc import Sequence
+
+from measure.summary import Summary
+from report.cells import Folded, Section, Terms
+from report.placement import Placement
+from report.recompute import samples_digest
+from report.results import processes_table, resources_table
+from report.words import gib, listed, number, plural
+from specs import Comparison
+
+
+def environment_section(comparison: Comparison) -> Section:
+    """Everything that somebody who repeats it needs."""
+    machine = comparison.machine
+    answer = (
+        f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
+        f"{number(gib(machine.memory_bytes))} GiB."
+    )
+    facts = Terms(tuple(facts_of(comparison)), label="Machine and command", facts=True)
+    return Section("environment", "Where was it measured?", "Environment", answer, (facts,))
+
+
+def facts_of(comparison: Comparison) -> list[tuple[str, str]]:
+    """(name, value)."""
+    machine = comparison.machine
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(comparison.created_unix_s))
+    return [
+        ("Made", made),
+        ("Command", comparison.command),
+        ("Seed of the order", str(comparison.seed)),
+        ("Host", machine.host),
+        ("Processor", f"{machine.cpu_model}, {plural(machine.cores, 'core')}"),
+        ("Memory", f"{number(gib(machine.memory_bytes))} GiB"),
+        ("GPUs", listed(machine.gpus) if machine.gpus else "none found"),
+        ("Kernel", machine.kernel),
+        ("Python", machine.python),
+        *sorted(machine.packages.items()),
+        ("Digest of the raw samples", samples_digest(comparison)),
+    ]
+
+
+def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
+    """Whether all arms had the same share of the machine."""
+    sharing = [one.arm.arm.label for one in placed if one.shares]
+    shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
+    if not placed:
+        answer = "No run left a record."
+    elif len(shares) > 1:
+        answer = "No: cores or threads for each replica differ between arms."
+    elif sharing:
+        answer = f"Each replica was given the same, but {listed(sharing)} share cores."
+    else:
+        answer = "Yes: cores and threads of each replica are the same in all arms."
+    return Section(
+        "resources",
+        "Had all arms the same resources?",
+        "Resources",
+        answer,
+        (
+            resources_table(placed),
+            Folded("Every process of the last run of each arm", (processes_table(summary),)),
+        ),
+        sure=len(shares) == 1 and not sharing,
+    )

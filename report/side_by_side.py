@@ -1,0 +1,215 @@
+"""Two comparisons side by side: a page, Markdown and a table for the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from measure.intervals import Interval
+from measure.side_by_side import Change, SideBySide
+from report.cells import Bullets, Cell, Column, Section, Table, Text
+from report.words import NOTHING, estimated, plain, plural, times, wrapped
+from specs import write_whole
+
+LABEL_WIDTH = 24
+PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"
+HOW = (
+    "Examples/s are geometric means of the rounds that count. The ratio is now ÷ before, with the "
+    "95 % interval of Welch (1947) on logarithms: rounds of two experiments cannot be paired. The "
+    "word allows for the number of arms (Holm 1979)."
+)
+NO_GATE = "A regression is told here and nowhere else: the exit code stays 0."
+
+
+def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
+    """Write side_by_side.html and side_by_side.md into the folder of the later comparison.
+
+    Args:
+        told: the two comparisons.
+        folder: where to.
+        names: of the two folders, for the reader.
+
+    Returns:
+        The path of side_by_side.html.
+    """
+    from report.html import rendered
+    from report.markdown import escaped, rendered_section
+
+    title = f"{told.before.name} and {told.now.name}"
+    lead = f"Before: {names[0]}. Now: {names[1]}."
+    sections = sections_of(told)
+    page = rendered("side_by_side.html.j2", title=title, lead=lead, sections=sections, plots={})
+    parts = [f"# {escaped(title)}", escaped(lead)]
+    for section in sections:
+        parts += rendered_section(section)
+    write_whole(folder / MARKDOWN, "\n\n".join(parts) + "\n")
+    write_whole(folder / PAGE, page)
+    return folder / PAGE
+
+
+def sections_of(told: SideBySide) -> tuple[Section, ...]:
+    """What is said, before any format: first what differs around the arms, then the arms."""
+    return (_circumstances(told), _arms(told))
+
+
+def summary_of(told: SideBySide) -> str:
+    """What became slower, what faster, what lost its certificate; one sentence each."""
+    slower = [one for one in told.changes if one.regression]
+    faster = [one for one in told.changes if one.word == "faster"]
+    if not told.changes:
+        return "No arm is in both comparisons."
+    said = [_counted(slower, "slower"), _counted(faster, "faster")]
+    if not slower and not faster:
+        said = [f"Of {plural(len(told.changes), 'arm')} none can be told to be faster or slower."]
+    lost = [one.label for one in told.changes if one.certificate == "lost"]
+    gained = [one.label for one in told.changes if one.certificate == "gained"]
+    said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
+    said += [f"Now comparable: {', '.join(gained)}."] if gained else []
+    return " ".join(one for one in said if one)
+
+
+def _counted(changes: Sequence[Change], word: str) -> str:
+    told = ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
+    return f"{plural(len(changes), 'arm')} {word}: {told}." if changes else ""
+
+
+def _ratio(change: Change) -> str:
+    value, within = change.ratio.value, change.ratio.interval
+    if value is None:
+        return NOTHING
+    return f"{times(value)} {_within(within)}" if within else times(value)
+
+
+def _within(interval: Interval) -> str:
+    """As `report.words.ratio_between` writes the interval of a ratio."""
+    return f"[{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def _circumstances(told: SideBySide) -> Section:
+    """What is not the same although it is the same experiment."""
+    names = [name for name, _, _ in told.differs]
+    columns = (
+        Column("What", numeric=False),
+        Column("Before", numeric=False),
+        Column("Now", numeric=False),
+    )
+    rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
+    blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
+    answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
+    return Section("around", "What differs around them?", "Around", answer, blocks, sure=not names)
+
+
+def _arms(told: SideBySide) -> Section:
+    notes = [(one, "") for one in _notes(told)]
+    blocks = (changes_table(told), *((Bullets(tuple(notes)),) if notes else ()), Text(HOW))
+    bad = any(one.regression or one.certificate == "lost" for one in told.changes)
+    return Section("arms", "Faster or slower?", "Arms", summary_of(told), blocks, sure=not bad)
+
+
+def _notes(told: SideBySide) -> list[str]:
+    notes = []
+    serial = told.serial
+    if serial is not None and serial.word != "cannot tell":
+        notes.append(
+            f"{serial.label}, which no stack distributes, is itself {serial.word}, "
+            f"{_ratio(serial)}: machine or TensorFlow have changed, and with them all arms."
+        )
+    elif serial is None:
+        notes.append(
+            "No arm without distribution is in both: a change of the machine cannot be told from "
+            "one of a stack."
+        )
+    if told.only_before:
+        notes.append(f"Only before: {', '.join(told.only_before)}.")
+    if told.only_now:
+        notes.append(f"Only now: {', '.join(told.only_now)}.")
+    return [*notes, NO_GATE]
+
+
+def changes_table(told: SideBySide) -> Table:
+    """One row for each arm that is in both."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Before", "examples/s"),
+        Column("Now", "examples/s"),
+        Column("Now ÷ before", "95 % interval"),
+        Column("Verdict", numeric=False),
+        Column("Comparable", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(one.label),
+            Cell(*estimated(one.before)),
+            Cell(*estimated(one.now)),
+            _ratio_cell(one),
+            Cell(*_verdict(one), bad=one.regression),
+            _certificate_cell(one),
+        )
+        for one in told.changes
+    )
+    return Table(columns, rows, label="Arms in both comparisons", kind="changes")
+
+
+def _ratio_cell(change: Change) -> Cell:
+    value, within = change.ratio.value, change.ratio.interval
+    if value is None:
+        return Cell(NOTHING, change.ratio.reason)
+    note = _within(within) if within else change.ratio.reason
+    return Cell(times(value), note)
+
+
+def _verdict(change: Change) -> tuple[str, str]:
+    if not change.comparable:
+        return "not comparable", ""
+    if change.ratio.interval is None:
+        return "no verdict", ""
+    words = {"slower": "regression", "faster": "improvement"}
+    return change.word, words.get(change.word, "")
+
+
+def _certificate_cell(change: Change) -> Cell:
+    reason = change.not_comparable_now or change.not_comparable_before
+    if change.certificate == "lost":
+        return Cell("lost", reason, bad=True)
+    if change.certificate == "gained":
+        return Cell("gained", f"before: {reason}")
+    return Cell("no", reason) if reason else Cell("yes")
+
+
+def render_side_by_side_table(told: SideBySide) -> RichTable:
+    """The same for a terminal."""
+    arms = changes_table(told)
+    below = RichText()
+    below.append(plain(summary_of(told)) + "\n", style="bold")
+    for name, old, new in told.differs:
+        below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
+    for note in _notes(told):
+        below.append(f"\n{plain(note)}")
+    table = RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=below,
+        caption_justify="left",
+        caption_style="",
+    )
+    for column in arms.columns:
+        head = plain(f"{column.name}\n{column.note}" if column.note else column.name)
+        table.add_column(
+            RichText(head), justify="right" if column.numeric else "left", overflow="fold"
+        )
+    for row in arms.rows:
+        named = replace(row[0], main=wrapped(row[0].main, LABEL_WIDTH))
+        table.add_row(*map(_rich, (named, *row[1:])))
+    return table
+
+
+def _rich(cell: Cell) -> RichText:
+    """A cell as text: never as markup, which a label may contain."""
+    text = RichText(plain(cell.main), style="red" if cell.bad else "")
+    if cell.note:
+        text.append("\n" + plain(cell.note), style="dim")
+    return text

@@ -1,0 +1,74 @@
+"""A summary whose verdicts are made up: input for tests of what is said of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from measure.intervals import Estimate, Interval
+from measure.summary import Summary, summarize
+from measure.verdicts import PairVerdict
+from report.cells import Block, Folded, Table
+from specs import Comparison
+from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from tests.unit.report.proofs import verified
+
+# Seconds for each epoch of 100 examples.
+SECONDS: Mapping[tuple[str, int], float] = {
+    ("serial", 1): 1.0,
+    ("mirrored", 1): 1.25,
+    ("horovod", 1): 1.6,
+    ("mirrored", 2): 1.0,
+    ("multi_worker_mirrored", 2): 2.0,
+    ("horovod", 2): 0.8,
+}
+
+
+def bare(seconds: Mapping[tuple[str, int], float] = SECONDS, rounds: int = 3) -> Comparison:
+    """Certified arms of these, rounds alike but for a few parts in a hundred."""
+    random = np.random.default_rng(3)
+    arms = [arm_of(backend, replicas) for backend, replicas in seconds]
+    runs = [
+        simple_run(
+            arm.backend,
+            arm.replicas,
+            seconds[arm.backend, arm.replicas] * random.lognormal(0, 0.01),
+            number=number,
+            position=number * len(arms) + place,
+        )
+        for number in range(rounds)
+        for place, arm in enumerate(arms)
+    ]
+    return verified(comparison_of(arms, runs, ended_because="All 3 rounds were made."))
+
+
+def verdict(first: str, second: str, ratio: float, word: Any, **changes: Any) -> PairVerdict:
+    """A verdict of eight rounds, ±5 %."""
+    fields: dict[str, Any] = {
+        "ratio": Estimate(ratio, Interval(ratio * 0.95, ratio * 1.05), 8),
+        "word": word,
+        "p_value": 0.0004,
+        "p_adjusted": 0.012,
+        "smallest_visible": 0.062,
+    }
+    return PairVerdict(first, second, **{**fields, **changes})
+
+
+def judged(*verdicts: PairVerdict, comparison: Comparison | None = None) -> Summary:
+    """The summary of `bare` in which these pairs have these verdicts."""
+    summary = summarize(comparison or bare())
+    made = {frozenset((one.first, one.second)): one for one in verdicts}
+    kept = (made.get(frozenset((v.first, v.second)), v) for v in summary.verdicts)
+    return replace(summary, verdicts=tuple(kept))
+
+
+def tables(*blocks: Block) -> dict[str, Table]:
+    """All tables of a section, folded ones too, by what they hold."""
+    found: dict[str, Table] = {}
+    for block in blocks:
+        if isinstance(block, Folded):
+            found |= tables(*block.blocks)
+        elif isinstance(block, Table):
+            found[block.label] = block
+    return found

@@ -1,0 +1,69 @@
+"""A small made-up comparison with everything that a folder of a comparison holds."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from report import write_report
+from specs import Comparison, Run, write_whole
+from tests.unit.measure.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.report.proofs import verified
+
+ROUNDS, EPOCHS, STEPS = 4, 4, 30
+RATES = {("serial", 1): 1000.0, ("mirrored", 2): 1500.0, ("horovod", 2): 1800.0}
+
+
+@functools.cache
+def small() -> Comparison:
+    """Three certified arms of four rounds."""
+    random = np.random.default_rng(5)
+    arms = [arm_of(backend, replicas) for backend, replicas in RATES]
+    runs: list[Run] = []
+    for number in range(ROUNDS):
+        for index in random.permutation(len(arms)):
+            arm, position = arms[index], len(runs)
+            rate = RATES[(arm.backend, arm.replicas)] * random.lognormal(0, 0.02)
+            run = _run(arm, rate, number, position, random)
+            runs.append(run)
+    return verified(comparison_of(arms, runs, name="small"))
+
+
+def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
+    spec = spec_of(arm.backend, arm.replicas, epochs=EPOCHS, global_batch=4)
+    records = []
+    for rank in range(spec.topology.num_processes):
+        epochs, end_s = [], 3.0
+        for k in range(EPOCHS):
+            times = 120 / rate / STEPS * random.lognormal(0, 0.1, STEPS)
+            times[0] += 0.5 * (k == 0)
+            ends = np.cumsum(times)
+            end_s += float(ends[-1]) + 0.25
+            accuracy = 0.7 + 0.08 * k
+            epochs.append(
+                epoch(
+                    float(ends[-1]) + 0.001,
+                    examples=120,
+                    step_end_s=ends.tolist(),
+                    end_s=end_s,
+                    accuracy=accuracy,
+                )
+            )
+        start = 3.0 + float(epochs[0].step_end_s[0])
+        started: dict[str, Any] = {"startup_s": start, "cpu_s": 4.0 + rank + position / 8}
+        started["peak_memory_bytes"] = 600_000_000 + 1_000_000 * position
+        records.append(record(spec, epochs, rank, **started))
+    log_dir = f"runs/{position:03d}/logs"
+    return run_of(arm, records, number=number, position=position, wall_s=9.5, log_dir=log_dir)
+
+
+def write_folder(folder: Path) -> Path:
+    """The folder as `ringside compare` leaves it: each process's own record, and the report."""
+    comparison = small()
+    for run in comparison.runs:
+        for one in run.records:
+            place = (folder / run.log_dir).parent / "records" / f"{one.task}.json"
+            write_whole(place, one.to_json())
+    write_report(comparison, folder)
+    return folder

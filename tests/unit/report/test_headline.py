@@ -1,0 +1,230 @@
+"""Who wins, by how much, how sure: the sentences of the first screen, and the verdict matrix."""
+
+import math
+import re
+import statistics
+from dataclasses import replace
+
+from measure.intervals import Estimate
+from measure.summary import summarize
+from report.forest import forest_of
+from report.headline import contenders, headlines
+from report.pairs import matrix_of, pair_table, serial_table, verdicts_section
+from report.ranking import ranked
+from tests.unit.measure.factory import arm_of
+from tests.unit.report.bout import bout
+from tests.unit.report.judged import SECONDS, bare, judged, verdict
+from tests.unit.report.views import bout_view
+
+BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
+TIE = verdict("mirrored ×1", "horovod ×1", 1.02, "cannot tell")
+NONE = Estimate(1.25, None, 2, "2 rounds: too few for an interval, 3 are needed")
+
+
+def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
+    """The best arm of each family, the faster one first; the largest size first."""
+    serial = verdict("horovod ×2", "serial", 1.25, "faster")
+
+    first, second = headlines(judged(BEST, TIE, serial))
+
+    assert (first.replicas, second.replicas) == (2, 1)
+    assert first.line == (
+        "2 replicas: horovod ×2 is 1.25× as fast as mirrored ×2, the best tf.distribute arm. "
+        "95 % interval [1.19, 1.31], 8 rounds. Same arithmetic: certified. "
+        "Against serial: 1.25× [1.19, 1.31], faster."
+    )
+    assert first.told and first.word == "faster"
+
+
+def test_no_winner_says_what_would_have_been_seen() -> None:
+    """Cannot tell, and the smallest difference that this experiment would have called."""
+    _, tie = headlines(judged(BEST, TIE))
+
+    assert tie.sentence == "Cannot tell mirrored ×1 from horovod ×1, the best Horovod arm: 1.02×."
+    assert "A difference of 6.2 % would have been seen." in tie.evidence
+    assert not tie.told and tie.word == "cannot tell"
+
+
+def test_two_rounds_give_no_verdict() -> None:
+    """The ratio is said, and in place of the interval why there is none."""
+    few = replace(BEST, ratio=NONE, word="cannot tell", smallest_visible=None)
+
+    head = headlines(judged(few))[0]
+
+    assert head.word == "no verdict"
+    assert head.sentence == (
+        "horovod ×2 ran 1.25× as fast as mirrored ×2, the best tf.distribute arm: no verdict."
+    )
+    assert "2 rounds: too few for an interval, 3 are needed." in head.evidence
+    assert forest_of([head]) == {}
+
+
+def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
+    """A second arm of the faster family does not stand before the best of the other one."""
+
+    def names(seconds: dict[tuple[str, int], float]) -> list[str]:
+        pair = contenders(summarize(bare(seconds)), 2)
+        return [] if pair is None else [row.arm.label for row in pair]
+
+    two = {("mirrored", 2): 1.0, ("multi_worker_mirrored", 2): 1.1, ("horovod", 2): 3.0}
+    assert names(two) == ["mirrored ×2", "horovod ×2"]
+    assert names({("multi_worker_mirrored", 2): 1.1, ("mirrored", 2): 1.0}) == [
+        "mirrored ×2",
+        "multi_worker_mirrored ×2",
+    ]
+    assert names({("mirrored", 2): 1.0}) == []
+
+
+def test_only_arm_of_its_size() -> None:
+    """There is nobody to be faster than; its throughput is the geometric mean of its rounds."""
+    comparison = bare({("mirrored", 2): 1.0})
+    rates = [100 / run.records[0].epochs[1].train_s for run in comparison.runs]
+
+    (head,) = headlines(summarize(comparison))
+
+    assert head.word == "no verdict"
+    mean = statistics.geometric_mean(rates)
+    assert f"mirrored ×2 is the only comparable arm: {mean:.0f} examples/s [" in head.sentence
+
+
+def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
+    """An asynchronous arm has no equal arithmetic."""
+    summary = judged(BEST)
+    arms = [
+        replace(row, certificate=row.certificate.replace(kind="statistical"))
+        if row.certificate and row.arm.label == "mirrored ×2"
+        else row
+        for row in summary.arms
+    ]
+
+    head = headlines(replace(summary, arms=tuple(arms)))[0]
+
+    assert "Same arithmetic: certified by convergence only." in head.evidence
+
+
+def test_twins_and_arms_that_explain_are_never_ranked() -> None:
+    """Neither in a sentence, nor in a pair, nor in the results of a ranking."""
+    hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.explains}
+    summary = bout_view().summary
+
+    assert len(hidden) > 5
+    assert not hidden & {row.arm.label for row in ranked(summary)}
+    assert not hidden & {label for one in summary.verdicts for label in (one.first, one.second)}
+    assert not [one for one in headlines(summary) if any(f"{h} " in one.line for h in hidden)]
+
+
+def test_matrix_holds_each_pair_of_a_size_once() -> None:
+    """Fastest first; the row is so many times as fast as the column; the rest is empty."""
+    others = [
+        verdict("mirrored ×2", "multi_worker_mirrored ×2", 2.0, "faster"),
+        verdict("horovod ×2", "multi_worker_mirrored ×2", 2.5, "cannot tell"),
+    ]
+    summary = judged(BEST, *others)
+
+    table = matrix_of(summary, ranked(summary, 2))
+
+    assert [column.name for column in table.columns] == [
+        "Arm",
+        "mirrored ×2",
+        "multi_worker_mirrored ×2",
+    ]
+    said = [[f"{cell.main} {cell.note} {cell.word}".strip() for cell in row] for row in table.rows]
+    assert said == [
+        ["horovod ×2", "1.25× [1.19, 1.31] faster", "2.50× [2.38, 2.62] cannot tell"],
+        ["mirrored ×2", "", "2.00× [1.90, 2.10] faster"],
+    ]
+
+
+def test_pair_that_was_judged_the_other_way_round_is_turned() -> None:
+    """Half as fast, seen from the other side, is twice as fast."""
+    turned = verdict("mirrored ×2", "horovod ×2", 0.8, "slower")
+
+    head = headlines(judged(turned))[0]
+
+    assert "horovod ×2 is 1.25× as fast as mirrored ×2" in head.sentence
+
+
+def test_ratio_decides_who_comes_first() -> None:
+    """Means are over all rounds of an arm, the ratio over those that both have."""
+    other = verdict("mirrored ×2", "horovod ×2", 1.25, "faster")
+
+    head = headlines(judged(other))[0]
+
+    assert "mirrored ×2 is 1.25× as fast as horovod ×2, the best Horovod arm" in head.sentence
+
+
+def test_every_arm_stands_against_serial() -> None:
+    """Whatever its size; with the smallest difference that would have been seen."""
+    summary = judged(verdict("serial", "mirrored ×1", 1.25, "faster"))
+
+    table = serial_table(summary)
+
+    assert table is not None
+    assert len(table.rows) == len(SECONDS) - 1
+    (row,) = [row for row in table.rows if row[0].main == "mirrored ×1"]
+    assert [cell.main for cell in row] == ["mirrored ×1", "1", "0.80×", "slower", "6.2 %"]
+    assert row[2].note == "[0.76, 0.84]"
+
+
+def test_cell_of_too_few_rounds_says_so() -> None:
+    """In the matrix, against serial and in the list of pairs: the reason, and no word."""
+    summary = summarize(bare(rounds=2))
+    section = verdicts_section(summary)
+    reason = "2 rounds: too few for an interval, 3 are needed"
+
+    cell = matrix_of(summary, ranked(summary, 2)).rows[0][1]
+    serial = serial_table(summary)
+
+    assert cell.note == reason
+    assert cell.word == "no verdict"
+    assert serial is not None and serial.rows[0][3].main == "no verdict"
+    assert {row[4].main for row in pair_table(summary.verdicts).rows} == {"no verdict"}
+    assert section.answer == f"No verdict: {reason}."
+    assert not section.sure
+
+
+def test_answer_counts_pairs_of_one_size() -> None:
+    """3 pairs of two replicas and 3 of one; pairs of different sizes are not counted."""
+    words = {("mirrored", 1): "cannot tell"}
+    pairs = [
+        verdict(one.first, one.second, 1.5, words.get((one.first.split()[0], 1), "faster"))
+        for one in summarize(bare()).verdicts
+    ]
+
+    section = verdicts_section(judged(*pairs))
+
+    told = sum(one.word == "faster" and sizes(one.first) == sizes(one.second) for one in pairs)
+    assert section.answer == f"{told} of 6 pairs of the same size can be told apart" + (
+        "." if told == 6 else f"; {6 - told} cannot."
+    )
+
+
+def sizes(label: str) -> int:
+    """The number of replicas that a label ends with; serial has one."""
+    return int(label.partition("×")[2] or 1)
+
+
+def test_picture_has_one_axis_for_all_sizes() -> None:
+    """A ratio of 1 stands at the same place in both, and the larger ratio further right."""
+    drawn = forest_of(headlines(judged(BEST, TIE)))
+
+    def number(pattern: str, svg: str) -> float:
+        found = re.search(pattern, svg)
+        assert found is not None
+        return float(found[1])
+
+    equal = {number(r'class="equal" d="M([\d.]+)', svg) for svg in drawn.values()}
+    assert len(equal) == 1
+    assert number(r'cx="([\d.]+)', drawn[2]) > number(r'cx="([\d.]+)', drawn[1]) > min(equal)
+    assert 'aria-label="1.25×, faster"' in drawn[2]
+    low = number(r'class="span" d="M([\d.]+)', drawn[2])
+    middle = number(r'cx="([\d.]+)', drawn[2])
+    # logarithmic: from 1 to 1.25·0.95, and from there to 1.25
+    share = (low - min(equal)) / (middle - min(equal))
+    assert abs(share - math.log(1.25 * 0.95) / math.log(1.25)) < 0.01
+
+
+def test_label_of_a_tuned_arm_is_its_own() -> None:
+    """A tuned arm may be the best of its family; its settings stand in its name."""
+    assert "steps_per_execution=10" in bout_view().headlines[0].sentence
+    assert arm_of("horovod").label == "horovod ×1"

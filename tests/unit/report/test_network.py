@@ -1,0 +1,79 @@
+"""What a report says of collectives, and of the bytes and the time of each arm."""
+
+import pytest
+
+from report.network import NOT_MEASURED, models_of, network_section, size_of
+from tests.unit.report.bout import PARAMETERS, bout
+from tests.unit.report.judged import bare, judged, tables
+from tests.unit.report.views import bout_view
+
+
+def test_without_a_measurement_the_command_is_named() -> None:
+    """Bytes of each arm are shown all the same."""
+    section = network_section(bare(), judged(), None)
+
+    assert section.answer == NOT_MEASURED
+    assert "Communication of each arm" in tables(*section.blocks)
+
+
+def test_model_finds_what_the_collectives_were_made_of() -> None:
+    """t(n) = 2α + n·β + n/2·γ between two ranks; made with 2α = 12 µs and β + γ/2 = 0.25 ns."""
+    found = bout().communication
+    assert found is not None
+
+    model = models_of(found)["mpi", "allreduce"]
+
+    assert model.alpha_s == pytest.approx(6e-6, rel=0.1)
+    per_byte = model.beta_s_per_byte + (model.gamma_s_per_byte or 0.0) / 2
+    assert per_byte == pytest.approx(0.25e-9, rel=0.1)
+
+
+def test_bytes_of_an_arm_are_predicted_and_counted() -> None:
+    """Two ranks of a ring send 2·(1/2)·gradients each; counted are 8.3 bytes for each weight."""
+    section = bout_view().section("communication")
+    rows = {row[0].main: row for row in tables(*section.blocks)["Communication of each arm"].rows}
+
+    gradients, predicted, counted = (cell.main for cell in rows["horovod ×2"][1:4])
+    assert gradients == f"{4 * PARAMETERS:,}"
+    assert predicted == f"{2 * 4 * PARAMETERS:,}"
+    assert int(counted.replace(",", "")) == pytest.approx(8.3 * PARAMETERS, rel=1e-3)
+    assert rows["mirrored ×2"][2].note == "one process: nothing is sent"
+    assert rows["parameter_server ×2"][2].main == f"{2 * 2 * 4 * PARAMETERS:,}"
+    assert rows["parameter_server ×2"][2].note == "push and pull"
+
+
+def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:
+    """And no number."""
+    section = bout_view().section("communication")
+    rows = {r[0].main: r for r in tables(*section.blocks)["Cost models of the collectives"].rows}
+
+    row = rows["horovod nccl"]
+
+    assert "needs an NVIDIA GPU" in row[1].main
+    assert {cell.main for cell in row[2:]} == {"–"}
+
+
+def test_wrong_elements_are_shouted() -> None:
+    """A collective that gives another result is no collective."""
+    comparison = bout()
+    assert comparison.communication is not None
+    stack = comparison.communication.stacks[0]
+    broken = stack.timings[0].replace(wrong=3)
+    stacks = (
+        stack.replace(timings=(broken, *stack.timings[1:])),
+        *comparison.communication.stacks[1:],
+    )
+    found = comparison.communication.replace(stacks=stacks)
+
+    section = network_section(bare().replace(communication=found), judged(), None)
+
+    assert "3 ELEMENTS WERE WRONG" in section.answer
+    assert not section.sure
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(4096, "4 KiB"), (2**28, "256 MiB"), (2**30, "1 GiB"), (100, "100 B")]
+)
+def test_sizes_are_powers_of_two(count: int, text: str) -> None:
+    """As they are asked for on the command line."""
+    assert size_of(count) == text

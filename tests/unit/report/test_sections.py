@@ -1,0 +1,319 @@
+"""What a report says of noise, parts, communication, accuracy, tuning; and if there is none."""
+
+import math
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from measure.gap import Gap, Part, Split
+from measure.intervals import Estimate, Interval
+from measure.rounds import RoundsUsed
+from measure.summary import Missing, summarize
+from report.breakdown import Breakdown, breakdown_section
+from report.caveats import caveats
+from report.cells import Table, Terms, Text
+from report.definitions import DEFINITIONS
+from report.learning import learning_section
+from report.noise import NO_TWIN, noise_section
+from report.recompute import samples_digest
+from report.speed import results_section, scaling_section
+from report.tuning import NOT_TUNED, settings_of, tuning_section
+from specs import Rounds
+from tests.unit.measure.factory import arm_of
+from tests.unit.report.bout import bout
+from tests.unit.report.judged import bare, judged, tables, verdict
+from tests.unit.report.views import bout_plots, bout_view
+
+TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
+
+
+def estimate(value: float, half: float = 0.05) -> Estimate:
+    """Of seven rounds."""
+    return Estimate(value, Interval(value - half, value + half), 7)
+
+
+# Noise
+
+
+def test_noise_floor_is_the_same_arm_twice() -> None:
+    """Its ratio and interval; that it cannot be told apart is how it must be."""
+    summary = replace(judged(), noise_floor=(TWIN,))
+
+    section = noise_section(bare(), summary)
+
+    assert section.answer == (
+        "horovod ×2 against itself: 1.00× [0.95, 1.05], cannot tell, as it must be. "
+        "3 rounds used. All 3 rounds were made."
+    )
+    assert section.sure
+
+
+def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
+    """The section is unsure, the cell is marked, and a caveat says what to do."""
+    alarm = replace(TWIN, word="faster")
+    summary = replace(judged(), noise_floor=(alarm,))
+
+    section = noise_section(bare(), summary)
+    told = [one for one in caveats(bare(), summary) if "differs from itself" in one.what]
+
+    assert "faster, which is a false alarm" in section.answer
+    assert not section.sure
+    assert tables(*section.blocks)["Noise floor"].rows[0][2].bad
+    assert [one.what.split(" differs")[0] for one in told] == ["horovod ×2"]
+    assert "quiet machine" in told[0].advice
+
+
+def test_without_a_twin_there_is_no_noise_floor() -> None:
+    """It is not claimed that there is no noise."""
+    section = noise_section(bare(), judged())
+
+    assert section.answer.startswith(NO_TWIN)
+    assert not section.sure
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_disturbed_rounds_are_listed(kept: bool) -> None:
+    """Which, why, and whether they are used all the same."""
+    used = RoundsUsed((0, 1, 2) if kept else (0, 2), {1: "serial: others used 46 %"}, kept)
+    summary = replace(judged(), rounds=used)
+
+    section = noise_section(bare(), summary)
+    (row,) = tables(*section.blocks)["Disturbed rounds"].rows
+    told = [one for one in caveats(bare(), summary) if "disturbed by other" in one.what]
+
+    assert [cell.main for cell in row] == [
+        "2",
+        "serial: others used 46 %",
+        "yes: too few others" if kept else "no",
+    ]
+    assert ("1 of them disturbed" if kept else "1 left out as disturbed") in section.answer
+    assert bool(told) is kept
+
+
+def test_interrupted_comparison_says_how_to_go_on() -> None:
+    """It has not ended, so nobody knows why it did."""
+    comparison = bare().replace(ended_because="")
+
+    told = [one for one in caveats(comparison, judged()) if "interrupted" in one.what]
+
+    assert "It was interrupted and can go on." in noise_section(comparison, judged()).answer
+    assert len(told) == 1 and "--resume" in told[0].advice
+
+
+def test_rounds_say_what_was_asked_for() -> None:
+    """At least so many, until so narrow, within so long."""
+    asked = Rounds(least=3, most=40, precision=0.05, budget_s=900)
+
+    section = noise_section(bare().replace(asked=asked), judged())
+
+    (facts,) = [block for block in section.blocks if isinstance(block, Terms)]
+    assert dict(facts.items)["Asked for"] == (
+        "at least 3, until each interval of interest is at most 5.0 % wide, within 900 seconds"
+    )
+
+
+# Parts of a step
+
+
+def test_parts_that_were_not_measured_say_how() -> None:
+    """No empty plot, no zero."""
+    assert "Run with --why" in breakdown_section(None).answer
+    assert breakdown_section(None).blocks == ()
+
+
+def test_gap_names_the_part_that_does_most_of_it() -> None:
+    """In the direction of the whole: a part that works against it is not its cause."""
+    parts = (
+        Part("input", estimate(0.8), "feeding"),
+        Part("exposed communication", estimate(-1.2), "waiting"),
+    )
+    gap = Gap(
+        "A", "B", estimate(-0.5), parts, estimate(-0.1), True, "", Estimate(None, None, 0, "none")
+    )
+    split = Split("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
+
+    section = breakdown_section(Breakdown((split,), gap))
+    shown = tables(*section.blocks)
+
+    assert section.answer == (
+        "A needs 0.500 ms less for a global batch than B; the largest part is exposed "
+        "communication, -1.20 ms [-1.25, -1.15] n=7. The parts add up within the interval "
+        "(-0.100 ms remain unexplained)."
+    )
+    assert [row[0].main for row in shown["Parts of the gap"].rows] == [
+        "input",
+        "exposed communication",
+        "remainder",
+        "whole",
+    ]
+    assert section.sure
+    assert not breakdown_section(Breakdown((split,), replace(gap, adds_up=False))).sure
+
+
+def test_parts_are_drawn_so_that_they_add_up() -> None:
+    """Every part has a hatch of its own, for who sees no colour; the plot names each."""
+    svg = bout_plots()["breakdown"].svg
+
+    for name in ("compute", "input", "exposed communication", "remainder"):
+        assert f">{name}<" in svg
+    assert svg.count("<pattern") >= 4
+
+
+# Accuracy, tuning, results, scaling
+
+
+def test_too_few_seeds_give_no_time_to_accuracy() -> None:
+    """MLPerf's rule needs five runs; the cell says so."""
+    comparison = bare()
+
+    section = learning_section(comparison, summarize(comparison), "")
+
+    assert section.answer.startswith("No comparable arm has a time to accuracy: ")
+    assert {row[3].main for row in tables(*section.blocks)[LEARNING].rows} == {"–"}
+
+
+LEARNING = "Time to accuracy, one row for each arm"
+
+
+def test_time_to_accuracy_is_the_olympic_mean() -> None:
+    """Of serial's seven undisturbed rounds the fastest and the slowest are left out."""
+    runs = [run for run in bout().runs if run.arm == "serial" and run.round != 5]
+    times = sorted(
+        next(
+            epoch.end_since_process_start_s
+            for epoch in run.records[0].epochs
+            if epoch.validation["accuracy"] >= 0.9
+        )
+        for run in runs
+    )
+    rows = {
+        row[0].main: row for row in tables(*bout_view().section("accuracy").blocks)[LEARNING].rows
+    }
+
+    assert rows["serial"][3].main == f"{statistics.fmean(times[1:-1]):.2f}"
+    assert rows["serial"][4].main == "3.00"  # 0.972 - 0.75·exp(-0.9·3) is the first above 0.9
+    assert rows["horovod:controller=mpi ×2"][1].main == "6 of 7"
+    assert not any("again" in label for label in rows)
+
+
+def test_untuned_comparison_says_so() -> None:
+    """Nobody is told that the defaults are the best."""
+    assert tuning_section(bare(), judged()).answer == NOT_TUNED
+
+
+def test_tuned_stands_beside_default_with_its_settings() -> None:
+    """Every trial too, the failed one with its reason; a trial is one run, not an estimate."""
+    section = bout_view().section("tuning")
+    shown = tables(*section.blocks)
+
+    (row,) = shown["Default and tuned"].rows
+    trials = shown["Every trial"].rows
+
+    assert [cell.main for cell in row[:2]] == [
+        "multi_worker_mirrored:steps_per_execution=10 ×2",
+        "steps_per_execution=10",
+    ]
+    assert len(trials) == 4
+    assert [cell.main for cell in trials[1][3:4]] == ["chosen"]
+    assert trials[3][2].main == "–" and "XLA cannot compile it." in trials[3][4].main
+    assert settings_of(arm_of("horovod", 2, cycle_time_ms=0.5)) == "cycle_time_ms=0.5"
+    assert settings_of(arm_of("serial")) == "as upstream has it"
+
+
+def test_results_name_the_highest_throughput() -> None:
+    """Of the arms that are comparable; a geometric mean of the rounds."""
+    comparison = bare()
+    summary = summarize(comparison)
+    rates = [
+        100 / run.records[0].epochs[1].train_s for run in comparison.runs if run.arm == "horovod ×2"
+    ]
+
+    section = results_section(summary, Table((), ()), ())
+
+    mean = math.exp(statistics.fmean(map(math.log, rates)))
+    assert f"The highest throughput is {mean:.0f} examples/s [" in section.answer
+    assert section.answer.endswith(", of horovod ×2.")
+
+
+@pytest.mark.parametrize(
+    ("scaling", "held"),
+    [("strong", "the global batch is the same"), ("weak", "the batch of each replica is the same")],
+)
+def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None:
+    """What is held is said, in the title and below it; the base is named."""
+    section = scaling_section(bare().replace(scaling=scaling), judged())
+
+    assert f"({scaling} scaling)" in section.title
+    assert isinstance(section.blocks[0], Text)
+    assert held in section.blocks[0].text
+    assert "of 2 × serial" in section.answer
+
+
+def test_dear_clock_is_a_caveat() -> None:
+    """Where Ringside's own callbacks take more than 2 % of a step."""
+    summary = judged()
+    spread = summary.arms[0].throughput
+    assert spread is not None
+    dear = replace(spread, median=0.031)
+    row = replace(summary.arms[0], spreads={**summary.arms[0].spreads, "clock_share": dear})
+
+    told = caveats(bare(), replace(summary, arms=(row, *summary.arms[1:])))
+
+    assert any("serial (3.1 %)" in one.what for one in told)
+    assert isinstance(summary.arms[0].spreads["clock_share"], Missing)
+    assert not any("own clock" in one.what for one in caveats(bare(), summary))
+
+
+# The whole
+
+
+def test_every_section_begins_with_its_answer() -> None:
+    """One line each; names are unique, as they are anchors."""
+    sections = bout_view().sections
+
+    assert all(one.answer.endswith((".", "?")) and "\n" not in one.answer for one in sections)
+    assert len({one.name for one in sections}) == len(sections)
+
+
+def test_every_caveat_says_what_to_do() -> None:
+    """A warning that nobody can act on is noise."""
+    assert bout_view().caveats
+    assert all(one.advice.endswith(".") for one in bout_view().caveats)
+
+
+def test_digest_of_the_samples_is_in_the_environment() -> None:
+    """So that a report cannot be shown with other records."""
+    (facts,) = bout_view().section("environment").blocks
+
+    assert isinstance(facts, Terms)
+    assert ("Digest of the raw samples", samples_digest(bout())) in facts.items
+
+
+def test_every_kind_of_number_is_defined() -> None:
+    """What stands in the head of a column stands in a definition."""
+    text = " ".join(f"{term} {meaning}" for term, meaning in DEFINITIONS).lower()
+
+    for word in (
+        "examples/s",
+        "efficiency",
+        "p50",
+        "p95",
+        "p99",
+        "rank skew",
+        "clock",
+        "smallest visible",
+        "noise floor",
+        "disturbed",
+        "bus bandwidth",
+        "α",
+        "exposed",
+        "time to accuracy",
+        "peak memory",
+        "cpu s",
+        "start-up",
+        "trial",
+        "digest",
+        "p adjusted",
+    ):
+        assert word in text, word

@@ -1,0 +1,291 @@
+"""Two comparisons side by side: regressions are found, unlike experiments are refused."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+import cli.main
+from measure.side_by_side import ratio_of_means, side_by_side
+from report.side_by_side import render_side_by_side_table, summary_of, write_side_by_side
+from specs import Comparison, RefusalError, Run, write_whole
+from tests.unit.measure.factory import MACHINE, arm_of
+from tests.unit.report.hostile import MARKUP
+from tests.unit.report.proofs import failed
+from tests.unit.report.small import small
+
+
+def slower(run: Run, factor: float) -> Run:
+    """The same run in so many times the time."""
+    return run.replace(
+        records=tuple(
+            one.replace(
+                epochs=tuple(
+                    epoch.replace(
+                        train_s=epoch.train_s * factor,
+                        step_end_s=tuple(end * factor for end in epoch.step_end_s),
+                    )
+                    for epoch in one.epochs
+                )
+            )
+            for one in run.records
+        )
+    )
+
+
+def later(**factors: float) -> Comparison:
+    """The small comparison once more, some arms in so many times the time."""
+    scaled = [slower(run, factors.get(run.arm.split()[0], 1.0)) for run in small().runs]
+    return small().replace(name="later", runs=tuple(scaled))
+
+
+def test_ratio_by_welch() -> None:
+    """Against scipy's own test and the interval by hand, Welch and Satterthwaite."""
+    random = np.random.default_rng(1)
+    before, now = random.lognormal(7, 0.05, 6).tolist(), random.lognormal(7.1, 0.01, 4).tolist()
+    x, y = np.log(now), np.log(before)
+    parts = x.var(ddof=1) / 4, y.var(ddof=1) / 6
+    df = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 5)
+    half = stats.t.ppf(0.975, df) * np.sqrt(sum(parts))
+
+    ratio, p = ratio_of_means(before, now)
+
+    assert ratio.value == pytest.approx(stats.gmean(now) / stats.gmean(before), rel=1e-12)
+    assert ratio.interval is not None
+    mean = x.mean() - y.mean()
+    ends = (ratio.interval.low, ratio.interval.high)
+    assert ends == pytest.approx((np.exp(mean - half), np.exp(mean + half)), rel=1e-9)
+    assert p == pytest.approx(2 * stats.t.sf(abs(mean) / np.sqrt(sum(parts)), df), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ([], [1.0], "no throughput before"),
+        ([1.0], [], "no throughput now"),
+        ([1.0, 1.1], [1.0, 1.1, 1.2], "2 of 3 rounds that an interval needs"),
+        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], "no scatter"),
+    ],
+)
+def test_too_little_has_no_interval(
+    before: Sequence[float], now: Sequence[float], words: str
+) -> None:
+    """And says why."""
+    ratio, p = ratio_of_means(before, now)
+
+    assert ratio.interval is None and p is None
+    assert words in ratio.reason
+
+
+def test_intervals_cover() -> None:
+    """Of 1,000 pairs of equal experiments, 94 to 97 % of the intervals cover no change."""
+    random = np.random.default_rng(2)
+    covered = 0
+    for _ in range(1000):
+        before, now = random.lognormal(0, 0.05, 5), random.lognormal(0, 0.15, 8)
+        ratio, _ = ratio_of_means(before.tolist(), now.tolist())
+        assert ratio.interval is not None
+        covered += ratio.interval.low <= 1 <= ratio.interval.high
+
+    assert 0.94 <= covered / 1000 <= 0.97
+
+
+def test_a_regression_and_an_improvement_are_told() -> None:
+    """Only what changed is called; the rest cannot be told apart from itself."""
+    told = side_by_side(small(), later(horovod=1.25, mirrored=0.8))
+
+    words = {one.label: one.word for one in told.changes}
+    assert words == {"serial": "cannot tell", "mirrored ×2": "faster", "horovod ×2": "slower"}
+    (bad,) = [one for one in told.changes if one.regression]
+    assert bad.ratio.value == pytest.approx(1 / 1.25, rel=1e-9)
+    assert bad.ratio.interval is not None and bad.ratio.interval.high < 1
+    assert "1 arm slower: horovod ×2 0.80× [" in summary_of(told)
+    assert "1 arm faster: mirrored ×2 1.25× [" in summary_of(told)
+    assert told.serial is not None and told.serial.word == "cannot tell"
+
+
+def test_many_arms_make_no_false_alarm() -> None:
+    """Holm: the smallest p-value counts as often as there are arms, and no later one for less."""
+    changes = side_by_side(small(), later(horovod=1.03, mirrored=1.2)).changes
+    raw = sorted(one.p_value for one in changes if one.p_value is not None)
+
+    adjusted = sorted(one.p_adjusted for one in changes if one.p_adjusted is not None)
+
+    by_hand = [3 * raw[0], max(3 * raw[0], 2 * raw[1]), 0.0]
+    by_hand[2] = max(by_hand[1], raw[2])
+    assert adjusted == pytest.approx([min(1.0, p) for p in by_hand], rel=1e-12)
+
+
+def test_certificates_lost_and_gained_are_told() -> None:
+    """An arm that is not comparable is not judged, however slow."""
+    lost = later(horovod=2.0)
+    lost = lost.replace(
+        certificates=tuple(
+            failed(one) if one.arm.label == "horovod ×2" else one for one in lost.certificates
+        )
+    )
+
+    there, back = side_by_side(small(), lost), side_by_side(lost, small())
+
+    certificates = {one.label: one.certificate for one in there.changes}
+    assert certificates == {"serial": "", "mirrored ×2": "", "horovod ×2": "lost"}
+    assert {one.word for one in there.changes} == {"cannot tell"}
+    assert "No longer comparable: horovod ×2." in summary_of(there)
+    assert "Now comparable: horovod ×2." in summary_of(back)
+
+
+def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
+    """Packages and kernels may differ: that is what one compares."""
+    packages = {**MACHINE.packages, "horovod": "0.29.0"}
+    now = later()
+    now = now.replace(
+        machine=MACHINE.replace(packages=packages, kernel="Linux 7"),
+        arms=now.arms[:2],
+        runs=tuple(run for run in now.runs if run.arm != "horovod ×2"),
+        certificates=now.certificates[:2],
+    )
+
+    told = side_by_side(small(), now)
+    write_side_by_side(told, tmp_path, names=("a", "b"))
+
+    assert ("horovod", "0.28.1", "0.29.0") in told.differs
+    assert ("kernel", "Linux 6.1.0", "Linux 7") in told.differs
+    assert told.only_before == ("horovod ×2",)
+    text = (tmp_path / "side_by_side.md").read_text()
+    assert text.index("0.29.0") < text.index("Faster or slower?")
+    assert "Only before: horovod ×2" in text
+
+
+def test_a_changed_machine_is_seen_in_the_serial_arm() -> None:
+    """If the run without distribution is slower too, it is not the stack."""
+    told = side_by_side(small(), later(serial=1.3, mirrored=1.3, horovod=1.3))
+    terminal = Console(width=120, record=True, file=io.StringIO())
+
+    terminal.print(render_side_by_side_table(told))
+
+    said = " ".join(terminal.export_text().split())
+    assert "serial, which no stack distributes, is itself slower, 0.77×" in said
+
+
+def with_spec(**changes: Any) -> Callable[[Comparison], Comparison]:
+    """A comparison whose every spec is another one."""
+
+    def changed(comparison: Comparison) -> Comparison:
+        runs = [
+            run.replace(
+                spec=run.spec.replace(**changes),
+                records=tuple(one.replace(spec=run.spec.replace(**changes)) for one in run.records),
+            )
+            for run in comparison.runs
+        ]
+        return comparison.replace(runs=tuple(runs), certificates=())
+
+    return changed
+
+
+def on(**changes: Any) -> Callable[[Comparison], Comparison]:
+    """A comparison on another machine."""
+    return lambda comparison: comparison.replace(machine=MACHINE.replace(**changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (with_spec(workload="mnist"), "workload of the spec: 'digits' before, 'mnist' now"),
+        (with_spec(global_batch=8), "global_batch of the spec: 4 before, 8 now"),
+        (with_spec(precision="float64"), "'float32' before, 'float64' now"),
+        (on(cpu_model="Slow CPU"), "'Example CPU 9000' before, 'Slow CPU' now"),
+        (on(cores=4), "cores of the machine: 2 before, 4 now"),
+        (on(gpus=("H100",)), "gpus of the machine"),
+        (lambda one: one.replace(scaling="weak"), "scaling of the comparison: 'strong' before"),
+        (
+            lambda one: one.replace(
+                arms=(
+                    one.arms[0],
+                    one.arms[1],
+                    arm_of("horovod", 2, controller="mpi").replace(
+                        label="horovod ×2", group="horovod"
+                    ),
+                )
+            ),
+            "options.controller of the arm 'horovod ×2'",
+        ),
+    ],
+)
+def test_unlike_experiments_are_never_mixed(
+    change: Callable[[Comparison], Comparison], words: str
+) -> None:
+    """Refused, with both values."""
+    with pytest.raises(RefusalError) as refused:
+        side_by_side(small(), change(small()))
+
+    assert words in str(refused.value)
+
+
+def test_other_data_are_refused() -> None:
+    """The same workload of another content."""
+    others = tuple(
+        run.replace(records=tuple(one.replace(data_digest="f" * 64) for one in run.records))
+        for run in small().runs
+    )
+    first = tuple(
+        run.replace(records=tuple(one.replace(data_digest="a" * 64) for one in run.records))
+        for run in small().runs
+    )
+
+    with pytest.raises(RefusalError, match="digests of the training data"):
+        side_by_side(small().replace(runs=first), small().replace(runs=others))
+
+
+def test_the_command_writes_both_pages_and_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`ringside report a b`: a regression is told and the exit code stays 0."""
+    for name, comparison in (("a", small()), ("b", later(horovod=1.5))):
+        write_whole(tmp_path / name / "results.json", comparison.to_json())
+
+    code = cli.main.run(["report", str(tmp_path / "a"), str(tmp_path / "b")])
+
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "1 arm slower: horovod ×2" in said
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {
+        "results.json",
+        "side_by_side.html",
+        "side_by_side.md",
+    }
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["results.json"]
+
+
+def test_markup_stays_text(tmp_path: Path) -> None:
+    """A script in a label, a name or a version is shown on every page, and never run."""
+    label = f"serial {MARKUP} | [red]x[/red]"
+
+    def hostile(version: str) -> Comparison:
+        one = small()
+        arms = tuple(arm.replace(label=label) if arm.label == "serial" else arm for arm in one.arms)
+        return one.replace(
+            name=MARKUP,
+            arms=arms,
+            runs=tuple(run.replace(arm=label) if run.arm == "serial" else run for run in one.runs),
+            certificates=(),
+            machine=MACHINE.replace(packages={MARKUP: version}),
+        )
+
+    told = side_by_side(hostile("1"), hostile(f"2{MARKUP}"))
+    page = write_side_by_side(told, tmp_path, names=(MARKUP, "b")).read_text()
+    terminal = Console(width=200, record=True, file=io.StringIO())
+    terminal.print(render_side_by_side_table(told))
+
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 4
+    text = (tmp_path / "side_by_side.md").read_text()
+    assert re.search(r"(?<!\\)<script", text) is None
+    assert re.search(r"(?<!\\)\| \[red", text) is None
+    assert "[red]x[/red]" in "".join(terminal.export_text().split()).replace("|", "")

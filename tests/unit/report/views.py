@@ -1,0 +1,32 @@
+"""Views of the made-up comparisons, made once for all tests."""
+
+import functools
+
+from report.drawing import Plot
+from report.plots import plots_of
+from report.view import View, view_of
+from tests.unit.report.bout import bout, mixed_bout
+
+
+@functools.cache
+def bout_view() -> View:
+    """Of the comparison in which everything is there."""
+    return view_of(bout())
+
+
+@functools.cache
+def mixed_view() -> View:
+    """Of the one in which some arms are not comparable."""
+    return view_of(mixed_bout())
+
+
+@functools.cache
+def bout_plots() -> dict[str, Plot]:
+    """By name."""
+    return {plot.name: plot for plot in plots_of(bout_view())}
+
+
+@functools.cache
+def mixed_plots() -> dict[str, Plot]:
+    """By name."""
+    return {plot.name: plot for plot in plots_of(mixed_view())}
