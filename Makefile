@@ -18,7 +18,7 @@ READY := .venv/ready
 # Scripts in .venv hold its absolute path: one that was made elsewhere is out of date.
 MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
 
-.PHONY: help setup compare test test-fast check lock clean remake
+.PHONY: help setup compare tax test test-fast check lock clean remake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ $(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/check_hor
 
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 	@ringside compare $(ARGS)
+
+tax: $(READY) ## Ringside's own cost against hand-written scripts
+	@python benchmarks/tax.py $(ARGS)
 
 test: $(READY) ## every test
 	@pytest $(ARGS) tests

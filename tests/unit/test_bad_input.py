@@ -94,7 +94,12 @@ def test_train_refuses_its_surroundings(
         (["compare", "--global-batch", "33"], "multiple of the number of replicas"),
         (["compare", "--replicas", "x"], "whole numbers"),
         (["launch", "--hostfile", "nowhere"], "readable text file"),
-        (["report", "nowhere"], "results.json"),
+        (["report", "nowhere"], "nowhere/results.json"),
+        (["report", "nowhere", "elsewhere"], "nowhere/results.json"),
+        (["report", "a", "b", "c"], "unexpected extra argument"),
+        (["verify-report", "nowhere"], "nowhere/results.json"),
+        (["verify-report", "/dev/null"], "Not a directory"),
+        (["verify-report"], "Missing argument"),
         (["compar"], "compar"),
     ],
 )

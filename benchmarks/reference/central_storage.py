@@ -1,0 +1,13 @@
+"""CentralStorageStrategy: python -m benchmarks.reference.central_storage --replicas 2 --out F."""
+
+from benchmarks.reference import common
+
+job = common.job_from_flags()
+common.pin(job, first_replica=0, replicas=job.replicas)
+tf = common.tensorflow(job, replicas=job.replicas)
+strategy = tf.distribute.experimental.CentralStorageStrategy(
+    compute_devices=[f"CPU:{i}" for i in range(job.replicas)], parameter_device="CPU:0"
+)
+with strategy.scope():
+    model = common.compiled_model(tf, job)
+common.train(tf, job, model, common.batches(tf, job, job.global_batch))

@@ -1,0 +1,291 @@
+"""What Ringside itself costs: each backend through Ringside against a hand-written script.
+
+python benchmarks/tax.py --rounds 8 --backends serial,horovod --workload conv
+
+Both sides of every arm run in fresh processes, interleaved: each round holds all arms, in an order
+that is drawn, and of each arm one side right after the other, which first being drawn too. A round
+gives one ratio of step times for each arm; what is printed is their geometric mean and its 95 %
+interval. benchmarks/README.md says what is the same on both sides, and what is not.
+"""
+
+import json
+import math
+import random
+import shlex
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.tax_sides import (
+    WARM_UP_EPOCHS,
+    WORKLOADS,
+    RunFailedError,
+    Timing,
+    by_hand,
+    check_options,
+    through_ringside,
+    unlike,
+)
+from cli.folders import new_folder
+from compare.arms import arm_spec, parse_arms, shared_out
+from launch.flags import spec_from_flags
+from measure.intervals import Estimate, geometric_estimate
+from measure.machine import machine_facts
+from specs import RefusalError, RunSpec, Surroundings, write_whole
+
+BACKENDS = (
+    "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
+    "horovod,horovod:controller=mpi"
+)
+SIZING_EPOCHS = WARM_UP_EPOCHS + 4
+AT_MOST = 1.02
+Side = Literal["ringside", "by hand"]
+SIDES: tuple[Side, ...] = ("ringside", "by hand")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one side of one arm."""
+
+    arm: str
+    side: Side
+    round: int
+    position: int
+    timing: Timing
+
+
+@dataclass
+class Tax:
+    """Everything that one call has seen; on disk after each run."""
+
+    command: str
+    workload: str
+    seed: int
+    specs: dict[str, RunSpec]
+    samples: list[Sample] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def pairs(self, arm: str) -> list[tuple[Timing, Timing]]:
+        """(through Ringside, by hand) of each round that has both."""
+        rounds: dict[int, dict[str, Timing]] = defaultdict(dict)
+        for sample in self.samples:
+            if sample.arm == arm:
+                rounds[sample.round][sample.side] = sample.timing
+        return [
+            (sides["ringside"], sides["by hand"])
+            for _, sides in sorted(rounds.items())
+            if len(sides) == len(SIDES)
+        ]
+
+    def to_json(self) -> str:
+        """All raw times, and the ratios."""
+        body = {
+            "command": self.command,
+            "created_unix_s": time.time(),
+            "workload": self.workload,
+            "order_seed": self.seed,
+            "machine": machine_facts().model_dump(mode="json"),
+            "ratios": {arm: asdict(ratio(self.pairs(arm))) for arm in self.specs},
+            "problems": self.problems,
+            "runs": [asdict(sample) for sample in self.samples],
+            "specs": {arm: spec.model_dump(mode="json") for arm, spec in self.specs.items()},
+        }
+        return json.dumps(body, indent=1)
+
+
+def ratio(pairs: list[tuple[Timing, Timing]]) -> Estimate:
+    """Step time through Ringside ÷ step time by hand: geometric mean over rounds."""
+    return geometric_estimate([here.step_ms / there.step_ms for here, there in pairs])
+
+
+def holds(estimate: Estimate) -> str:
+    """Whether a ratio is at most AT_MOST, as far as its interval can tell."""
+    if estimate.interval is None:
+        return "cannot tell"
+    if estimate.interval.high <= AT_MOST:
+        return "yes"
+    return "no" if estimate.interval.low > AT_MOST else "cannot tell"
+
+
+def epochs_for(seconds: float, sizing: Timing) -> int:
+    """Epochs of which those after the warm-up take about so many seconds."""
+    epoch_s = sizing.step_ms * sizing.steps_per_epoch / 1e3
+    return WARM_UP_EPOCHS + max(2, math.ceil(seconds / epoch_s))
+
+
+def main(
+    *,
+    backends: Annotated[str, typer.Option(help="Names with commas between.")] = BACKENDS,
+    replicas: Annotated[str, typer.Option(help="Of each backend that can have several.")] = "2",
+    workload: Annotated[str, typer.Option(help=f"{' or '.join(WORKLOADS)}.")] = "digits",
+    rounds: Annotated[int, typer.Option(min=1, help="Pairs of runs of each arm.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Timed part of each run.")] = 5.0,
+    order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
+    output: Annotated[Path, typer.Option(help="Folder in which the results' one is made.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Time each backend through Ringside against a hand-written script that does the same."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    specs = _specs(workload, backends, replicas)
+    folder = new_folder(output, f"tax-{workload}-{time.strftime('%Y%m%d-%H%M%S')}")
+    command = shlex.join(["python", *sys.argv])
+    tax = Tax(command, workload, order_seed, specs)
+    stopped = False
+    try:
+        _size(console, tax, folder, seconds=seconds, rounds=rounds)
+        _measure(console, tax, folder, rounds=rounds)
+    except KeyboardInterrupt:
+        stopped = True
+    write_whole(folder / "tax.json", tax.to_json())
+    console.print(table(tax))
+    for problem in tax.problems:
+        console.print(f"[red]problem[/] {problem}", highlight=False)
+    console.print(f"every time: {folder / 'tax.json'}", highlight=False)
+    if stopped:
+        raise typer.Exit(130)
+    if tax.problems:
+        raise typer.Exit(1)
+
+
+def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
+    """The run of each arm as `ringside launch` has it by default, on its share of the cores.
+
+    Raises:
+        RefusalError: an unknown workload or arm.
+    """
+    if workload not in WORKLOADS:
+        raise RefusalError(
+            "The hand-written scripts know some workloads only.",
+            received=workload,
+            advice=f"Choose {' or '.join(WORKLOADS)}.",
+        )
+    name, options = WORKLOADS[workload]
+    base = spec_from_flags(
+        Surroundings(), backend="serial", workload=name, workload_option=options, save="record"
+    )
+    named = [text.strip() for text in backends.split(",")]
+    arms = [arm for arm in parse_arms(backends, replicas) if arm.group in named]
+    base = base.replace(resources=shared_out(base.resources, tuple(arms)))
+    specs = {arm.label: arm_spec(base, arm) for arm in arms}
+    for label, spec in specs.items():
+        check_options(label, spec)
+    return specs
+
+
+def _size(console: Console, tax: Tax, folder: Path, *, seconds: float, rounds: int) -> None:
+    """Give each arm as many epochs as it needs, seen in one short run by hand that counts not."""
+    left_s = 0.0
+    for number, (arm, spec) in enumerate(list(tax.specs.items())):
+        began = time.monotonic()
+        with console.status(f"how long is an epoch of {arm}?"):
+            try:
+                timing = by_hand(
+                    spec.replace(epochs=SIZING_EPOCHS),
+                    tax.workload,
+                    folder / "sizing" / f"{number:03d}",
+                )
+            except RunFailedError as error:
+                tax.problems.append(f"{arm} by hand: {error}")
+                del tax.specs[arm]
+                continue
+        left_s += len(SIDES) * rounds * (time.monotonic() - began + seconds)
+        tax.specs[arm] = spec.replace(epochs=epochs_for(seconds, timing))
+    console.print(
+        f"{len(tax.specs)} arms × {len(SIDES)} sides × {rounds} rounds: "
+        f"about {left_s / 60:.0f} minutes",
+        highlight=False,
+    )
+
+
+def _measure(console: Console, tax: Tax, folder: Path, *, rounds: int) -> None:
+    """All rounds; what has been seen is on disk after each run."""
+    generator = random.Random(tax.seed)
+    position = 0
+    for number in range(rounds):
+        for arm, side in draw_round(list(tax.specs), generator):
+            with console.status(f"round {number + 1} of {rounds}: {arm}, {side}"):
+                _one(tax, arm, side, number, position, folder / "runs" / f"{position:03d}")
+            position += 1
+            write_whole(folder / "tax.json", tax.to_json())
+        _check(tax, number)
+        so_far = {arm: ratio(tax.pairs(arm)).value for arm in tax.specs}
+        ratios = ", ".join(f"{arm} {value:.3f}" for arm, value in so_far.items() if value)
+        console.print(f"after round {number + 1}: {ratios}", highlight=False)
+
+
+def draw_round(arms: list[str], generator: random.Random) -> list[tuple[str, Side]]:
+    """(arm, side) in the order of execution."""
+    return [
+        (arm, side)
+        for arm in generator.sample(arms, len(arms))
+        for side in generator.sample(SIDES, len(SIDES))
+    ]
+
+
+def _one(tax: Tax, arm: str, side: Side, number: int, position: int, folder: Path) -> None:
+    spec = tax.specs[arm]
+    try:
+        if side == "ringside":
+            timing = through_ringside(spec, folder)
+        else:
+            timing = by_hand(spec, tax.workload, folder)
+    except RunFailedError as error:
+        tax.problems.append(f"{arm}, {side}, round {number + 1}: {error}")
+        return
+    tax.samples.append(Sample(arm, side, number, position, timing))
+
+
+def _check(tax: Tax, number: int) -> None:
+    """Note every pair of this round that did not do the same."""
+    for arm in tax.specs:
+        sides = {s.side: s.timing for s in tax.samples if s.arm == arm and s.round == number}
+        if len(sides) == len(SIDES) and (why := unlike(sides["ringside"], sides["by hand"])):
+            tax.problems.append(f"{arm}, round {number + 1}: not the same work: {why}")
+
+
+def table(tax: Tax) -> Table:
+    """A row for each arm."""
+    result = Table(title=f"Ringside's own cost, workload {tax.workload}", title_justify="left")
+    for heading in ("arm", "Ringside, ms a step", "by hand", "ratio", "95 % interval", "rounds"):
+        result.add_column(heading, justify="left" if heading == "arm" else "right")
+    result.add_column("loss, Ringside / by hand", justify="right")
+    result.add_column(f"at most {AT_MOST}?")
+    for arm in tax.specs:
+        result.add_row(arm, *_cells(tax.pairs(arm)))
+    return result
+
+
+def _cells(pairs: list[tuple[Timing, Timing]]) -> list[str]:
+    if not pairs:
+        return ["–"] * 7
+    found = ratio(pairs)
+    sides: Any = zip(*pairs, strict=True)
+    step_ms = [geometric_estimate([t.step_ms for t in side]).value for side in sides]
+    here, there = pairs[-1]
+    interval = found.interval
+    return [
+        *(f"{value:.3g}" for value in step_ms),
+        f"{found.value:.3f}",
+        found.reason if interval is None else f"{interval.low:.3f} – {interval.high:.3f}",
+        str(found.n),
+        f"{here.losses[-1]:.3g} / {there.losses[-1]:.3g}",
+        holds(found),
+    ]
+
+
+if __name__ == "__main__":
+    try:
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command()(main)
+        app(standalone_mode=True)
+    except RefusalError as error:
+        print(f"tax.py: {error}", file=sys.stderr)
+        sys.exit(2)
