@@ -12,6 +12,7 @@ import json
 import math
 import random
 import shlex
+import statistics
 import sys
 import time
 from collections import defaultdict
@@ -256,6 +257,7 @@ def table(tax: Tax) -> Table:
     result = Table(title=f"Ringside's own cost, workload {tax.workload}", title_justify="left")
     for heading in ("arm", "Ringside, ms a step", "by hand", "ratio", "95 % interval", "rounds"):
         result.add_column(heading, justify="left" if heading == "arm" else "right")
+    result.add_column("beside the steps, ms an epoch", justify="right")
     result.add_column("loss, Ringside / by hand", justify="right")
     result.add_column(f"at most {AT_MOST}?")
     for arm in tax.specs:
@@ -265,17 +267,19 @@ def table(tax: Tax) -> Table:
 
 def _cells(pairs: list[tuple[Timing, Timing]]) -> list[str]:
     if not pairs:
-        return ["–"] * 7
+        return ["–"] * 8
     found = ratio(pairs)
     sides: Any = zip(*pairs, strict=True)
     step_ms = [geometric_estimate([t.step_ms for t in side]).value for side in sides]
     here, there = pairs[-1]
     interval = found.interval
+    beside = [of.beside_ms for of, _ in pairs if of.beside_ms is not None]
     return [
         *(f"{value:.3g}" for value in step_ms),
         f"{found.value:.3f}",
         found.reason if interval is None else f"{interval.low:.3f} – {interval.high:.3f}",
         str(found.n),
+        f"{statistics.median(beside):.3g}" if beside else "–",
         f"{here.losses[-1]:.3g} / {there.losses[-1]:.3g}",
         holds(found),
     ]

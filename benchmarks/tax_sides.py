@@ -37,12 +37,21 @@ class Timing:
         steps_per_epoch: updates in each.
         losses: mean training loss of each epoch.
         cores: processors that the chief could use.
+        beside_s: of each epoch, what Ringside took of it before the first and after the last step;
+            by hand there is no such thing.
     """
 
     epoch_s: tuple[float, ...]
     steps_per_epoch: int
     losses: tuple[float, ...]
     cores: tuple[int, ...]
+    beside_s: tuple[float, ...] = ()
+
+    @property
+    def beside_ms(self) -> float | None:
+        """Mean of beside_s over all epochs but the first WARM_UP_EPOCHS, milliseconds."""
+        timed = self.beside_s[WARM_UP_EPOCHS:]
+        return 1e3 * sum(timed) / len(timed) if timed else None
 
     @property
     def step_ms(self) -> float:
@@ -84,12 +93,13 @@ def through_ringside(spec: RunSpec, folder: Path) -> Timing:
     if not execution.outcome.completed:
         raise RunFailedError(str(execution.outcome))
     (chief,) = [record for record in execution.records if record.is_chief]
-    # Every process that trains has its own clock; the slowest counts.
-    clocks = [
-        [epoch.train_s for epoch in record.epochs] for record in execution.records if record.epochs
-    ]
+    # Every process that trains has its own clock; in each epoch the slowest counts.
+    by_epoch = list(
+        zip(*(record.epochs for record in execution.records if record.epochs), strict=True)
+    )
     return Timing(
-        epoch_s=max((tuple(clock) for clock in clocks), key=sum),
+        epoch_s=tuple(max(epoch.train_s for epoch in epochs) for epochs in by_epoch),
+        beside_s=tuple(max(epoch.beside_s or 0.0 for epoch in epochs) for epochs in by_epoch),
         steps_per_epoch=chief.epochs[0].steps,
         losses=tuple(epoch.train["loss"] for epoch in chief.epochs),
         cores=chief.cores,

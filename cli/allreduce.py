@@ -1,5 +1,7 @@
 """`ringside allreduce`."""
 
+import math
+import os
 import shlex
 import sys
 import time
@@ -7,38 +9,45 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import psutil
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from cli.arms import FolderName, OutputFolder
+from cli.arms import OutputFolder
 from cli.folders import new_folder
+from cli.stopping import telling
 from collectives.pattern import check_ranks
 from collectives.request import BUDGET_S
 from collectives.run import measure_stacks, samples_csv
-from collectives.sizes import parse_sizes, size_text
+from collectives.sizes import check_memory, parse_sizes, size_text
 from collectives.stacks import parse_stacks
-from collectives.store import keep
+from collectives.store import keep, why_not_kept
 from measure.collectives import (
     algorithm_bandwidth_gb_s,
     bus_bandwidth_gb_s,
     fit_cost_model,
     times_of,
 )
-from specs import Communication, RefusalError, StackTimings, Timing, write_whole
+from report.words import stack_name
+from specs import Communication, Outcome, RefusalError, StackTimings, Timing, write_whole
 
 NOTE = (
-    "float32; input and result are separate arrays (MPI's broadcast has one). Times: the median of "
-    "each rank over its repetitions, from a barrier to its return; then least, mean and most over "
-    "the ranks. algbw and busbw: GB/s (1e9 bytes) as nccl-tests defines them, of the mean. n: "
-    "repetitions. #wrong: elements unlike the closed form, over all ranks and repetitions. "
-    "push/pull: a worker reads a variable from its server and adds a gradient to it."
+    "float32; input and result are separate arrays (MPI's broadcast has one). The result of bare "
+    "MPI has its place in memory beforehand; TensorFlow and Horovod allocate theirs within the "
+    "time, as in a training. Times: the median of each rank over its repetitions, from a barrier "
+    "to its return; then least, mean and most over the ranks. algbw and busbw: GB/s (1e9 bytes) "
+    "as nccl-tests defines them, of the mean. n: repetitions. #wrong: elements unlike the closed "
+    "form, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
+    "then adds a gradient to it."
 )
+
+DOCUMENT = "communication.json"
 
 
 def command(
-    replicas: Annotated[int, typer.Option(min=1, help="Ranks, all on this machine.")] = 2,
+    replicas: Annotated[int, typer.Option(min=2, help="Ranks, all on this machine.")] = 2,
     sizes: Annotated[
         str, typer.Option(help="Ranges (each 4 times the one before) and sizes, commas between.")
     ] = "4KiB-256MiB",
@@ -51,27 +60,41 @@ def command(
     seconds: Annotated[
         float, typer.Option(min=0.01, help="At most, for one operation at one size.")
     ] = BUDGET_S,
-    name: FolderName = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the folder. Default: allreduce, time.")
+    ] = None,
     output: OutputFolder = Path("runs"),
 ) -> None:
     """Time all-reduce, broadcast and push/pull of every stack that can run here, and check them.
 
     One stack after the other, each in fresh processes, every rank pinned to its share of the cores.
     The first repetitions (two, or a tenth) are checked and not counted; of large arrays there are
-    fewer, but five.
+    fewer, but five. Later comparisons predict from the last measurement of all stacks at four
+    sizes or more, with no more ranks than cores.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
-    if replicas < 2:
-        raise RefusalError(
-            "A collective needs two ranks.", received=f"--replicas {replicas}", advice="Use 2."
-        )
+    if not math.isfinite(seconds):
+        raise RefusalError("--seconds must be a number of seconds.", received=seconds)
     check_ranks(replicas)
     names = parse_stacks(stacks)
     chosen = parse_sizes(sizes, ranks=replicas)
+    check_memory(chosen, ranks=replicas, available_bytes=psutil.virtual_memory().available)
     folder = new_folder(output, name or f"allreduce-{datetime.now():%Y%m%d-%H%M%S}")
     began = time.monotonic()
+    usable_cores = len(os.sched_getaffinity(0))
+    if replicas > usable_cores:
+        console.print(
+            f"more ranks ({replicas}) than usable cores ({usable_cores}): they wait for each "
+            "other, and times are longer than the stacks need",
+            highlight=False,
+        )
 
-    with console.status("") as status:
+    with telling(console, lambda: _what_is_there(folder)), console.status("") as status:
+
+        def through(communication: Communication) -> None:
+            _write(communication, folder)
+            _tell(communication.stacks[-1], console)
+
         communication = measure_stacks(
             names,
             chosen,
@@ -81,9 +104,9 @@ def command(
             folder=folder,
             command=shlex.join(["ringside", *sys.argv[1:]]),
             on_start=lambda stack: status.update(f"timing {stack}…"),
-            on_end=lambda stack: _tell(stack, console),
+            on_end=through,
         )
-    _write(communication, folder, console)
+    _keep(communication, usable_cores, console)
     console.print(render(communication))
     console.print(NOTE, highlight=False)
     console.print(render_models(communication))
@@ -96,27 +119,60 @@ def command(
 
 def _tell(stack: StackTimings, console: Console) -> None:
     """One line, when a stack is through."""
-    if stack.outcome.kind == "refused":
-        console.print(f"[yellow]not run[/] {stack.stack}: {escape(stack.outcome.reason)}")
-    elif not stack.outcome.completed:
-        console.print(f"[red]failed[/] {stack.stack}: {escape(str(stack.outcome))}")
-    else:
-        console.print(f"{stack.stack:<20} in {stack.wall_s:.0f} s", highlight=False)
+    what = f"in {stack.wall_s:.0f} s" if stack.outcome.completed else _why(stack.outcome)
+    console.print(f"{stack_name(stack.stack):<20} {what}", highlight=False)
 
 
-def _write(communication: Communication, folder: Path, console: Console) -> None:
-    write_whole(folder / "communication.json", communication.to_json())
+def _write(communication: Communication, folder: Path) -> None:
+    """After each stack: what was measured is not lost with the stacks that follow."""
+    write_whole(folder / DOCUMENT, communication.to_json())
     write_whole(folder / "samples.csv", samples_csv(communication))
-    if not communication.passed:
-        return  # a later comparison must not predict from it
-    try:
-        keep(communication)
-    except OSError as error:
-        console.print(f"not kept for later commands: {error}", highlight=False)
 
 
-def render(communication: Communication) -> Table:
-    """A line for each stack, operation and size; a stack that did not run says why."""
+def _what_is_there(folder: Path) -> str:
+    if not (folder / DOCUMENT).exists():
+        return f"no stack is through: {folder}"
+    return f"the stacks that are through: {folder / DOCUMENT}, samples.csv"
+
+
+def _keep(communication: Communication, usable_cores: int, console: Console) -> None:
+    """Keep it for later comparisons, or say in one line why not."""
+    why_not = why_not_kept(communication, usable_cores=usable_cores)
+    if not why_not:
+        try:
+            keep(communication)
+            return
+        except OSError as error:
+            why_not = str(error)
+    console.print(
+        f"not kept for later comparisons: {why_not}", soft_wrap=True, highlight=False, markup=False
+    )
+
+
+def render(communication: Communication) -> Group:
+    """A line for each stack, operation and size; below, why the others have none."""
+    return Group(_render_times(communication), _render_absent(communication))
+
+
+def _render_absent(communication: Communication) -> Table:
+    """In a table of its own: a reason is longer than a cell among the figures is wide."""
+    table = Table(box=None, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for stack in communication.stacks:
+        if not stack.outcome.completed:
+            first, *more = _why(stack.outcome).splitlines()
+            table.add_row(stack_name(stack.stack), first + (" … (whole above)" if more else ""))
+    return table
+
+
+def _why(outcome: Outcome) -> str:
+    if outcome.kind == "refused":
+        return f"[yellow]not run:[/] {escape(outcome.reason)}"
+    return f"[red]{escape(str(outcome))}[/]"
+
+
+def _render_times(communication: Communication) -> Table:
     table = Table(
         title=f"{communication.num_ranks} ranks on {communication.machine.host}", box=None
     )
@@ -125,14 +181,8 @@ def render(communication: Communication) -> Table:
     for heading in ("size", "count", "min ms", "avg ms", "max ms", "algbw", "busbw", "n", "#wrong"):
         table.add_column(heading, justify="right", no_wrap=True)
     for stack in communication.stacks:
-        if not stack.timings:
-            table.add_row(
-                stack.stack,
-                "not run: see above" if stack.outcome.kind == "refused" else "failed: see above",
-            )
         for timing in stack.timings:
-            table.add_row(stack.stack, *_cells(timing))
-        table.add_section()
+            table.add_row(stack_name(stack.stack), *_cells(timing))
     return table
 
 
@@ -169,7 +219,7 @@ def render_models(communication: Communication) -> Table:
                 continue  # a line through one point says nothing
             model = fit_cost_model(timings, add_seconds_per_byte=communication.add_seconds_per_byte)
             table.add_row(
-                stack.stack,
+                stack_name(stack.stack),
                 operation.replace("_", "/"),
                 f"{1e6 * model.alpha_s:.1f}",
                 _rate(model.beta_s_per_byte),

@@ -64,6 +64,9 @@ def time_everything(
             on_repetition(number + 1, len(cases))
 
         found.append(_time_one(ranks, request, operation, size_bytes, tell))
+    # The root of a broadcast returns when it has handed its array over; were its process to end
+    # then, others who still receive would find the connection closed (seen under tf.distribute).
+    ranks.barrier()
     return tuple(found)
 
 
@@ -84,7 +87,7 @@ def _time_one(
         nonlocal wrong, done
         pattern.fill(array, rank=ranks.rank, repetition=done)
         seconds, result = operate()
-        wrong += _wrong(operation, result, ranks.size, done)
+        wrong += _wrong(operation, result, ranks.size, done, array.size)
         done += 1
         on_repetition()
         return seconds
@@ -104,9 +107,13 @@ def _time_one(
     )
 
 
-def _wrong(operation: Operation, result: pattern.Floats, num_ranks: int, repetition: int) -> int:
+def _wrong(
+    operation: Operation, result: pattern.Floats, num_ranks: int, repetition: int, count: int
+) -> int:
     if operation == "allreduce":
-        return pattern.wrong_in_sum(result, num_ranks=num_ranks, repetition=repetition)
+        return pattern.wrong_in_sum(result, num_ranks=num_ranks, repetition=repetition, count=count)
     if operation == "broadcast":
-        return pattern.wrong_in_broadcast(result, root=ROOT_RANK, repetition=repetition)
+        return pattern.wrong_in_broadcast(
+            result, root=ROOT_RANK, repetition=repetition, count=count
+        )
     raise RefusalError("A collective is an allreduce or a broadcast.", received=operation)

@@ -35,15 +35,18 @@ def fill(out: Floats, *, rank: int, repetition: int) -> None:
         part += np.float32(offset)
 
 
-def wrong_in_sum(result: Floats, *, num_ranks: int, repetition: int) -> int:
-    """Elements that are not Σ_r x[r, k](i) = W · ((i + k) mod 1021) + O, W and O over all ranks."""
+def wrong_in_sum(result: Floats, *, num_ranks: int, repetition: int, count: int) -> int:
+    """Elements that are not Σ_r x[r, k](i) = W · ((i + k) mod 1021) + O, W and O over all ranks.
+
+    Of `count` that there must be: one that is missing is wrong, and so is one too many.
+    """
     weights, offsets = zip(*map(_of_rank, range(num_ranks)), strict=True)
-    return _wrong(result, sum(weights), sum(offsets), repetition)
+    return _wrong(result, sum(weights), sum(offsets), repetition, count)
 
 
-def wrong_in_broadcast(result: Floats, *, root: int, repetition: int) -> int:
-    """Elements that are not those of the root."""
-    return _wrong(result, *_of_rank(root), repetition)
+def wrong_in_broadcast(result: Floats, *, root: int, repetition: int, count: int) -> int:
+    """Elements that are not those of the root, of which there are `count`."""
+    return _wrong(result, *_of_rank(root), repetition, count)
 
 
 def check_ranks(num_ranks: int) -> None:
@@ -67,8 +70,9 @@ def _ramp(first: int, count: int) -> Floats:
     return RAMP[begin : begin + count]
 
 
-def _wrong(result: Floats, weight: int, offset: int, repetition: int) -> int:
-    wrong = 0
+def _wrong(result: Floats, weight: int, offset: int, repetition: int, count: int) -> int:
+    wrong = abs(count - result.size)
+    result = result[:count]
     expected = np.empty(min(CHUNK, result.size), np.float32)
     for start in range(0, result.size, CHUNK):
         part = result[start : start + CHUNK]

@@ -5,9 +5,10 @@ not communication. They begin together as nearly as the coordinator sends; there
 workers. Their clocks are not compared, only differences of each.
 
 In repetition k the variable begins as k mod 5 everywhere; worker w adds (w + 1) · m(i), where
-m(i) = (i + k) mod 61 + 1. What a worker reads is the beginning and whatever some of the others have
-added by then, a whole multiple of m(i); what is left when all have finished is
-k mod 5 + p(p + 1)/2 · m(i). Whole numbers below 2**24, so compared by equality.
+m(i) = (i + k) mod 61 + 1, made before the clock starts and sent when the whole variable has come.
+What a worker reads is the beginning and whatever some of the others have added by then, a whole
+multiple of m(i); what is left when all have finished is k mod 5 + p(p + 1)/2 · m(i). Whole numbers
+below 2**24, so compared by equality.
 """
 
 import functools
@@ -116,7 +117,10 @@ class _PushPull:
             began = tf.timestamp()
         with tf.control_dependencies([began]):
             read = tf.identity(self._variable.read_value())
+        # A gradient waits for the weights that it is of. Without its own copy on the worker, which
+        # waits too, it would be sent as soon as it is there: while the weights come, or earlier.
         with tf.control_dependencies([read]):
+            gradient = tf.identity(gradient)
             added = self._variable.assign_add(gradient, read_value=False)
         with tf.control_dependencies([added]):
             seconds = tf.timestamp() - began

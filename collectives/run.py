@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,12 +35,12 @@ def measure_stacks(
     folder: Path,
     command: str,
     on_start: Callable[[str], None] = lambda stack: None,
-    on_end: Callable[[StackTimings], None] = lambda timings: None,
+    on_end: Callable[[Communication], None] = lambda communication: None,
 ) -> Communication:
     """Time the operations of each stack.
 
     Args:
-        stacks: names of collectives.stacks.STACKS.
+        stacks: names of collectives.stacks.STACKS, one at least.
         sizes: bytes of the array of each rank.
         ranks: processes, on this machine.
         most: repetitions of each operation at each size.
@@ -47,10 +48,17 @@ def measure_stacks(
         folder: of the command; each stack's processes have one of their own in it.
         command: as it was typed.
         on_start: told of a stack before its processes start.
-        on_end: told what became of it.
+        on_end: given all that is known after each stack, which is the last in it.
     """
-    created = time.time()
-    timings = []
+    known: dict[str, Any] = {
+        "created_unix_s": time.time(),
+        "command": command,
+        "machine": machine_facts(),
+        "code_version": code_version(),
+        "num_ranks": ranks,
+        "add_seconds_per_byte": add_seconds_per_byte(),
+    }
+    timings: tuple[StackTimings, ...] = ()
     for stack in stacks:
         on_start(stack)
         request = Request(
@@ -60,17 +68,10 @@ def measure_stacks(
             most=most,
             budget_s=budget_s,
         )
-        timings.append(_measure(stack, request, ranks, folder / stack.replace(" ", "-")))
-        on_end(timings[-1])
-    return Communication(
-        created_unix_s=created,
-        command=command,
-        machine=machine_facts(),
-        code_version=code_version(),
-        num_ranks=ranks,
-        stacks=tuple(timings),
-        add_seconds_per_byte=add_seconds_per_byte(),
-    )
+        timings += (_measure(stack, request, ranks, folder / stack.replace(" ", "-")),)
+        communication = Communication(stacks=timings, **known)
+        on_end(communication)
+    return communication
 
 
 def _measure(name: str, request: Request, ranks: int, folder: Path) -> StackTimings:

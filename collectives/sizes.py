@@ -1,12 +1,14 @@
 """Sizes of arrays as a person writes them: `4KiB-256MiB`, `1MiB,64MiB`."""
 
 import re
+from collections.abc import Sequence
 
 from specs import RefusalError
 
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 STEP = 4
 ELEMENT_BYTES = 4
+ARRAYS = 2  # of each rank: what it puts in, and the result
 EXAMPLE = "Example: --sizes 4KiB-256MiB (each 4 times the one before), or 1MiB,64MiB."
 
 
@@ -42,6 +44,23 @@ def parse_sizes(text: str, *, ranks: int) -> tuple[int, ...]:
                 advice=EXAMPLE,
             )
     return tuple(sorted(found))
+
+
+def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> None:
+    """Refuse arrays that do not fit: each rank has its input and the result.
+
+    Raises:
+        RefusalError: 2 · size · ranks is more than there is.
+    """
+    needed = ARRAYS * max(sizes) * ranks
+    if needed > available_bytes:
+        raise RefusalError(
+            "The arrays of all ranks must fit into the memory that is free.",
+            received=f"{ranks} ranks, {ARRAYS} arrays of {size_text(max(sizes))} each: "
+            f"{needed / UNITS['GiB']:.1f} GiB, and {available_bytes / UNITS['GiB']:.1f} GiB are "
+            "free",
+            advice="Use smaller --sizes, or fewer --replicas.",
+        )
 
 
 def _parse(text: str, whole: str) -> int:

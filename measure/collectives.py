@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from specs import BackendOptions, RefusalError
+from specs import BackendOptions, RefusalError, RunSpec
 from specs.communication import Operation, Timing
 from specs.options import CommunicationOptions, HorovodOptions
 
 Floats = NDArray[np.float64]
 
+HALF_BYTES = 2
+ELEMENT_BYTES = {"float32": 4, "float64": 8}
 # Of a model whose median error is larger, `CostModel.reason` says that it does not hold.
 LARGEST_MEDIAN_ERROR = 0.25
 
@@ -211,6 +213,22 @@ def predicted_bytes_per_step(
         return 2.0 * gradient_bytes
     share = (ranks - 1) / ranks * gradient_bytes
     return 2 * share if operation == "allreduce" else share
+
+
+def wire_bytes(gradient_bytes: int, spec: RunSpec) -> int:
+    """Bytes of one gradient as it is sent.
+
+    Horovod's fp16 compression casts each element to 2 bytes before it is sent
+    (horovod.tensorflow.compression.FP16Compressor): of float32 a half, of float64 a quarter.
+
+    Args:
+        gradient_bytes: of all trainable weights, in the precision of the spec.
+        spec: of the arm.
+    """
+    options = spec.options
+    if isinstance(options, HorovodOptions) and options.compression == "fp16":
+        return gradient_bytes * HALF_BYTES // ELEMENT_BYTES[spec.precision]
+    return gradient_bytes
 
 
 def _alike(timings: Sequence[Timing]) -> tuple[Operation, int]:

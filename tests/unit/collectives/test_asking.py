@@ -3,7 +3,7 @@
 import pytest
 
 from collectives.request import repetitions
-from collectives.sizes import parse_sizes, size_text
+from collectives.sizes import check_memory, parse_sizes, size_text
 from collectives.stacks import STACKS, obstacle, parse_stacks, spec_of
 from specs import RefusalError
 
@@ -45,6 +45,15 @@ def test_other_sizes_are_refused(text: str, words: str) -> None:
 def test_a_size_is_said_in_the_largest_whole_unit() -> None:
     """No roundings."""
     assert [size_text(n) for n in (8, 4096, 6144, 2**28)] == ["8 B", "4 KiB", "6 KiB", "256 MiB"]
+
+
+def test_arrays_must_fit_into_memory() -> None:
+    """Each of 3 ranks has two of the largest: 6 MiB, and not a byte less."""
+    sizes = parse_sizes("4KiB-1MiB", ranks=3)
+
+    check_memory(sizes, ranks=3, available_bytes=6 * 2**20)
+    with pytest.raises(RefusalError, match="3 ranks, 2 arrays of 1 MiB each: "):
+        check_memory(sizes, ranks=3, available_bytes=6 * 2**20 - 1)
 
 
 def test_an_unknown_stack_is_refused_with_the_nearest() -> None:

@@ -116,6 +116,27 @@ def test_a_rank_left_out_of_the_sum_is_counted_in_every_repetition() -> None:
     assert by_operation["broadcast"].wrong == 0
 
 
+def test_no_rank_ends_while_another_still_receives() -> None:
+    """The last that every rank does is to wait for the others: none of its calls comes after."""
+    calls: list[str] = []
+
+    class Alone(Rank):
+        def barrier(self) -> None:
+            calls.append("barrier")
+
+        def prepare(self, operation: str, array: Floats) -> Callable[[], tuple[float, Floats]]:
+            def operate() -> Floats:
+                calls.append(operation)
+                return array
+
+            return lambda: timed(self, operate)
+
+    request = Request(stack="mpi", operations=("broadcast",), sizes=(64,), most=1)
+    time_everything(Alone(Threads(1), 0), request, lambda done, total: None)
+
+    assert calls == ["barrier", "broadcast"] * 3 + ["barrier"]
+
+
 def made_up() -> Communication:
     """One stack that ran and one that could not."""
     answers = [

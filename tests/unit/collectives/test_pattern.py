@@ -23,8 +23,11 @@ def test_the_sum_is_the_closed_form(ranks: int) -> None:
 
     exact = np.sum(np.stack(arrays).astype(np.float64), axis=0).astype(np.float32)
 
-    assert pattern.wrong_in_sum(exact, num_ranks=ranks, repetition=7) == 0
-    assert pattern.wrong_in_sum(sum(arrays[1:], arrays[0]), num_ranks=ranks, repetition=7) == 0
+    assert pattern.wrong_in_sum(exact, num_ranks=ranks, repetition=7, count=COUNT) == 0
+    assert (
+        pattern.wrong_in_sum(sum(arrays[1:], arrays[0]), num_ranks=ranks, repetition=7, count=COUNT)
+        == 0
+    )
 
 
 def test_a_rank_puts_in_what_the_formula_says() -> None:
@@ -49,7 +52,7 @@ def test_a_wrong_sum_is_seen_nearly_everywhere(mistake: object) -> None:
     """Only where both happen to be equal is a mistake not seen: one element in a thousand."""
     result = mistake(filled(0, 4), filled(1, 4))  # type: ignore[operator]
 
-    wrong = pattern.wrong_in_sum(result.astype(np.float32), num_ranks=2, repetition=4)
+    wrong = pattern.wrong_in_sum(result.astype(np.float32), num_ranks=2, repetition=4, count=COUNT)
 
     assert wrong > 0.99 * COUNT
 
@@ -59,21 +62,31 @@ def test_one_wrong_element_is_one() -> None:
     result = filled(0, 1) + filled(1, 1)
     result[COUNT - 2] = np.nextafter(result[COUNT - 2], np.float32(np.inf))
 
-    assert pattern.wrong_in_sum(result, num_ranks=2, repetition=1) == 1
+    assert pattern.wrong_in_sum(result, num_ranks=2, repetition=1, count=COUNT) == 1
 
 
 def test_what_is_not_a_number_is_wrong() -> None:
     """NaN is unlike everything."""
     result = np.full(100, np.nan, np.float32)
 
-    assert pattern.wrong_in_broadcast(result, root=0, repetition=0) == 100
+    assert pattern.wrong_in_broadcast(result, root=0, repetition=0, count=100) == 100
+
+
+@pytest.mark.parametrize(("kept", "wrong"), [(0, 100), (1, 99), (99, 1), (100, 0), (103, 3)])
+def test_an_element_that_is_missing_or_one_too_many_is_wrong(kept: int, wrong: int) -> None:
+    """Though all that are there and belong there are right."""
+    result = filled(0, 9, count=200)[:kept]
+    total = result + filled(1, 9, count=200)[:kept]
+
+    assert pattern.wrong_in_broadcast(result, root=0, repetition=9, count=100) == wrong
+    assert pattern.wrong_in_sum(total, num_ranks=2, repetition=9, count=100) == wrong
 
 
 def test_another_repetition_is_seen() -> None:
     """A result that was left over from the repetition before."""
-    assert pattern.wrong_in_broadcast(filled(0, 5), root=0, repetition=5) == 0
-    assert pattern.wrong_in_broadcast(filled(0, 4), root=0, repetition=5) == COUNT
-    assert pattern.wrong_in_broadcast(filled(1, 5), root=0, repetition=5) == COUNT
+    assert pattern.wrong_in_broadcast(filled(0, 5), root=0, repetition=5, count=COUNT) == 0
+    assert pattern.wrong_in_broadcast(filled(0, 4), root=0, repetition=5, count=COUNT) == COUNT
+    assert pattern.wrong_in_broadcast(filled(1, 5), root=0, repetition=5, count=COUNT) == COUNT
 
 
 def test_too_many_ranks_are_refused() -> None:

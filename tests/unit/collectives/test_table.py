@@ -48,19 +48,32 @@ def test_a_line_has_every_figure() -> None:
         StackTimings(stack="parameter_server", outcome=completed, timings=(push,)),
     )
 
-    assert "mpi allreduce 4 MiB 1,048,576 2.000 3.000 4.000 1.398 1.398 3 1,234" in lines
+    assert "bare MPI allreduce 4 MiB 1,048,576 2.000 3.000 4.000 1.398 1.398 3 1,234" in lines
     assert "parameter_server push/pull 4 KiB 1,024 1.000 1.000 1.000 0.004 – 1 0" in lines
 
 
-def test_a_stack_that_did_not_run_has_a_line() -> None:
-    """Its reason was told when that was known, and stands in the document."""
+def test_a_stack_that_did_not_run_says_why() -> None:
+    """The whole reason in one line, in brackets or not, and who is meant."""
+    reason = "NCCL needs NVIDIA GPUs: nvidia-smi names none [of them]"
+    long = Outcome(kind="failed", reason="it broke:\n\n  File one\n  File two")
+    hung = Outcome(kind="hung", reason="nobody moved", after_s=300)
+    died = Outcome(kind="failed", reason="rank-1 died", error_class="ProcessDied")
+    completed = Outcome(kind="completed")
+    times = timed("allreduce", 4096, (0.001, 0.001))
+
     lines = printed(
-        StackTimings(stack="horovod nccl", outcome=Outcome(kind="refused", reason="no GPU")),
-        StackTimings(stack="mpi", outcome=Outcome(kind="failed", reason="it died")),
+        StackTimings(stack="horovod nccl", outcome=Outcome(kind="refused", reason=reason)),
+        StackTimings(stack="mpi", outcome=died),
+        StackTimings(stack="horovod gloo", outcome=hung),
+        StackTimings(stack="horovod mpi", outcome=long),
+        StackTimings(stack="tf.distribute RING", outcome=completed, timings=(times,)),
     )
 
-    assert "horovod nccl not run: see above" in lines
-    assert "mpi failed: see above" in lines
+    assert f"horovod nccl not run: {reason}" in lines
+    assert "bare MPI failed(ProcessDied: rank-1 died)" in lines
+    assert "horovod gloo hung(300 s): nobody moved" in lines
+    assert "horovod mpi failed(it broke: … (whole above)" in lines
+    assert sum("tf.distribute RING" in line for line in lines) == 1
 
 
 def test_a_model_is_printed_with_its_error() -> None:
@@ -71,7 +84,7 @@ def test_a_model_is_printed_with_its_error() -> None:
         StackTimings(stack="mpi", outcome=Outcome(kind="completed"), timings=tuple(times))
     )
 
-    assert "mpi allreduce 10.0 1.05 10.00 0% 0%" in lines
+    assert "bare MPI allreduce 10.0 1.05 10.00 0% 0%" in lines
 
 
 @pytest.mark.parametrize(
@@ -80,7 +93,11 @@ def test_a_model_is_printed_with_its_error() -> None:
         (["--stacks", "nccl"], "There is no stack of that name"),
         (["--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
         (["--sizes", "6B"], "multiple of 4 bytes"),
-        (["--replicas", "1"], "needs two ranks"),
+        (["--replicas", "1"], "greater than or equal to 2"),
+        (["--seconds", "inf"], "must be a number of seconds. Received: inf"),
+        (["--seconds", "nan"], "greater than or equal to 0.01"),
+        # 2 arrays × 2 ranks × 1 EiB
+        (["--sizes", "1073741824GiB"], "2 arrays of 1073741824 GiB each: 4294967296.0 GiB"),
         (["--name", "full"], "a folder of their own"),
         (["--replicas", "5000", "--sizes", "1MiB"], "exact in float32"),
     ],
@@ -100,7 +117,8 @@ def test_bad_input_is_refused_before_anything_starts(
 
     code = cli.main.run(["allreduce", *flags])
 
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert code == 2
     assert words in said
     assert "Traceback" not in said
+    assert [path.name for path in tmp_path.rglob("*")] == ["runs", "full", "kept"]

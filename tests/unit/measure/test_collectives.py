@@ -14,8 +14,9 @@ from measure.collectives import (
     predicted_seconds,
     stack_of,
     times_of,
+    wire_bytes,
 )
-from specs import RefusalError, Timing, backend_options
+from specs import RefusalError, RunSpec, Timing, Topology, backend_options
 from specs.communication import Operation
 
 SIZES = [4 * 1024 * 4**k for k in range(9)]
@@ -156,6 +157,34 @@ def test_bytes_of_a_ring_are_counted_hop_by_hop() -> None:
 
         assert predicted_bytes_per_step(3000, ranks) == pytest.approx(hops)
         assert predicted_bytes_per_step(3000, ranks, operation="push_pull") == 6000
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "precision", "dtype", "sent_as"),
+    [
+        ("horovod", {"compression": "fp16"}, "float32", np.float32, np.float16),
+        ("horovod", {"compression": "fp16"}, "float64", np.float64, np.float16),
+        ("horovod", {}, "float32", np.float32, np.float32),
+        ("horovod", {}, "float64", np.float64, np.float64),
+        ("multi_worker_mirrored", {}, "float32", np.float32, np.float32),
+        ("serial", {}, "float64", np.float64, np.float64),
+    ],
+)
+def test_a_compressed_gradient_is_sent_as_halves(
+    backend: str, options: dict[str, Any], precision: Any, dtype: Any, sent_as: Any
+) -> None:
+    """As many bytes as NumPy has in the array that is sent; 7 elements, no power of two."""
+    gradient = np.zeros(7, dtype)
+    spec = RunSpec(
+        backend=backend,
+        options=backend_options(backend, options),
+        topology=Topology(),
+        global_batch=32,
+        epochs=1,
+        precision=precision,
+    )
+
+    assert wire_bytes(gradient.nbytes, spec) == gradient.astype(sent_as).nbytes
 
 
 def test_the_stack_of_an_arm() -> None:

@@ -45,6 +45,7 @@ class Task:
             started_unix_s=time.time(),
             cores=(0,),
             outcome=outcome,
+            cpu_s=time.process_time(),
         )
         write_whole(self.run_dir / "records" / f"{self.name}.json", record.to_json())
         self.progress(self.order["steps"], "finished")

@@ -1,0 +1,156 @@
+"""What of `ringside allreduce` is on disk: after each stack, and for later comparisons."""
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli.main
+from collectives import store
+from collectives.stacks import STACKS
+from collectives.store import find_communication, why_not_kept
+from specs import Communication, Outcome, StackTimings, Timing
+from tests.unit.measure.factory import MACHINE
+
+SIZES = (4096, 16384, 65536, 262144)
+COMPLETED = Outcome(kind="completed")
+
+
+def stack_of(name: str, sizes: tuple[int, ...] = SIZES, times: int = 5, wrong: int = 0) -> Any:
+    """Timings of two ranks."""
+    timings = [
+        Timing(operation="allreduce", size_bytes=size, seconds=((1e-3, 2e-3),) * times, wrong=wrong)
+        for size in sizes
+    ]
+    return StackTimings(stack=name, outcome=COMPLETED, timings=tuple(timings))
+
+
+def of(*stacks: StackTimings) -> Communication:
+    """A measurement on this machine by this code."""
+    return Communication(
+        created_unix_s=1.0,
+        command="ringside allreduce",
+        machine=MACHINE,
+        code_version=store.code_version(),
+        num_ranks=2,
+        stacks=stacks,
+    )
+
+
+def every(**changes: Any) -> list[StackTimings]:
+    """All stacks; the NCCL ones cannot run."""
+    no_gpu = Outcome(kind="refused", reason="no GPU")
+    return [
+        StackTimings(stack=name, outcome=no_gpu)
+        if "nccl" in name.lower()
+        else stack_of(name, **changes)
+        for name in STACKS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "cores", "words"),
+    [
+        (every(), 2, ""),
+        (every(), 1, "it has more ranks (2) than usable cores (1)"),
+        (every(sizes=SIZES[:3]), 2, "it has 3 of at least 4 sizes"),
+        (every(times=4), 2, "it has 4 of at least 5 repetitions"),
+        (every()[1:], 2, "it is without mpi"),
+        ([stack_of("mpi")], 2, "it is without horovod mpi, horovod gloo, horovod nccl, tf"),
+        (every(wrong=1), 2, "a stack failed, or elements were wrong"),
+    ],
+)
+def test_what_is_kept(stacks: list[StackTimings], cores: int, words: str) -> None:
+    """A look at one stack or one size must not replace the measurement that reports rest on."""
+    why_not = why_not_kept(of(*stacks), usable_cores=cores)
+
+    assert why_not.startswith(words) and bool(why_not) == bool(words)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Nothing is started: the names of the stacks that were asked for, in order."""
+    asked: list[str] = []
+
+    def measure(name: str, request: Any, ranks: int, folder: Path) -> StackTimings:
+        asked.append(name)
+        return stack_of(name, sizes=request.sizes)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("collectives.run._measure", measure)
+    monkeypatch.setattr("collectives.run.add_seconds_per_byte", lambda: 1e-10)
+    monkeypatch.setattr("collectives.run.machine_facts", lambda: MACHINE)
+    monkeypatch.setattr(store, "machine_facts", lambda: MACHINE)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    return asked
+
+
+def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
+    """(exit code, what was said)."""
+    code = cli.main.run(["allreduce", "--name", f"a{len(flags)}", *flags])
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+def test_a_toy_does_not_replace_the_measurement(
+    measured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole one is kept in silence; the toy says in one line why it is not."""
+    code, said = run(capsys)
+    kept = find_communication()
+    toy_code, toy_said = run(capsys, "--stacks", "mpi", "--sizes", "4KiB")
+
+    assert (code, toy_code) == (0, 0)
+    assert "not kept" not in said and "more ranks" not in said
+    assert measured == [*STACKS, "mpi"]
+    assert "not kept for later comparisons: it is without horovod mpi, " in toy_said
+    assert kept is not None and find_communication() == kept
+
+
+def test_ranks_that_share_cores_are_told(
+    measured: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before they are timed, and why it is not kept."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5})
+
+    _, said = run(capsys)
+
+    assert said.startswith("more ranks (2) than usable cores (1): ")
+    assert "not kept for later comparisons: it has more ranks (2) than usable cores (1)" in said
+    assert measured and find_communication() is None
+
+
+@pytest.mark.parametrize("through", [0, 2])
+def test_an_interrupted_command_keeps_the_stacks_that_are_through(
+    through: int,
+    measured: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Each with its samples, and nothing of it for later comparisons."""
+
+    def measure(name: str, *_: Any) -> StackTimings:
+        if len(measured) == through:
+            raise KeyboardInterrupt
+        measured.append(name)
+        return stack_of(name)
+
+    monkeypatch.setattr("collectives.run._measure", measure)
+    folder = tmp_path / "runs" / "a0"
+
+    code, said = run(capsys)
+
+    assert code == 130
+    assert find_communication() is None
+    if not through:
+        assert list(folder.iterdir()) == [] and "stopped; no stack is through" in said
+        return
+    assert "stopped; the stacks that are through: " in said
+    told = Communication.from_json((folder / "communication.json").read_text())
+    assert [stack.stack for stack in told.stacks] == list(STACKS)[:2]
+    rows = list(csv.DictReader(io.StringIO((folder / "samples.csv").read_text())))
+    assert len(rows) == 2 * len(SIZES) * 5 * 2  # stacks, sizes, repetitions, ranks
