@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from compare.arms import Scaling, arm_spec, parse_arms, shared_out
+from compare.arms import Scaling, arm_spec, parse_arms, refuse_same_runs, shared_out
 from compare.preflight import preflight
 from specs import Arm, NotRun, RunSpec
 from verify.certify import Subject
@@ -37,12 +37,12 @@ def choose_arms(
     """The run that all arms share, and the arms.
 
     Raises:
-        RefusalError: no such arm, or a batch that does not divide among its replicas.
+        RefusalError: no such arm, a batch that does not divide among its replicas, or the same run
+            twice.
     """
     arms = parse_arms(backends, replicas)
     base = spec.replace(resources=shared_out(spec.resources, arms))
-    for arm in arms:
-        arm_spec(base, arm, scaling)  # refuses, before anything is started
+    refuse_same_runs(base, arms, scaling)  # and what cannot run, before anything is started
     return base, arms
 
 

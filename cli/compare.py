@@ -4,22 +4,26 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from cli.arms import NOT_OF_SEVERAL_ARMS, BackendNames, FolderName, OutputFolder, Sizes, choose_arms
-from cli.folders import default_name, new_folder
+from cli.folders import Deadline, default_name, new_folder
+from cli.lock import only_one
 from cli.stages import begin, go_on
+from cli.stopping import telling
 from cli.surroundings import alone
 from compare.arms import DEFAULT_BACKENDS, twin
 from compare.budget import rounds_asked
+from compare.experiment import RESULTS
 from compare.resume import reopened
 from launch.flags import with_spec_flags
 from specs import Comparison, RefusalError, RunSpec
 
 DEFAULT_TRIALS = 6
+NOTHING_YET = "nothing was measured yet: give the same command again"
 MAY_BE_ANEW = ("resume", "precision", "budget")
 
 
@@ -50,10 +54,19 @@ def command(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="No round that would end later than 90s, 10m, 1h. Default: 15m."),
+        typer.Option(
+            help="No round that would end later than 90s, 10m, 1h after the first one began. The "
+            "least rounds (3, or --rounds) are made all the same; certificates and --tuned come "
+            "before and do not count. Default: 15m."
+        ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="So many passes over all arms, whatever they show.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many undisturbed passes over all arms, whatever they show; disturbed ones are "
+            "repeated, at most as many.",
+        ),
     ] = None,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Search settings for each arm; compare those too.")
@@ -73,9 +86,7 @@ def command(
     ] = "float32",
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
-    deadline: Annotated[
-        float, typer.Option(min=1, help="Seconds without progress after which a run is hung.")
-    ] = 120.0,
+    deadline: Deadline = 120.0,
     order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
     verify: Annotated[
         bool, typer.Option(help="Certify the arms first; what is not certified is not ranked.")
@@ -93,38 +104,47 @@ def command(
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
-        folder = resume
-        comparison = reopened(folder, precision=precision, budget=budget)
-    else:
-        asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
-        trials_each = _trials(tuned, trials)
-        base, arms = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling)
-        if dry_run:
-            for arm in (*arms, *twin(arms)):
-                console.print(arm.label, highlight=False)
-            return
-        folder = new_folder(output, name or default_name(spec))
-        comparison = begin(
-            console,
-            base,
-            arms,
-            folder=folder,
-            command=shlex.join(["ringside", *sys.argv[1:]]),
-            asked=asked,
-            scaling=scaling,
-            order_seed=order_seed,
-            deadline_s=deadline,
-            verify=verify,
-            why=why,
-            trials_each=trials_each,
-        )
-    try:
+        if not (resume / RESULTS).is_file():
+            reopened(resume, precision=precision, budget=budget)  # refuses, and leaves no lock
+        with only_one(resume):
+            comparison = reopened(resume, precision=precision, budget=budget)
+            _finish(console, comparison, resume, began=began)
+        return
+    asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
+    trials_each = _trials(tuned, trials)
+    base, arms = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling)
+    if dry_run:
+        for arm in (*arms, *twin(arms)):
+            console.print(arm.label, highlight=False)
+        return
+    folder = new_folder(output, name or default_name(spec))
+    with only_one(folder):
+        with telling(console, lambda: NOTHING_YET):
+            comparison = begin(
+                console,
+                base,
+                arms,
+                folder=folder,
+                command=shlex.join(["ringside", *sys.argv[1:]]),
+                asked=asked,
+                scaling=scaling,
+                order_seed=order_seed,
+                deadline_s=deadline,
+                verify=verify,
+                why=why,
+                trials_each=trials_each,
+            )
+        _finish(console, comparison, folder, began=began)
+
+
+def _finish(console: Console, comparison: Comparison, folder: Path, *, began: float) -> None:
+    """Go on to the end, and report; who is stopped is told how to go on."""
+    resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
+    with telling(console, lambda: f"go on with: {resume}"):
         comparison = go_on(console, comparison, folder)
-    except (KeyboardInterrupt, SystemExit):
-        line = shlex.join(["ringside", "compare", "--resume", str(folder)])
-        console.print(f"interrupted; go on with: {line}", soft_wrap=True, highlight=False)
-        raise
-    _report(console, comparison, folder, seconds=time.monotonic() - began)
+    again = shlex.join(["ringside", "report", str(folder)])
+    with telling(console, lambda: f"all runs are made; write the report with: {again}"):
+        _report(console, comparison, folder, seconds=time.monotonic() - began)
 
 
 def _trials(tuned: bool, trials: int | None) -> int:
@@ -138,7 +158,7 @@ def _trials(tuned: bool, trials: int | None) -> int:
 def _refuse_other_flags(context: typer.Context) -> None:
     """Everything but precision and budget comes from the folder."""
     given = [
-        max(parameter.opts, key=len)
+        _as_typed(parameter, context.params.get(str(parameter.name)))
         for parameter in context.command.params
         if parameter.name not in MAY_BE_ANEW
         and (source := context.get_parameter_source(str(parameter.name))) is not None
@@ -150,6 +170,12 @@ def _refuse_other_flags(context: typer.Context) -> None:
             received=", ".join(given),
             advice="Leave them away, or start a new comparison.",
         )
+
+
+def _as_typed(parameter: Any, value: object) -> str:
+    """The flag by its long name; the one that says no, if that was typed."""
+    names = parameter.secondary_opts if value is False and parameter.secondary_opts else None
+    return str(max(names or parameter.opts, key=len))
 
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:

@@ -1,9 +1,27 @@
-"""The folder in which a command leaves its results."""
+"""The folder in which a command leaves its results, and how long it waits for them."""
 
+import math
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from cli.lock import LOCK
 from specs import RefusalError, RunSpec
+
+
+def finite(seconds: float) -> float:
+    """A number of seconds that ends; for a flag (`min=` lets inf and nan through)."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no number of seconds.")
+    return seconds
+
+
+Deadline = Annotated[
+    float,
+    typer.Option(min=1, callback=finite, help="Seconds without progress: then a run is hung."),
+]
 
 
 def default_name(spec: RunSpec) -> str:
@@ -17,7 +35,7 @@ def new_folder(output: Path, name: str) -> Path:
     folder = output / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if any(path.name != LOCK for path in folder.iterdir()):
             raise RefusalError(
                 "The results need a folder of their own.",
                 received=f"{folder}, which holds files already",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.folders import Deadline
 from cli.surroundings import alone
 from launch import LauncherName, execute, make_plan
 from launch.flags import with_spec_flags
@@ -23,9 +24,7 @@ def command(
     run_dir: Annotated[
         Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
     ] = None,
-    deadline: Annotated[
-        float, typer.Option(min=1, help="Seconds without progress after which the run is hung.")
-    ] = 120.0,
+    deadline: Deadline = 120.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show every process's output live.")
     ] = False,

@@ -3,13 +3,19 @@
 Only the named command's module is imported, so `ringside --help` answers at once.
 """
 
+import contextlib
 import importlib
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import typer
 
+from cli.stopping import Stopped, ending_on_signals
+
+BY_SIGNAL = tuple(128 + one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+STOPPED = "stopped; every process that it started has been ended"
 COMMANDS = {
     "compare": ("cli.compare", "Train the same model under every backend; table and report."),
     "verify": ("cli.verify", "Prove that every backend computes the same; certificates."),
@@ -31,9 +37,17 @@ def build_app(arguments: list[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     for name, (module, summary) in COMMANDS.items():
-        command = importlib.import_module(module).command if name in arguments else _stub()
-        app.command(name, help=summary)(command)
+        if name in arguments:
+            command = importlib.import_module(module).command
+            app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
+        else:
+            app.command(name, help=summary)(_stub())
     return app
+
+
+def _paragraphs(docstring: str) -> str:
+    """A docstring without the ends of its lines, which would be kept between its own margins."""
+    return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
 def _stub() -> Callable[[], None]:
@@ -44,25 +58,37 @@ def _stub() -> Callable[[], None]:
 
 
 def main() -> None:
-    """Entry point; exits with 0, 1 (a run failed), 2 (refused) or 130 (interrupted)."""
+    """Entry point; exits with 0, 1 (a run failed), 2 (refused) or 128 + a signal."""
     raise SystemExit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run with these arguments; returns the exit code."""
     try:
-        build_app(arguments)(args=arguments, prog_name="ringside")
+        with ending_on_signals():
+            build_app(arguments)(args=arguments, prog_name="ringside")
     except SystemExit as done:
-        return done.code if isinstance(done.code, int) else 0
+        code = done.code if isinstance(done.code, int) else 0
+        if code in BY_SIGNAL and not isinstance(done, Stopped):
+            _say(STOPPED)
+        return code
     except KeyboardInterrupt:
-        print("ringside: interrupted; every process of the run has been ended", file=sys.stderr)
+        _say(STOPPED)
         return 130
+    except OSError as error:  # of the machine: nothing that a traceback explains
+        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return 2
     except Exception as error:
         if not _is_refusal(error):
             raise
-        print(f"ringside: {error}", file=sys.stderr)
+        _say(str(error))
         return 2
     return 0
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be what has gone
+        print(f"ringside: {text}", file=sys.stderr)
 
 
 def _is_refusal(error: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from compare.budget import State, duration, time_left_s, width_of
+from compare.budget import State, counted, duration, time_left_s, width_of
 from compare.experiment import Observer
 from launch import Progress as TaskProgress
 from specs import Comparison, Run
@@ -78,7 +78,7 @@ class ComparisonProgress(Observer):
 
     def round_end(self, comparison: Comparison, state: State) -> None:
         """A whole round is made: how far, how precise, how long still."""
-        told = [f"{state.made} {'round' if state.made == 1 else 'rounds'} made"]
+        told = [f"{counted(state.made, 'round')} made"]
         if disturbed := state.made - state.undisturbed:
             again = "" if comparison.ended_because else ", to be made again at the end"
             told.append(f"{disturbed} of them disturbed{again}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from report.source import RESULTS, naming, read_comparison
+from report.source import RESULTS, naming, read_comparison, read_results
 
 
 def command(
@@ -20,6 +20,8 @@ def command(
 ) -> None:
     """Write the report again from results.json; of two folders, set them side by side.
 
+    results.json itself stays as it is.
+
     Of two, arm by arm: how many times as fast the second is as the first, what became slower or
     faster, which certificates were lost. The pages are written into the second folder. A
     regression is told and is no failure: the exit code is 0.
@@ -27,11 +29,12 @@ def command(
     if now is not None:
         _side_by_side(folder, now)
         return
-    comparison = read_comparison(folder)
-    from report.write import write_report
+    results = read_results(folder)
+    from report.write import write_pages
 
     with naming(folder / RESULTS):
-        print(f"report: {write_report(comparison, folder)}")
+        page = write_pages(results.comparison, folder, digest=results.digest)
+    print(f"report: {page}")
 
 
 def _side_by_side(before: Path, now: Path) -> None:

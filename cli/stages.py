@@ -10,7 +10,8 @@ from cli.progress import ComparisonProgress
 from cli.verification import certify_arms
 from collectives.store import find_communication
 from compare.arms import Scaling, arm_spec, twin
-from compare.budget import duration, percent
+from compare.budget import counted, duration, percent
+from compare.circumstances import circumstances
 from compare.durations import expected_s
 from compare.experiment import base_of, keep, launched, run_rounds
 from compare.tuning import arms_to_tune, tune
@@ -60,6 +61,7 @@ def begin(
         trials_each=trials_each,
         deadline_s=deadline_s,
         code_version=store.code_version(),
+        circumstances=circumstances(base),
     )
     keep(comparison, folder)
     return comparison
@@ -89,15 +91,17 @@ def announcement(comparison: Comparison) -> list[str]:
     """What will be run, and about how long that takes."""
     asked, arms = comparison.asked, comparison.arms
     if asked.precision is None:
-        rounds = f"{asked.least} {'round' if asked.least == 1 else 'rounds'}"
+        rounds = counted(asked.least, "round")
+        if asked.most > asked.least:
+            rounds += f", up to {asked.most} if disturbed"
     else:
         rounds = (
-            f"at least {asked.least} rounds, until every interval of interest is at most "
-            f"{percent(asked.precision)} wide"
+            f"at least {counted(asked.least, 'round')}, until every interval of interest is at "
+            f"most {percent(asked.precision)} wide"
         )
     if asked.budget_s is not None:
         rounds += f" or {duration(asked.budget_s)} are over"
-    lines = [f"{len(arms)} arms × {rounds}"]
+    lines = [f"{counted(len(arms), 'arm')} × {rounds}"]
     base = base_of(comparison)
     round_s = expected_s(arm_spec(base, arm, comparison.scaling) for arm in arms)
     if round_s is None:
@@ -133,7 +137,7 @@ def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison
     total = each * len(arms)
     once_s = expected_s(arm_spec(base, arm, comparison.scaling) for arm in arms)
     about = "" if once_s is None else f", about {duration(each * once_s)}"
-    console.print(f"{each} trials for each of {len(arms)} arms{about}", highlight=False)
+    console.print(f"{each} trials for each of {counted(len(arms), 'arm')}{about}", highlight=False)
     with ComparisonProgress(
         console, total_runs=total, done=len(comparison.trials), unit="trial"
     ) as progress:

@@ -47,7 +47,7 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     for text in named:
         backend, *pairs = text.split(":")
         capabilities = capabilities_of(backend)
-        options, settings = _options_and_settings(backend, dict(map(parse_option, pairs)))
+        options, settings = _options_and_settings(text, backend, _values(text, pairs))
         for size in (1,) if capabilities.always_one_replica else sizes:
             arms.append(
                 Arm(
@@ -63,8 +63,23 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def _options_and_settings(backend: str, values: dict[str, Any]) -> tuple[BackendOptions, Settings]:
-    """What stands after the colons: an option of the backend, else a setting of the arm."""
+def _values(text: str, pairs: list[str]) -> dict[str, str]:
+    """What stands after the colons, by name."""
+    values: dict[str, str] = {}
+    for name, value in map(parse_option, pairs):
+        if name in values:
+            raise RefusalError(
+                "An arm may name each option or setting once.",
+                received=f"{name}={values[name]} and {name}={value} in {text!r}",
+            )
+        values[name] = value
+    return values
+
+
+def _options_and_settings(
+    text: str, backend: str, values: dict[str, str]
+) -> tuple[BackendOptions, Settings]:
+    """Options of the backend, and what else are settings of the arm; `text` is how it was typed."""
     options, settings = OPTIONS[backend].model_fields, Settings.model_fields
     for name in values:
         if name not in options and name not in settings:
@@ -74,10 +89,18 @@ def _options_and_settings(backend: str, values: dict[str, Any]) -> tuple[Backend
                 advice=f"Options of {backend}: {', '.join(options) or 'none'}. "
                 f"Settings of any arm: {', '.join(settings)}.",
             )
-    return (
-        backend_options(backend, {n: v for n, v in values.items() if n in options}),
-        Settings(**{n: v for n, v in values.items() if n not in options}),
-    )
+    own: dict[str, Any] = {n: v for n, v in values.items() if n not in options}
+    try:
+        return (
+            backend_options(backend, {n: v for n, v in values.items() if n in options}),
+            Settings(**own),
+        )
+    except RefusalError as error:  # which names the noun: a person typed an arm
+        rule = error.rule.removeprefix(f"{OPTIONS[backend].__name__}: ")
+        rule = rule.removeprefix(f"{Settings.__name__}: ")
+        raise RefusalError(
+            f"{text}: {rule}", received=error.received, advice=error.advice
+        ) from None
 
 
 def _refuse_twice(arms: Iterable[Arm]) -> None:
@@ -95,9 +118,22 @@ def _refuse_twice(arms: Iterable[Arm]) -> None:
         raise RefusalError("Each arm may be named once.", received=", ".join(twice))
 
 
+def refuse_same_runs(base: RunSpec, arms: Iterable[Arm], scaling: Scaling = "strong") -> None:
+    """Refuse arms that differ in name only: a setting of one is what all others have anyway."""
+    labels: dict[str, str] = {}
+    for arm in arms:
+        first = labels.setdefault(arm_spec(base, arm, scaling).content_hash, arm.label)
+        if first != arm.label:
+            raise RefusalError(
+                "Two arms must not be the same run.",
+                received=f"{first} and {arm.label}",
+                advice="Leave one of them away.",
+            )
+
+
 def _sizes(replicas: str) -> tuple[int, ...]:
     texts = [text.strip() for text in replicas.split(",") if text.strip()]
-    if not texts or not all(text.isdigit() and int(text) > 0 for text in texts):
+    if not texts or not all(text.isdecimal() and int(text) > 0 for text in texts):
         raise RefusalError(
             "--replicas must be whole numbers of at least 1.",
             received=repr(replicas),

@@ -10,6 +10,7 @@ DEFAULT_PRECISION = 0.05
 DEFAULT_BUDGET_S = 900.0
 DEFAULT_ROUNDS = 3
 MOST_ROUNDS = 100
+LEAST_PRECISION = 0.0001  # no machine is steadier
 # Whoever stops when the intervals happen to be narrow picks moments at which the noise was
 # underestimated; from here on that costs the intervals less than 1.5 % of their coverage
 # (docs/decisions/0005-verdicts.md).
@@ -44,14 +45,14 @@ def parse_precision(text: str) -> float:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = math.nan
-    if rest or not 0 < value < 1:
+    if rest or not LEAST_PRECISION <= value < 1:
         advice = "Example: --precision 2%"
         if number in ("float32", "float64"):
             advice = f"Did you mean --dtype {number}?"
         elif not percent and 1 <= value < 100:
             advice = f"Did you mean {number}%?"
         raise RefusalError(
-            "--precision must be a share above 0 % and below 100 %.",
+            "--precision must be a share of at least 0.01 % and below 100 %.",
             received=repr(text),
             advice=advice,
         )
@@ -63,7 +64,7 @@ def parse_duration(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     whole = "".join(number + unit for number, unit in parts)
     seconds = sum(float(number) * SECONDS[unit] for number, unit in parts)
-    if whole != text.strip() or seconds <= 0:
+    if whole != text.strip() or not 0 < seconds < math.inf:
         raise RefusalError(
             "--budget must be a time with its unit: s, m or h.",
             received=repr(text),
@@ -121,7 +122,9 @@ def why_end(asked: Rounds, state: State) -> str:
     if enough and (why := _shown(asked, state)):
         return why
     if state.made >= asked.most:
-        return f"{asked.most} rounds are the most that are made. {_still(asked, state)}".strip()
+        most = counted(asked.most, "round")
+        verb = "is" if asked.most == 1 else "are"
+        return f"{most} {verb} the most that {verb} made. {_still(asked, state)}".strip()
     if asked.budget_s is not None and state.spent_s + state.round_s > asked.budget_s:
         return (
             f"Another round of {duration(state.round_s)} would not fit into the budget of "
@@ -138,11 +141,11 @@ def _shown(asked: Rounds, state: State) -> str:
             return "All rounds that were asked for were made."
         if state.undisturbed >= asked.least:
             return (
-                f"All rounds that were asked for were made undisturbed, and {disturbed} more were "
-                "disturbed."
+                "All rounds that were asked for were made undisturbed, and "
+                f"{were(disturbed, 'more')} disturbed."
             )
         return (
-            f"Of {state.made} rounds, twice as many as were asked for, {disturbed} were disturbed."
+            f"Of {state.made} rounds, twice as many as were asked for, {were(disturbed)} disturbed."
         )
     if state.widest is None:
         return "There is no interval to wait for: fewer than two arms can be compared."
@@ -189,6 +192,16 @@ def time_left_s(asked: Rounds, state: State) -> float:
     if asked.budget_s is not None:
         wanted = min(wanted, max(0.0, asked.budget_s - state.spent_s))
     return max(least, wanted)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def were(number: int, more: str = "") -> str:
+    """`1 was`, `2 were`, `1 more was`."""
+    return " ".join(filter(None, (str(number), more, "was" if number == 1 else "were")))
 
 
 def percent(share: float) -> str:

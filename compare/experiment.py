@@ -12,13 +12,15 @@ from compare.budget import State, why_end
 from compare.order import round_order
 from launch import Progress, execute, make_plan
 from launch.execute import Execution
-from measure.load import LoadWatch
+from measure.load import LoadWatch, cores_of
 from measure.rounds import disturbance, rounds_used
 from measure.summary import summarize
-from specs import Arm, Comparison, Load, Run, RunSpec, write_whole
+from specs import Arm, Comparison, Load, RefusalError, Run, RunSpec, write_whole
 from specs.run_spec import MAX_SEED
+from verify import store
 
 RESULTS = "results.json"
+LONGEST_NAME = 80  # characters of a label in the name of a folder
 # Runs one arm in a folder of its own; says what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
 
@@ -43,7 +45,7 @@ def launched(deadline_s: float, observer: Observer) -> Executor:
     """Runs arms by their launchers on this machine, and watches what else it does."""
 
     def run(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
-        with LoadWatch() as watch:
+        with LoadWatch(cores_of(spec, sorted(os.sched_getaffinity(0)))) as watch:
             execution = execute(
                 make_plan(spec, run_dir=run_dir),
                 deadline_s=deadline_s,
@@ -66,9 +68,16 @@ def run_rounds(
         folder: of the comparison.
         executor: runs an arm.
         observer: is told.
+
+    Raises:
+        RefusalError: code changed while rounds were made; no run that may be of another code than
+            was certified is kept.
     """
     began, before_s = time.monotonic(), spent_s(comparison)
     keep(comparison, folder)
+    _refuse_changes(comparison)
+    if comparison.runs and len(still_to_run(comparison)[1]) == len(comparison.arms):
+        comparison = _after_round(comparison, before_s, folder, observer)  # perhaps the last one
     while not comparison.ended_because:
         number, due = still_to_run(comparison)
         for arm in due:
@@ -81,17 +90,36 @@ def run_rounds(
                 folder=folder,
                 executor=executor,
             )
+            _refuse_changes(comparison)  # before it is kept
             comparison = comparison.replace(
                 runs=(*comparison.runs, run), rounds=max(comparison.rounds, number + 1)
             )
             keep(comparison, folder)
             observer.end(run, disturbance(run))
         clock_s = before_s + time.monotonic() - began  # what lies between the runs, too
-        state = state_of(comparison, spent_s=max(clock_s, spent_s(comparison)))
-        comparison = comparison.replace(ended_because=why_end(comparison.asked, state))
-        keep(comparison, folder)
-        observer.round_end(comparison, state)
+        comparison = _after_round(comparison, clock_s, folder, observer)
     return comparison
+
+
+def _after_round(
+    comparison: Comparison, clock_s: float, folder: Path, observer: Observer
+) -> Comparison:
+    """The comparison with why it ends, if it does now that no round is half made."""
+    state = state_of(comparison, spent_s=max(clock_s, spent_s(comparison)))
+    comparison = comparison.replace(ended_because=why_end(comparison.asked, state))
+    keep(comparison, folder)
+    observer.round_end(comparison, state)
+    return comparison
+
+
+def _refuse_changes(comparison: Comparison) -> None:
+    """Refuse to go on with other code than that with which it began and that was certified."""
+    if why := store.changed_since(comparison.certificates, comparison.code_version):
+        raise RefusalError(
+            "Nothing may change while rounds are made.",
+            received=why,
+            advice="Start a new comparison.",
+        )
 
 
 def run_arm(
@@ -184,4 +212,6 @@ def state_of(comparison: Comparison, *, spent_s: float) -> State:
 
 
 def _file_name(label: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in label.replace(" ×", "-x"))
+    """Its position makes the name of a folder unique, so that a long label may be cut."""
+    plain = "".join(c if c.isalnum() else "-" for c in label.replace(" ×", "-x"))
+    return plain[:LONGEST_NAME]

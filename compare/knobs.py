@@ -26,10 +26,11 @@ class Knob:
 
 
 # Every arm has these, also those without distribution: the same number of trials for each.
+# Not `prefetch`: its buffer fills while an epoch is validated, so more of it would look faster in
+# short epochs of a workload that waits for its input.
 COMMON = (
     Knob("steps_per_execution", (5, 20)),
     Knob("jit_compile", (True,)),
-    Knob("prefetch", (0, 8)),
     Knob("inter_op_threads", (1, 4)),
 )
 

@@ -1,6 +1,7 @@
 """Which arms can run here, and why others cannot, before anything is trained."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,11 @@ def preflight(arms: tuple[Arm, ...], base: RunSpec) -> tuple[tuple[Arm, ...], tu
     return tuple(able), tuple(unable)
 
 
+def tethered(module: str) -> list[str]:
+    """A command that runs a module and ends with this process, however this one ends."""
+    return [sys.executable, "-m", "compare.tethered", str(os.getpid()), module]
+
+
 def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any]:
     """Run `trainers.probe`; its answer, see there.
 
@@ -60,7 +66,7 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
         asked.write_text(json.dumps(request))
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "trainers.probe", str(asked), str(answered)],
+                [*tethered("trainers.probe"), str(asked), str(answered)],
                 capture_output=True,
                 text=True,
                 timeout=PROBE_LIMIT_S,
@@ -70,7 +76,7 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
             raise RefusalError(
                 "The look at this machine must end.",
                 received=f"no answer within {PROBE_LIMIT_S:.0f} s",
-                advice="Try `python -m trainers.probe` by hand.",
+                advice="Try `ringside doctor`; where that hangs too, TensorFlow does.",
             ) from None
         if done.returncode or not answered.exists():
             last = [line for line in done.stderr.splitlines() if line.strip()][-3:]

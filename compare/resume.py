@@ -1,11 +1,15 @@
-"""Go on with a comparison that was interrupted: on the same machine, with the same code."""
+"""Go on with a comparison that was interrupted: where it began, and with the same code."""
 
 from pathlib import Path
 
-from compare.budget import MOST_ROUNDS, parse_duration, parse_precision
-from compare.experiment import RESULTS
+from compare.arms import arm_spec
+from compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_precision
+from compare.circumstances import circumstances, refuse_other_circumstances
+from compare.experiment import RESULTS, base_of, spec_of_round
 from measure.machine import machine_facts
-from specs import Comparison, MachineFacts, RefusalError, Rounds
+from measure.summary import summarize
+from specs import Comparison, MachineFacts, RefusalError, Rounds, RunSpec
+from specs.noun import differences
 from verify import store
 
 DIGITS = 12
@@ -20,34 +24,41 @@ def reopened(folder: Path, *, precision: str | None, budget: str | None) -> Comp
         budget: likewise.
 
     Raises:
-        RefusalError: there is none, it is finished, or machine, packages or code are others now.
+        RefusalError: there is none, it is finished, its runs are not those that it would have made,
+            or machine, packages, code or circumstances are others now.
     """
     path = folder / RESULTS
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RefusalError(
-            "--resume needs the folder of a comparison.",
-            received=error,
-            advice="Where nothing was measured yet, start the comparison again: certificates that "
-            "were made are used again.",
-        ) from None
-    comparison = Comparison.from_json(text, origin=str(path))
-    asked = _asked_anew(comparison, precision, budget)
-    if comparison.ended_because and asked == comparison.asked:
-        raise RefusalError(
-            "This comparison is finished.",
-            received=comparison.ended_because,
-            advice="Give another --budget or --precision to make more rounds.",
-        )
+    comparison = _read(path)
     if comparison.base is None:
         raise RefusalError(
             "This comparison is of an older version, which did not keep what it trained.",
             received=str(path),
             advice="Start a new one.",
         )
+    asked = _asked_anew(comparison, precision, budget)
+    if comparison.ended_because and asked == comparison.asked:
+        raise RefusalError(
+            "This comparison is finished.",
+            received=comparison.ended_because,
+            advice="Give another --budget or --precision to make more rounds, or write its report "
+            f"again: ringside report {folder}",
+        )
     _refuse_changes(comparison, machine_facts())
+    _refuse_other_runs(comparison, path)
     return comparison.replace(asked=asked, ended_because="")
+
+
+def _read(path: Path) -> Comparison:
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusalError(
+            "--resume needs the folder of a comparison.",
+            received=f"{path}: {error}" if isinstance(error, UnicodeDecodeError) else error,
+            advice="Where nothing was measured yet, start the comparison again: certificates that "
+            "were made are used again.",
+        ) from None
+    return Comparison.from_json(text, origin=str(path))
 
 
 def _asked_anew(comparison: Comparison, precision: str | None, budget: str | None) -> Rounds:
@@ -58,7 +69,11 @@ def _asked_anew(comparison: Comparison, precision: str | None, budget: str | Non
                 "A precision is of arms that may be ranked, and those are certified.",
                 received=f"--precision {precision} for a comparison made with --no-verify",
             )
-        asked = asked.replace(precision=parse_precision(precision), most=MOST_ROUNDS)
+        asked = asked.replace(
+            precision=parse_precision(precision),
+            most=max(MOST_ROUNDS, asked.least),
+            budget_s=asked.budget_s or DEFAULT_BUDGET_S,  # counted rounds may have had none
+        )
     if budget is not None:
         asked = asked.replace(budget_s=parse_duration(budget))
     return asked
@@ -82,13 +97,50 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
             f"{comparison.code_version[:DIGITS] or 'not written down'}",
             advice="Start a new comparison.",
         )
+    if comparison.circumstances is not None:
+        refuse_other_circumstances(comparison.circumstances, circumstances(base_of(comparison)))
+    arms = {arm.label: arm for arm in comparison.arms}
     for one in comparison.certificates:
-        if why := store.stale(one, one.spec):
+        if one.arm.label not in arms:
+            why = "there is no such arm"
+        else:
+            arm = arms[one.arm.label]
+            why = store.stale(one, arm_spec(base_of(comparison), arm, comparison.scaling))
+        if why:
             raise RefusalError(
                 "What was certified must still be so.",
                 received=f"{one.arm.label}: {why}",
                 advice="Start a new comparison.",
             )
+
+
+def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
+    """Refuse runs and trials that this comparison would not have made."""
+    base, scaling = base_of(comparison), comparison.scaling
+    arms = {arm.label: arm for arm in comparison.arms}
+    for index, run in enumerate(comparison.runs):
+        due = spec_of_round(comparison, arms[run.arm], run.round)
+        _refuse_other_spec(f"{path}: runs.{index}.spec", run.spec, due)
+    for index, trial in enumerate(comparison.trials):
+        due = arm_spec(base, trial.arm, scaling)
+        _refuse_other_spec(f"{path}: trials.{index}.run.spec", trial.run.spec, due)
+    try:
+        summarize(comparison)
+    except RefusalError as error:
+        raise RefusalError(
+            error.rule, received=f"{path}: {error.received}", advice=error.advice
+        ) from None
+
+
+def _refuse_other_spec(place: str, spec: RunSpec, due: RunSpec) -> None:
+    if spec != due:
+        found, wanted = (one.model_dump(mode="json") for one in (spec, due))
+        where, has, should = next(differences(found, wanted))
+        raise RefusalError(
+            "Each run must be what its arm runs in that round.",
+            received=f"{place}.{where}={has!r}, and it should be {should!r}",
+            advice="Start a new comparison.",
+        )
 
 
 def _difference(was: object, now: object) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Which arms have to run so that the time of others can be split into its parts (`--why`)."""
 
 from compare.arms import REFERENCE, Scaling
-from measure.gap import explaining_arms
+from measure.explaining import explaining_arms
 from specs import Arm, RunSpec
 
 

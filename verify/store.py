@@ -5,6 +5,7 @@ import hashlib
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -64,7 +65,26 @@ def stale(certificate: Certificate, spec: RunSpec) -> str:
         return "Ringside's code has changed since"
     if certificate.machine != machine_facts():
         return "it was made on another machine, or with other packages"
-    for name, digest in certificate.sources.items():
+    return _changed_source(certificate.sources.items())
+
+
+def changed_since(certificates: Iterable[Certificate], code: str) -> str:
+    """What of the code behind them is not as it was; empty: all is. Reads every file anew.
+
+    Args:
+        certificates: of one comparison.
+        code: version of Ringside's code with which it began; empty: not known.
+    """
+    certificates = tuple(certificates)
+    versions = {one.code_version for one in certificates} | ({code} if code else set())
+    if versions - {code_now()}:
+        return "Ringside's code has changed since"
+    return _changed_source({item for one in certificates for item in one.sources.items()})
+
+
+def _changed_source(sources: Iterable[tuple[str, str]]) -> str:
+    """The first file that is not as it was, by path and SHA-256; empty: none."""
+    for name, digest in sources:
         path = Path(name)
         if not path.is_file() or _sha(path) != digest:
             return f"{name} has changed since"
@@ -89,7 +109,15 @@ def find_matrix() -> DetectionMatrix | None:
 
 @functools.cache
 def code_version() -> str:
-    """SHA-256 of Ringside's own code, as far as it decides what is computed or timed."""
+    """SHA-256 of Ringside's own code, as far as it decides what is computed or timed.
+
+    As it was when it was first asked for, which is what this process runs.
+    """
+    return code_now()
+
+
+def code_now() -> str:
+    """The same as the files are now, which somebody may be editing."""
     sha = hashlib.sha256()
     files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
     for path in sorted([*files, *(ROOT / program for program in PROGRAMS)]):
@@ -100,8 +128,12 @@ def code_version() -> str:
 def _surroundings() -> str:
     """Every installed version, and each environment variable that libraries take orders from."""
     installed = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
-    told = sorted(f"{name}={v}" for name, v in os.environ.items() if name.startswith(TAKES_ORDERS))
-    return "\n".join([*installed, *told])
+    return "\n".join([*installed, *(f"{name}={value}" for name, value in orders().items())])
+
+
+def orders() -> dict[str, str]:
+    """The environment variables that libraries take orders from, by name."""
+    return {name: v for name, v in sorted(os.environ.items()) if name.startswith(TAKES_ORDERS)}
 
 
 def users_code() -> dict[str, str]:

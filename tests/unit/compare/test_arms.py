@@ -1,8 +1,10 @@
 """What a person types becomes arms, and arms become runs."""
 
+from typing import Any
+
 import pytest
 
-from compare.arms import DEFAULT_BACKENDS, arm_spec, largest, parse_arms, twin
+from compare.arms import DEFAULT_BACKENDS, arm_spec, largest, parse_arms, refuse_same_runs, twin
 from launch.flags import spec_from_flags
 from measure.machine import machine_facts
 from specs import Comparison, HorovodOptions, RefusalError, Surroundings
@@ -40,12 +42,42 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
         ("", "1", "at least one"),
         ("mirrored", "0", "at least 1"),
         ("mirrored", "two", "at least 1"),
+        ("mirrored", "²", "at least 1"),  # a digit to Python, and no number
+        ("horovod:prefetch=2:prefetch=3", "1", "prefetch=2 and prefetch=3"),
+        ("serial:prefetch=some", "1", r"serial:prefetch=some: prefetch: .*'some'"),
+        ("horovod:cycle_time_ms=0", "1", r"horovod:cycle_time_ms=0: cycle_time_ms: "),
     ],
 )
 def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> None:
     """One message for each mistake."""
     with pytest.raises(RefusalError, match=words):
         parse_arms(backends, replicas)
+
+
+@pytest.mark.parametrize(
+    ("backends", "flags", "twice"),
+    [
+        ("serial:prefetch=2", {}, "serial ×1 and serial:prefetch=2 ×1"),
+        (
+            "mirrored,mirrored:intra_op_threads=1",
+            {"intra_op_threads": 1},
+            "mirrored ×2 and mirrored:intra_op_threads=1 ×2",
+        ),
+        ("serial:prefetch=2", {"prefetch": 3}, ""),
+    ],
+)
+def test_a_setting_that_all_have_anyway_makes_no_arm(
+    backends: str, flags: dict[str, Any], twice: str
+) -> None:
+    """By what it would run, which depends on the flags; other settings do make one."""
+    base = spec_from_flags(Surroundings(), backend="serial", save="record", **flags)
+    arms = parse_arms(backends, "2")
+
+    if twice:
+        with pytest.raises(RefusalError, match=twice):
+            refuse_same_runs(base, arms)
+    else:
+        refuse_same_runs(base, arms)
 
 
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
@@ -131,7 +163,7 @@ def test_a_comparison_survives_json() -> None:
         command="ringside compare",
         machine=machine_facts(),
         seed=1,
-        rounds=1,
+        rounds=0,
         arms=arms,
     )
 

@@ -43,10 +43,12 @@ def test_a_precision_is_a_share(text: str, share: float) -> None:
     ("text", "words"),
     [
         ("2", "Did you mean 2%"),
-        ("0", "above 0 %"),
+        ("0", "at least 0.01 %"),
         ("100%", "below 100 %"),
-        ("-1%", "above 0 %"),
-        ("nan", "above 0 %"),
+        ("-1%", "at least 0.01 %"),
+        ("nan", "at least 0.01 %"),
+        ("1e-200", "at least 0.01 %"),
+        ("0.009%", "at least 0.01 %"),
         ("2%%", "Example"),
         ("few", "Example"),
         ("", "Example"),
@@ -67,7 +69,7 @@ def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["10", "0s", "m", "10 apples", "-5m", "", "1d"])
+@pytest.mark.parametrize("text", ["10", "0s", "m", "10 apples", "-5m", "", "1d", "9" * 400 + "h"])
 def test_no_budget(text: str) -> None:
     """A number without a unit could be anything."""
     with pytest.raises(RefusalError, match="Examples: --budget 90s"):
@@ -126,8 +128,11 @@ def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
         (COUNTED, state(2), ""),
         (COUNTED, state(3), "All rounds that were asked for were made."),
         (COUNTED, state(3, undisturbed=2), ""),
-        (COUNTED, state(4, undisturbed=3), "1 more were disturbed"),
+        (COUNTED, state(4, undisturbed=3), "1 more was disturbed"),
         (COUNTED, state(6, undisturbed=0), "6 were disturbed"),
+        (COUNTED, state(5, undisturbed=3), "2 more were disturbed"),
+        (COUNTED.replace(least=1, most=2), state(2, undisturbed=1), "1 more was disturbed"),
+        (Rounds(least=1, most=1, precision=0.05), state(1, 0.5), "1 round is the most that is"),
         (COUNTED.replace(budget_s=200.0), state(3, undisturbed=0), "would not fit into the budget"),
     ],
 )

@@ -1,11 +1,12 @@
 """A comparison as a document: certificates both ways, and files from before there were any."""
 
 import json
+from typing import Any
 
 import pytest
 
 from measure.summary import summarize
-from specs import Comparison, RefusalError
+from specs import Comparison, RefusalError, Rounds
 from tests.unit.report.bout import bout
 
 
@@ -43,3 +44,47 @@ def test_file_of_an_unknown_version_is_refused() -> None:
 
     with pytest.raises(RefusalError, match="schema_version=99"):
         Comparison.from_json(json.dumps(body))
+
+
+def test_an_interrupted_file_of_version_2_counts_the_rounds_that_there_are() -> None:
+    """Its `rounds` are those that were asked for; now they are those that were begun."""
+    body = json.loads(bout().to_json())
+    body["schema_version"] = 2
+    body["rounds"] = 9
+
+    old = Comparison.from_json(json.dumps(body))
+
+    assert old.rounds == 1 + max(run.round for run in old.runs)
+    assert old.asked == Rounds(least=9, most=9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 99}, "rounds=99, and the runs are of"),
+        ({"runs": ()}, "and the runs are of 0"),
+        ({"arms": ()}, "must have an arm"),
+        ({"arms": bout().arms * 2}, "serial( ×1)? twice"),
+        ({"arms": bout().arms[:1]}, "must belong to an arm"),
+        ({"runs": bout().runs * 2}, "position 0 twice"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    """Whatever wrote it: nothing is computed from it."""
+    with pytest.raises(RefusalError, match=words):
+        bout().replace(**changes)
+
+
+def test_an_arm_runs_once_in_a_round() -> None:
+    """At whatever position."""
+    comparison = bout()
+    again = comparison.runs[0].replace(position=999)
+
+    with pytest.raises(RefusalError, match="in round 0 twice"):
+        comparison.replace(runs=(*comparison.runs, again))
+
+
+def test_the_most_rounds_are_no_fewer_than_the_least() -> None:
+    """Else it could neither go on nor end."""
+    with pytest.raises(RefusalError, match="least=4, most=3"):
+        Rounds(least=4, most=3)

@@ -1,19 +1,27 @@
 """Rounds: how many, in which order, what is on disk after each run, and how it goes on."""
 
+import hashlib
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from compare import durations
-from compare.experiment import RESULTS, Observer, run_rounds
+from compare import durations, experiment
+from compare.experiment import RESULTS, Observer, launched, run_rounds
 from compare.order import round_order
-from specs import Comparison, Rounds, Run
+from launch.execute import Execution
+from specs import Comparison, Load, Outcome, RefusalError, Rounds, Run, RunSpec
 from tests.unit.compare.made import BASE, Made, comparison_of
+from tests.unit.measure.factory import spec_of
+from verify import store
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # What the made-up certificates say, whoever is editing the code meanwhile.
+    monkeypatch.setattr(store, "code_now", lambda: "c0de" * 16)
 
 
 def made(comparison: Comparison, folder: Path, executor: Made) -> Comparison:
@@ -49,7 +57,7 @@ def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
 
     assert ended.rounds == 4
     assert {seed for _, seed in executor.ran[9:]} == {BASE.seed + 3}
-    assert "1 more were disturbed" in ended.ended_because
+    assert "1 more was disturbed" in ended.ended_because
 
 
 def test_not_more_repeats_than_rounds_were_asked_for(tmp_path: Path) -> None:
@@ -128,3 +136,89 @@ def test_how_long_runs_took_is_known_next_time(tmp_path: Path) -> None:
     assert durations.expected_s([BASE, BASE.replace(epochs=8)]) is None
     durations.durations_file().write_text("{", encoding="utf-8")
     assert durations.expected_s([BASE]) is None
+
+
+class Edited(Made):
+    """Changes a file while the fifth run is on."""
+
+    file: Path
+
+    def __call__(self, arm: Any, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+        """One run."""
+        if len(self.ran) == 4:
+            self.file.write_text("layers = 3\n")
+        return super().__call__(arm, spec, run_dir)
+
+
+def test_a_model_that_is_edited_while_rounds_are_made_ends_them(tmp_path: Path) -> None:
+    """The run in which it happened is not kept, those before are, and the file is named."""
+    model, executor = tmp_path / "my_model.py", Edited()
+    executor.file = model
+    model.write_text("layers = 2\n")
+    digest = hashlib.sha256(b"layers = 2\n").hexdigest()
+    comparison = comparison_of("mirrored", verified=True)
+    comparison = comparison.replace(
+        certificates=tuple(
+            one.replace(sources={str(model): digest}) for one in comparison.certificates
+        )
+    )
+
+    with pytest.raises(RefusalError, match=r"Nothing may change[^$]*my_model\.py has changed"):
+        made(comparison, tmp_path, executor)
+
+    left = Comparison.from_json((tmp_path / RESULTS).read_text(encoding="utf-8"))
+    assert (len(executor.ran), len(left.runs), left.ended_because) == (5, 4, "")
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_code_of_ringside_that_is_edited_ends_the_rounds(
+    verified: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen by certificates, and without them by what the comparison began with."""
+    comparison = comparison_of("mirrored", verified=verified)
+    comparison = comparison.replace(code_version="" if verified else "c0de" * 16)
+    monkeypatch.setattr(store, "code_now", lambda: "beef" * 16)
+
+    with pytest.raises(RefusalError, match="Ringside's code has changed"):
+        made(comparison, tmp_path, Made())
+
+
+def test_a_pinned_run_is_watched_on_its_own_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replicas of one core each, of the 64 that there are."""
+    completed = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr(experiment, "make_plan", lambda spec, run_dir: None)
+    monkeypatch.setattr(experiment, "execute", lambda *_, **__: completed)
+    arm = comparison_of("horovod", "2").arms[-1]
+
+    _, load = launched(1.0, Observer())(arm, spec_of("horovod", 2), tmp_path)
+
+    if load is None:
+        pytest.skip("no /proc/stat")
+    assert load.cores == 2
+
+
+@pytest.mark.parametrize("asked", [Rounds(least=2, most=2), Rounds(least=3, most=3)])
+def test_no_round_is_made_where_enough_are_there(asked: Rounds, tmp_path: Path) -> None:
+    """Killed after the last run, before it was written why it ended; or gone on with at most."""
+    ended = made(comparison_of("mirrored").replace(asked=asked), tmp_path / "whole", Made())
+    executor = Made()
+
+    again = made(ended.replace(ended_because=""), tmp_path / "again", executor)
+
+    assert executor.ran == []
+    assert again == ended
+
+
+def test_a_long_label_makes_a_folder_all_the_same(tmp_path: Path) -> None:
+    """A name in a file system holds 255 bytes."""
+    comparison = comparison_of("serial")
+    (arm,) = comparison.arms
+    comparison = comparison.replace(arms=(arm.replace(label="ø:" * 200),))
+
+    ended = made(comparison, tmp_path, Made())
+
+    assert [len(Path(run.log_dir).parts[1]) for run in ended.runs] == [4 + 80] * 3
+    assert all((tmp_path / run.log_dir).is_dir() for run in ended.runs)

@@ -21,6 +21,9 @@ from tests.unit.compare.made import BASE, comparison_of
         (["--rounds", "3", "--budget", "10m"], "--rounds 3 with --budget"),
         (["--no-verify", "--precision", "2%"], "--precision 2% with --no-verify"),
         (["--trials", "4"], "Add --tuned."),
+        (["--deadline", "inf"], "no number of seconds"),
+        (["--deadline", "nan"], "--deadline"),
+        (["--backends", "serial:prefetch=3", "--prefetch", "3"], "must not be the same run"),
         (["--tuned", "--trials", "1"], "greater than or equal to 2"),
         (["--scaling", "strange"], "'strong', 'weak'"),
         (["--backends", "serial:servers=2"], "Settings of any arm:"),
@@ -71,3 +74,12 @@ def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.M
     assert before[1] == "how long a round takes, the first one will say"
     assert "about 7 min for a round" in after[1] and "20 min for 3" in after[1]
     assert "more than the budget" in after[1]
+
+
+def test_counted_rounds_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as were asked for, if they are disturbed; and one round is no rounds."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    comparison = comparison_of("mirrored").replace(asked=Rounds(least=1, most=2))
+
+    assert announcement(comparison)[0] == "3 arms × 1 round, up to 2 if disturbed"
+    assert announcement(comparison.replace(asked=Rounds(least=2, most=2)))[0] == "3 arms × 2 rounds"

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 import cli.main
-from compare.experiment import keep
+from cli.lock import only_one
+from compare.budget import DEFAULT_BUDGET_S
+from compare.circumstances import circumstances
+from compare.experiment import RESULTS, Observer, keep, run_rounds
 from compare.resume import reopened
 from measure.machine import machine_facts
-from specs import RefusalError, Rounds
-from tests.unit.compare.made import comparison_of
+from specs import Comparison, RefusalError, Rounds, RunSpec
+from tests.unit.compare.made import BASE, Made, comparison_of
 from verify import store
 
 UNTIL = Rounds(least=3, most=100, precision=0.05, budget_s=900.0)
@@ -85,7 +88,7 @@ def test_no_precision_without_certificates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--epochs", "1", "--no-verify"], "--verify, --epochs"),
+        (["--epochs", "1", "--no-verify"], "Received: --no-verify, --epochs."),
         (["--name", "other"], "Received: --name."),
         ([], "needs the folder of a comparison"),
     ],
@@ -100,3 +103,181 @@ def test_flags_beside_it_are_refused(
     assert code == 2
     assert words in said
     assert list(tmp_path.iterdir()) == []
+
+
+def with_runs(folder: Path) -> Comparison:
+    """Three rounds of a verified comparison that was made here and now, kept in a folder."""
+    begun, machine, code = (
+        comparison_of("mirrored", verified=True),
+        machine_facts(),
+        store.code_version(),
+    )
+    certificates = tuple(one.replace(code_version=code) for one in begun.certificates)
+    ended = run_rounds(
+        begun.replace(code_version=code, certificates=certificates),
+        folder=folder,
+        executor=Made(),
+        observer=Observer(),
+    )
+    runs = tuple(
+        run.replace(records=tuple(one.replace(machine=machine) for one in run.records))
+        for run in ended.runs
+    )
+    here = ended.replace(
+        machine=machine,
+        certificates=tuple(one.replace(machine=machine) for one in certificates),
+        circumstances=circumstances(BASE),
+        ended_because="",
+        runs=runs,
+    )
+    keep(here, folder)
+    return here
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Durations of made-up runs are no use to anybody; our code may be edited meanwhile."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "code_now", store.code_version)
+
+
+@pytest.mark.usefixtures("cache")
+def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
+    """Another seed, batch or arm: by the place in the file, with both values."""
+    comparison = with_runs(tmp_path)
+    assert reopened(tmp_path, precision=None, budget=None) == comparison
+
+    def with_spec(**changes: Any) -> None:
+        first, *rest = comparison.runs
+        spec: RunSpec = first.spec.replace(**changes)
+        records = tuple(one.replace(spec=spec) for one in first.records)
+        keep(
+            comparison.replace(runs=(first.replace(spec=spec, records=records), *rest)),
+            tmp_path,
+        )
+
+    with_spec(seed=77)
+    with pytest.raises(RefusalError, match=r"results\.json: runs\.0\.spec\.seed=77.*should be 1"):
+        reopened(tmp_path, precision=None, budget=None)
+    with_spec(global_batch=12)
+    with pytest.raises(RefusalError, match=r"runs\.0\.spec\.global_batch=12"):
+        reopened(tmp_path, precision=None, budget=None)
+
+
+@pytest.mark.usefixtures("cache")
+def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+    """What no summary could be made of is not gone on with; the file is named."""
+    comparison = with_runs(tmp_path)
+    first, *rest = comparison.runs
+    records = tuple(
+        one.replace(machine=one.machine.replace(cpu_model="Abacus 1")) for one in first.records
+    )
+    keep(comparison.replace(runs=(first.replace(records=records), *rest)), tmp_path)
+
+    with pytest.raises(RefusalError, match=r"results\.json.*Abacus 1"):
+        reopened(tmp_path, precision=None, budget=None)
+
+
+@pytest.mark.usefixtures("cache")
+def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
+    """Of their runs, not of whatever they say themselves; and of an arm that there is."""
+    comparison = with_runs(tmp_path)
+    first, *rest = comparison.certificates
+    other = first.replace(spec=first.spec.replace(epochs=first.spec.epochs + 1))
+    nobodys = first.replace(arm=first.arm.replace(label="serial ×9"))
+
+    swapped = rest[0].replace(arm=rest[0].arm.replace(label=first.arm.label))
+    cases = (
+        (other, "it is of the run"),
+        (nobodys, "there is no such arm"),
+        (swapped, "serial ×1: it is of the run"),
+    )
+    for wrong, words in cases:
+        keep(comparison.replace(certificates=(wrong, *rest)), tmp_path)
+        with pytest.raises(RefusalError, match=words):
+            reopened(tmp_path, precision=None, budget=None)
+
+
+def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cores, variables and, for relative files, the folder; both values are told, no secret is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_VAR_PASSWORD", "hunter2")
+    base = BASE.replace(workload="mine.py:model")
+    left_behind(tmp_path, base=base, circumstances=circumstances(base))
+    assert "hunter2" not in (tmp_path / RESULTS).read_text(encoding="utf-8")
+
+    def refused() -> str:
+        with pytest.raises(RefusalError) as refusal:
+            reopened(tmp_path, precision=None, budget=None)
+        return str(refusal.value)
+
+    reopened(tmp_path, precision=None, budget=None)
+    with monkeypatch.context() as changed:
+        changed.setenv("OMP_NUM_THREADS", "1")
+        assert "Received: OMP_NUM_THREADS is set, and was not." in refused()
+    with monkeypatch.context() as changed:
+        changed.delenv("TF_VAR_PASSWORD")
+        assert "Received: TF_VAR_PASSWORD was set, and is not." in refused()
+    with monkeypatch.context() as changed:
+        changed.setenv("TF_VAR_PASSWORD", "hunter3")
+        said = refused()
+        assert "TF_VAR_PASSWORD with values of SHA-256" in said and "hunter" not in said
+    with monkeypatch.context() as changed:
+        changed.setattr("os.sched_getaffinity", lambda _: {5, 7})
+        assert "Received: 5, 7, and it was" in refused()
+    with monkeypatch.context() as changed:
+        changed.chdir("/")
+        assert f"Received: /, and it was {tmp_path}" in refused()
+
+
+def test_the_folder_counts_only_for_relative_files() -> None:
+    """A model of Ringside's, an absolute file and a package are the same from everywhere."""
+    names = ("digits", "/a/mine.py:model", "package.module:model", "mine.py:model")
+
+    found = [circumstances(BASE.replace(workload=name)).folder for name in names]
+
+    assert found == ["", "", "", str(Path.cwd())]
+    assert circumstances(BASE.replace(data_dir="here")).folder == str(Path.cwd())
+
+
+def test_a_new_precision_has_a_budget(tmp_path: Path) -> None:
+    """Counted rounds have none, and a precision may never be reached."""
+    left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
+
+    anew = reopened(tmp_path, precision="1%", budget=None).asked
+
+    assert anew == Rounds(least=5, most=100, precision=0.01, budget_s=DEFAULT_BUDGET_S)
+
+
+def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """With the name of the file."""
+    (tmp_path / RESULTS).write_bytes(b"\xff\xfe")
+
+    with pytest.raises(RefusalError, match=r"results\.json: .*decode"):
+        reopened(tmp_path, precision=None, budget=None)
+
+
+def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
+    """In case the report was what was interrupted; and with one full stop."""
+    left_behind(tmp_path, ended_because="The budget was over.")
+
+    with pytest.raises(RefusalError) as refusal:
+        reopened(tmp_path, precision=None, budget=None)
+
+    assert f"ringside report {tmp_path}" in str(refusal.value)
+    assert ".." not in str(refusal.value).replace(str(tmp_path), "")
+
+
+def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one; nothing that the first one wrote is touched."""
+    left_behind(tmp_path)
+    before = (tmp_path / RESULTS).read_bytes()
+
+    with only_one(tmp_path):
+        code = cli.main.run(["compare", "--resume", str(tmp_path)])
+
+    assert code == 2
+    assert "Another ringside works in this folder." in capsys.readouterr().err
+    assert (tmp_path / RESULTS).read_bytes() == before
+    with only_one(tmp_path):
+        """It is free again."""

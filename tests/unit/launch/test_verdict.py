@@ -64,6 +64,7 @@ class Scene:
                 started_unix_s=0,
                 cores=(0,),
                 outcome=outcome,
+                cpu_s=1.0,
             ).to_json()
         )
         os.utime(file, (second, second))

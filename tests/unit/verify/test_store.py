@@ -85,6 +85,28 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
     assert str(mine) in store.stale(made, spec())
 
 
+def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of Ringside or of the user, after this process has loaded both."""
+    mine, root = tmp_path / "my_model.py", tmp_path / "ringside"
+    mine.write_text("layers = 2\n")
+    for program in store.PROGRAMS:
+        (root / program).parent.mkdir(parents=True, exist_ok=True)
+        (root / program).write_text("")
+    (root / "specs").mkdir()
+    (root / "specs" / "nouns.py").write_text("a = 1\n")
+    monkeypatch.setattr(store, "ROOT", root)
+    code = store.code_now()
+    made = certificate(code_version=code, sources={str(mine): store._sha(mine)})
+    assert store.changed_since([made], code) == ""
+    assert store.changed_since([], "") == ""
+
+    mine.write_text("layers = 3\n")
+    assert "my_model.py has changed" in store.changed_since([made], code)
+    (root / "specs" / "nouns.py").write_text("a = 2\n")
+    for of_code in (store.changed_since([made], ""), store.changed_since([], code)):
+        assert of_code == "Ringside's code has changed since"
+
+
 def test_a_users_own_workload_is_certified_anew() -> None:
     """What it reads, or imports later, is not known; nor what its filter does."""
     for run in (

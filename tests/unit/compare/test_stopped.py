@@ -1,0 +1,163 @@
+"""Ctrl-C, kill and a full disk: one message, what to type next, and nothing is left running."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli.compare
+import cli.doctor
+import cli.main
+from specs import whole_file
+from tests.unit.compare.made import comparison_of
+
+LIMIT_S = 60
+ROOT = Path(cli.main.__file__).resolve().parent.parent
+# A command that says which folder it has made, and waits.
+WAITS = """
+import signal, tempfile
+
+def command() -> None:
+    "Wait."
+    with tempfile.TemporaryDirectory() as folder:
+        print(folder, flush=True)
+        signal.pause()
+"""
+MAIN = "import cli.main; cli.main.COMMANDS['doctor'] = ('waits', ''); cli.main.main()"
+ASKS = """
+import subprocess
+from compare.preflight import tethered
+subprocess.run(tethered("waits_for_ever"))
+"""
+WAITS_FOR_EVER = "import signal; print('ready', flush=True); signal.pause()"
+
+
+def started(folder: Path, code: str, *words: str) -> subprocess.Popen[str]:
+    """Python with modules of a folder, and with ours."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_leaves_every_with(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Also outside of a run: the temporary folder is gone, and one line says so."""
+    (tmp_path / "waits.py").write_text(WAITS)
+    process = started(tmp_path, MAIN, "doctor")
+    try:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert folder.is_dir()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert process.returncode == code
+    assert said == f"ringside: {cli.main.STOPPED}\n"
+    assert not folder.exists()
+
+
+def test_the_probe_ends_with_whoever_asked_even_if_killed(tmp_path: Path) -> None:
+    """Its end is seen by the end of its output."""
+    (tmp_path / "waits_for_ever.py").write_text(WAITS_FOR_EVER)
+    process = started(tmp_path, ASKS)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+    process.kill()
+
+    process.communicate(timeout=LIMIT_S)  # comes back when nobody holds the pipe any more
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that does."""
+
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), OSError(28, "full", "f")])
+@pytest.mark.parametrize(
+    ("stage", "next_line"),
+    [
+        ("begin", "nothing was measured yet: give the same command again"),
+        ("go_on", "go on with: ringside compare --resume {folder}"),
+        ("_report", "write the report with: ringside report {folder}"),
+    ],
+)
+def test_whoever_is_stopped_is_told_how_to_go_on(
+    stage: str,
+    next_line: str,
+    error: BaseException,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line, at every stage of a comparison; what cannot be written is named too."""
+    comparison = comparison_of("mirrored")
+    monkeypatch.setattr(cli.compare, "begin", lambda *_, **__: comparison)
+    monkeypatch.setattr(cli.compare, "go_on", lambda *_, **__: comparison)
+    monkeypatch.setattr(cli.compare, stage, raising(error))
+
+    code = cli.main.run(["compare", "--name", "bout", "--output", str(tmp_path)])
+
+    said = capsys.readouterr()
+    (line,) = said.out.splitlines()
+    stopped = not isinstance(error, OSError)
+    assert line.endswith(next_line.format(folder=tmp_path / "bout"))
+    assert line.startswith("stopped; ") == stopped
+    assert said.err == ("" if stopped else "ringside: f: full\n")
+    expected = {KeyboardInterrupt: 130, SystemExit: 143, OSError: 2}
+    assert code == expected[type(error)]
+
+
+def test_a_full_disk_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the file; of every command."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/file")
+    monkeypatch.setattr(cli.doctor, "ask", raising(full))
+
+    code = cli.main.run(["doctor"])
+
+    assert code == 2
+    assert capsys.readouterr().err == "ringside: a/file: No space left on device\n"
+
+
+def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the line of the list, which has that one."""
+    cli.main.run(["doctor", "--help"])
+    own = capsys.readouterr().out
+    cli.main.run(["--help"])
+    listed = capsys.readouterr().out
+
+    assert "Show each backend with `ready`" in own
+    assert "Which backends can run here" in listed and "Show each backend" not in listed
+
+
+def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
+    """The system names none when bytes do not fit."""
+    with (
+        pytest.raises(OSError, match="results") as refusal,
+        whole_file(tmp_path / "results.json"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert refusal.value.filename == str(tmp_path / "results.json")
+    assert list(tmp_path.iterdir()) == []
