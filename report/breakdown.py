@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from measure.accuracy import TargetGap, target_gap
 from measure.gap import COMPUTE, Gap, Part, Split, gap_between, split_of
 from measure.intervals import Estimate
 from measure.summary import Summary
 from report.cells import Block, Cell, Column, Heading, Picture, Section, Table, Terms, Text
 from report.headline import contenders
 from report.ranking import ranked, sizes_of
-from report.words import NOTHING, estimated, number, said
+from report.words import NOTHING, covers, estimated, number, said, share, why_no_interval
 from specs import Comparison
 
 TITLE = "Where does the time of a step go?"
@@ -23,10 +24,14 @@ class Breakdown:
 
     Attributes:
         gap: None: there are no two, or their split is not known.
+        faster: whether the first of the gap is told to be faster.
+        target: what the two need until the target; None: there is no gap.
     """
 
     splits: tuple[Split, ...]
     gap: Gap | None
+    faster: bool = False
+    target: TargetGap | None = None
 
 
 def breakdown_of(comparison: Comparison, summary: Summary) -> Breakdown | None:
@@ -38,12 +43,16 @@ def breakdown_of(comparison: Comparison, summary: Summary) -> Breakdown | None:
     labels = [row.arm.label for row in rows if row.arm.replicas == largest]
     splits = tuple(split_of(comparison, label) for label in labels)
     pair = contenders(summary, largest)
-    gap = None
-    if pair is not None:
-        gap = gap_between(comparison, pair[0].arm.label, pair[1].arm.label)
     # What serial takes is known for every arm; it explains none of them alone.
     shown = tuple(one for one in splits if {part.name for part in one.parts} - {COMPUTE})
-    return Breakdown(shown, gap if gap and {part.name for part in gap.parts} - {COMPUTE} else None)
+    if pair is None:
+        return Breakdown(shown, None)
+    first, second = (row.arm.label for row in pair)
+    gap = gap_between(comparison, first, second)
+    if not {part.name for part in gap.parts} - {COMPUTE}:
+        return Breakdown(shown, None)
+    faster = summary.verdict_of(first, second).word == "faster"
+    return Breakdown(shown, gap, faster, target_gap(comparison, first, second))
 
 
 def breakdown_section(found: Breakdown | None) -> Section:
@@ -55,14 +64,9 @@ def breakdown_section(found: Breakdown | None) -> Section:
         return Section("why", TITLE, "Where time goes", told, (), sure=False)
     names = _names(found)
     blocks: list[Block] = [Picture("breakdown"), _splits(found, names)]
-    if found.gap is not None:
-        blocks += [
-            Heading(f"Why is {found.gap.first} faster than {found.gap.second}?"),
-            Text(_gap_line(found.gap)),
-            _gap(found.gap),
-        ]
-        if found.gap.convergence_s.value is not None:
-            blocks.append(Text(_convergence(found.gap)))
+    if why_not := why_no_interval(_estimates(found)):
+        blocks.append(Text(why_not))
+    blocks += [*_gap_blocks(found), *_target_blocks(found)]
     blocks += [
         Heading("What the parts are"),
         Terms(tuple(_meanings(found).items()), label="What the parts are"),
@@ -77,6 +81,51 @@ def breakdown_section(found: Breakdown | None) -> Section:
         tuple(blocks),
         sure=found.gap is None or found.gap.adds_up,
     )
+
+
+def _gap_blocks(found: Breakdown) -> list[Block]:
+    """Part by part, what the two arms differ in."""
+    gap = found.gap
+    if gap is None:
+        return []
+    asked = f"Why is {gap.first} faster than {gap.second}?"
+    title = asked if found.faster else f"{gap.first} and {gap.second}: where they differ"
+    return [Heading(title), Text(_gap_line(gap)), _gap(gap)]
+
+
+def _target_blocks(found: Breakdown) -> list[Block]:
+    """What lies between the two until the target; nothing where no round tells."""
+    gap, target = found.gap, found.target
+    if gap is None or target is None or target.whole_s.value is None:
+        return []
+    columns = (
+        Column("Part", numeric=False),
+        Column("Difference", f"s, {gap.first} less {gap.second}"),
+    )
+    rows = tuple(
+        (Cell(name), Cell(*estimated(part)))
+        for name, part in (
+            ("paid once", target.startup_s),
+            ("seconds for an epoch (throughput)", target.throughput_s),
+            ("epochs (convergence)", target.convergence_s),
+            ("whole", target.whole_s),
+        )
+    )
+    label = f"Time to the target of {gap.first} less that of {gap.second}"
+    return [
+        Heading(label),
+        Table(columns, rows, label="Parts of the time to the target", kind="gap"),
+    ]
+
+
+def _estimates(found: Breakdown) -> list[Estimate]:
+    """Everything of which an interval is shown."""
+    pictures: list[Split | Gap] = [*found.splits, *([found.gap] if found.gap else [])]
+    return [
+        estimate
+        for one in pictures
+        for estimate in (one.whole, *(part.ms for part in one.parts), one.remainder)
+    ]
 
 
 def _answer(found: Breakdown) -> str:
@@ -97,22 +146,17 @@ def _gap_line(gap: Gap) -> str:
     )
     if gap.remainder.value is None:
         return told + f"There is no remainder: {gap.remainder.reason}."
-    rest = f"{_signed(gap.remainder.value)} ms remain unexplained"
+    rest = f"{_signed(gap.remainder.value)} ms"
+    if gap.whole.value:
+        rest += f", {share(abs(gap.remainder.value / gap.whole.value))} of it,"
+    rest += " remain unexplained"
+    if gap.remainder.interval is None:
+        why_not = gap.remainder.reason or "no interval"
+        return told + f"Whether the parts add up cannot be told: {why_not} ({rest})."
     return told + (
-        f"The parts add up within the interval ({rest})."
+        f"{rest}; with this noise that can be chance."
         if gap.adds_up
         else f"The parts do not add up: {rest}."
-    )
-
-
-def _convergence(gap: Gap) -> str:
-    """Whether one of them needs more epochs, apart from how long a step takes."""
-    if gap.convergence_s.value == 0:
-        return "Both need the same number of epochs to the target: convergence adds nothing."
-    value, note = estimated(gap.convergence_s)
-    return (
-        f"Beside it, until the target, convergence: {gap.first} takes {value} s {note} longer as "
-        "it needs more epochs (less, where negative)."
     )
 
 
@@ -125,6 +169,9 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
     value, part = max(known, key=lambda pair: sign * pair[0])
     if sign * value <= 0:
         return "no known part explains it"
+    if covers(part.ms, 0):
+        told = said(part.ms, "ms")
+        return f"no single part can be told from 0; the largest is {part.name}, {told}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
 
 
@@ -164,10 +211,18 @@ def _splits(found: Breakdown, names: list[str]) -> Table:
                 Cell(split.arm),
                 Cell(*estimated(split.whole)),
                 *cells,
-                Cell(*estimated(split.remainder)),
+                _remainder(split.remainder),
             )
         )
     return Table(columns, tuple(rows), label="Parts of a step, one row for each arm", kind="splits")
+
+
+def _remainder(remainder: Estimate) -> Cell:
+    """What no part explains; marked where that is more than chance."""
+    value, note = estimated(remainder)
+    if remainder.interval is None or covers(remainder, 0):
+        return Cell(value, note)
+    return Cell(value, f"{note}, does not add up", bad=True)
 
 
 def _gap(gap: Gap) -> Table:
@@ -176,6 +231,6 @@ def _gap(gap: Gap) -> Table:
         Column("Difference", f"ms, {gap.first} less {gap.second}"),
     )
     rows = [(Cell(part.name), Cell(*estimated(part.ms))) for part in gap.parts]
-    rows.append((Cell("remainder"), Cell(*estimated(gap.remainder))))
+    rows.append((Cell("remainder"), _remainder(gap.remainder)))
     rows.append((Cell("whole"), Cell(*estimated(gap.whole))))
     return Table(columns, tuple(rows), label="Parts of the gap", kind="gap")

@@ -4,33 +4,40 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from measure.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
 from measure.summary import ArmRow, Missing, RunRow, Summary
 from measure.warm_up import warm_up
-from report.headline import contenders
+from report.headline import against_serial, contenders, loses, named, seen
 from report.noise import false_alarms, interrupted
 from report.placement import Placement, placements
 from report.ranking import counted_runs, ranked, sizes_of
 from report.words import listed, plural, share
 from specs import Comparison, MachineFacts, capabilities_of
 
-FEW_ROUNDS = 3
 MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
 
 
 class Caveat(NamedTuple):
-    """A reason to be careful, computed from the records, and what to do about it."""
+    """A reason to be careful, computed from the records, and what to do about it.
+
+    Attributes:
+        section: of the page, that the advice leads to; or empty.
+    """
 
     what: str
     advice: str
+    section: str = ""
 
 
 def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     """One sentence or two for each reason to be careful."""
     placed = placements(summary)
     return [
+        *_distribution_loses(summary),
         *_what_was_computed([row for row in summary.arms if not row.arm.twin_of]),
         *_chance(comparison, summary),
-        *_runs(comparison, summary.arms),
+        *_one_side_tuned(comparison, summary),
+        *_runs(comparison, summary),
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
@@ -42,6 +49,36 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
 
 def _names(rows: Sequence[ArmRow]) -> str:
     return listed([row.arm.label for row in rows])
+
+
+def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
+    """Where the fastest arm with several replicas is slower than one replica alone."""
+    for size in reversed(sizes_of(ranked(summary))):
+        best, *_ = contenders(summary, size) or ranked(summary, size)
+        if size > 1 and loses(summary, best):
+            told = against_serial(summary, best)
+            yield Caveat(
+                f"Distribution loses with {plural(size, 'replica')}. {named(best)}: "
+                f"{told[0].lower()}{told[1:]}",
+                "Distribution does not pay here; a larger batch or model may change that.",
+            )
+
+
+def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
+    """An arm whose settings were searched for, set against one with the settings it came with."""
+    tried = {trial.tuned_from for trial in comparison.trials}
+    for size in reversed(sizes_of(ranked(summary))):
+        pair = contenders(summary, size)
+        if pair is None:
+            continue
+        tuned = [row for row in pair if row.arm.tuned_from or row.arm.label in tried]
+        if len(tuned) == 1:
+            other = next(row for row in pair if row is not tuned[0])
+            yield Caveat(
+                f"At {plural(size, 'replica')} settings were searched for {tuned[0].arm.label} and "
+                f"not for {other.arm.label}: part of the difference may be the search.",
+                "Compare tuned with tuned, or default with default: see Verdicts and Tuning.",
+            )
 
 
 def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
@@ -104,28 +141,33 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         if verdict.word == "cannot tell" and verdict.smallest_visible is not None:
             yield Caveat(
                 f"At {plural(size, 'replica')} {verdict.first} and {verdict.second} cannot be told "
-                f"apart; a difference of {share(verdict.smallest_visible)} would have been seen.",
+                f"apart. {seen(verdict.smallest_visible)}.",
                 "Ask for a smaller --precision and a larger --budget.",
             )
 
 
-def _runs(comparison: Comparison, arms: Sequence[ArmRow]) -> Iterator[Caveat]:
-    rounds = comparison.rounds
-    if rounds < FEW_ROUNDS:
+def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
+    arms, rounds = summary.arms, comparison.rounds
+    timed = sum(row.throughput is not None for row in arms)
+    # Of two arms alone nobody else shows the drift, see measure.paired.
+    least = LEAST_ROUNDS_OF_TWO if timed == 2 else LEAST_ROUNDS
+    if rounds < least:
         yield Caveat(
-            f"Only {plural(rounds, 'round')}: there is no interval, and so no verdict.",
-            f"Use at least {FEW_ROUNDS} rounds.",
+            f"Only {plural(rounds, 'round')}: there is no interval of a ratio, and so no verdict.",
+            f"Use at least {least} rounds.",
         )
     for row in arms:
         if row.not_completed:
             kinds = [f"{run.outcome.kind} in round {run.round + 1}" for run in row.not_completed]
+            left = plural(counted_runs(summary, row), "completed run")
             yield Caveat(
                 f"{row.arm.label}: {len(row.not_completed)} of {plural(row.started, 'run')} did "
-                f"not complete ({', '.join(kinds)}); its numbers are from the other "
-                f"{row.completed}."
+                f"not complete ({', '.join(kinds)}); its numbers are from {left} in the rounds "
+                "that count."
                 if row.completed
                 else f"{row.arm.label}: no run completed ({', '.join(kinds)}).",
                 "See Failures for the cause.",
+                "failures",
             )
     short = [row for row in arms if row.started < rounds]
     if short:
@@ -264,13 +306,13 @@ def _machines(runs: Sequence[RunRow]) -> Iterator[Caveat]:
             "Their clocks are never compared; read step times as those of the slowest host.",
         )
     # Of one host they are refused, see measure.likeness.
-    for what, seen in (
+    for what, found in (
         ("processors", {one.cpu_model for one in facts}),
         ("versions of Python", {one.python for one in facts}),
         ("package versions", {str(sorted(one.packages.items())) for one in facts}),
     ):
-        if len(seen) > 1:
+        if len(found) > 1:
             yield Caveat(
-                f"Hosts differ in their {what}: {listed(sorted(seen), limit=3)}.",
+                f"Hosts differ in their {what}: {listed(sorted(found), limit=3)}.",
                 "Use hosts of one kind with one environment.",
             )

@@ -3,7 +3,8 @@
 HTML, Markdown and terminal show the same cells, so they cannot tell different stories.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Tone = Literal["", "won", "tie", "empty"]
@@ -70,10 +71,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Sentences one below the other; of each the second part says what to do about it."""
+    """Sentences one below the other; of each the second part says what to do about it.
+
+    Attributes:
+        links: sections of the page that such a second part leads to.
+    """
 
     items: tuple[tuple[str, str], ...]
     label: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is shown on demand."""
+    """What is shown on demand.
+
+    Attributes:
+        files: beside the page, that hold it; Markdown names them instead, as GitHub shows no more
+            than 65,536 characters of a text.
+    """
 
     summary: str
     blocks: "tuple[Block, ...]"
+    files: tuple[str, ...] = ()
 
 
 Block = Table | Heading | Text | Bullets | Terms | Picture | Output | Folded

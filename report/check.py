@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from report.mllog import render_mllog
 from report.printed import (
@@ -17,22 +17,24 @@ from report.printed import (
     log_page,
     markdown_page,
 )
-from report.recompute import samples_digest
 from report.rows import COLUMNS as RUN_COLUMNS
 from report.rows import csv_rows
 from report.samples import COLUMNS as SAMPLE_COLUMNS
 from report.samples import sample_rows
 from report.second_opinion import against_csv, against_markdown, second_opinion
-from report.source import RESULTS, naming, read_comparison, read_text
-from specs import Comparison, RefusalError, RunRecord
-from specs.noun import differences
+from report.source import RESULTS, Results, naming, read_results, read_text, report_version
+from report.witnesses import against_certificates, against_records
+from specs import RefusalError
 
 READERS: Mapping[str, Callable[[str], Page]] = {
     "report.html": html_page,
     "report.md": markdown_page,
     "mllog.txt": log_page,
 }
+TABLES = ("results.csv", "samples.csv")
+PAGES = ("report.html", "report.md")
 DIGEST = re.compile(r"Digest of the raw samples\W+([0-9a-f]{64})")
+VERSION = re.compile(r"Code of this report\W+([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,28 @@ class Checked:
 def check_report(folder: Path) -> Checked:
     """Make the whole report again from the raw samples and compare.
 
+    side_by_side.html and .md are no part of it: they are made of two comparisons.
+
     Raises:
-        RefusalError: the folder holds no comparison, or a file of it is missing or damaged.
+        RefusalError: the folder holds no comparison, a file of it is missing or damaged, or other
+            code wrote it: what differs then may be the code.
     """
-    comparison = read_comparison(folder)
-    records, differing_records, notes = against_records(folder, comparison)
+    results = read_results(folder)
     written = {name: _Written(read_text(folder / name), read) for name, read in READERS.items()}
-    compared = [("processes' own records", records)]
-    found = [*differing_records, *_digests(comparison, written)]
+    tables = {name: read_text(folder / name) for name in TABLES}
+    _refuse_other_code(folder, written)
+    witnesses = [ask(folder, results.comparison) for ask in (against_records, against_certificates)]
+    compared = [(one.what, one.count) for one in witnesses]
+    found = [difference for one in witnesses for difference in one.differences]
+    found += _digests(results.digest, written)
     with naming(folder / RESULTS):
-        for name, count, own in _files(folder, comparison, written):
+        for name, count, own in _files(folder, results, written, tables):
             compared.append((f"texts and numbers of {name}", count))
             found += own
     numbers, own = _second(folder, written["report.md"].page)
     compared.append(("numbers computed a second way", numbers))
-    return Checked(tuple(compared), tuple([*found, *own]), tuple(notes))
+    notes = tuple(one.note for one in witnesses if one.note)
+    return Checked(tuple(compared), tuple([*found, *own]), notes)
 
 
 class _Written:
@@ -77,71 +86,35 @@ class _Written:
         self.text = text
         self.page = read(text)
 
+    def shown(self, digest: re.Pattern[str]) -> str:
+        """A digest that it shows; empty: it does not."""
+        found = digest.search(" ".join(self.page.texts.values()))
+        return found[1] if found else ""
 
-def against_records(
-    folder: Path, comparison: Comparison
-) -> tuple[int, list[Difference], list[str]]:
-    """What each process wrote itself, where it still lies there."""
-    count, gone = 0, 0
-    found: list[Difference] = []
-    runs = [(f"runs.{index}", run) for index, run in enumerate(comparison.runs)]
-    runs += [(f"trials.{index}.run", trial.run) for index, trial in enumerate(comparison.trials)]
-    for place, run in runs:
-        records = PurePosixPath(run.log_dir).parent / "records"
-        if ".." in records.parts or not (folder / records).is_dir():
-            gone += 1
-            continue
-        files = {file.stem: file for file in sorted((folder / records).glob("*.json"))}
-        for index, record in enumerate(run.records):
-            count += 1
-            file = files.pop(record.task, None)
-            where = f"{place}.records.{index}"
-            found += _against_record(folder, file, records, record, where)
-        found += [
-            Difference(
-                str(file.relative_to(folder)), "the whole file", "a record", f"none in {place}"
+
+def _refuse_other_code(folder: Path, written: Mapping[str, _Written]) -> None:
+    """Every number may rightly be another one where the code that computes it is."""
+    for name in PAGES:
+        version = written[name].shown(VERSION)
+        if version != report_version():
+            raise RefusalError(
+                "A report is verified by the code that wrote it.",
+                received=f"{folder / name}, written by other code "
+                f"({version or 'it does not say which'}; this is {report_version()})",
+                advice=f"Run `ringside report {folder}` first: it leaves {RESULTS} as it is.",
             )
-            for file in files.values()
-            if run.outcome.completed
-        ]
-    notes = []
-    if gone:
-        notes.append(
-            f"The records of {gone} of {len(runs)} runs lie no longer below {folder}: "
-            f"for these {RESULTS} is the only witness."
-        )
-    return count, found, notes
 
 
-def _against_record(
-    folder: Path, file: Path | None, records: PurePosixPath, record: RunRecord, where: str
-) -> Iterator[Difference]:
-    name = str(records / f"{record.task}.json")
-    if file is None:
-        yield Difference(name, "the whole file", "nothing", f"{where} of {RESULTS}")
-        return
-    try:
-        own = RunRecord.from_json(read_text(file), origin=str(file.relative_to(folder)))
-    except RefusalError as error:
-        yield Difference(name, "the whole file", str(error), f"{where} of {RESULTS}")
-        return
-    told = (one.model_dump(mode="json") for one in (own, record))
-    for path, theirs, ours in differences(next(told), next(told)):
-        yield Difference(name, path, str(theirs), f"{ours} ({RESULTS}: {where}.{path})")
-
-
-def _digests(comparison: Comparison, written: dict[str, _Written]) -> Iterator[Difference]:
+def _digests(expected: str, written: Mapping[str, _Written]) -> Iterator[Difference]:
     """The digest that each page shows is that of results.json."""
-    expected = samples_digest(comparison)
-    for name in ("report.html", "report.md"):
-        shown = DIGEST.search(" ".join(written[name].page.texts.values()))
-        if shown is None or shown[1] != expected:
-            told = shown[1] if shown else "nothing"
-            yield Difference(name, "Digest of the raw samples", told, expected)
+    for name in PAGES:
+        shown = written[name].shown(DIGEST)
+        if shown != expected:
+            yield Difference(name, "Digest of the raw samples", shown or "nothing", expected)
 
 
 def _files(
-    folder: Path, comparison: Comparison, written: dict[str, _Written]
+    folder: Path, results: Results, written: Mapping[str, _Written], texts: Mapping[str, str]
 ) -> Iterator[tuple[str, int, list[Difference]]]:
     """Every file made again: (name, texts compared, differences)."""
     from report.html import render_html
@@ -149,7 +122,8 @@ def _files(
     from report.plots import plots_of
     from report.view import view_of
 
-    view = view_of(comparison, folder)
+    comparison = results.comparison
+    view = view_of(comparison, folder, digest=results.digest)
     made = {
         "report.html": render_html(view, plots_of(view)),
         "report.md": render_markdown(view),
@@ -171,7 +145,7 @@ def _files(
         ),
     )
     for name, rows, keys in tables:
-        lines = read_text(folder / name).splitlines(keepends=True)
+        lines = texts[name].splitlines(keepends=True)
         yield name, len(lines), _first(csv_differences(name, lines, rows, keys))
 
 

@@ -21,9 +21,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "[low, high], 95 % interval",
-        "A confidence interval over rounds; the experiment, made again and again, would cover the "
-        "true value in 95 of 100 cases. Of rates and ratios it is computed on logarithms. With "
-        "fewer than 3 rounds there is none, and the cell says so.",
+        "A confidence interval over rounds. Made so, an interval covers the true value in 95 of "
+        "100 experiments. Of rates and ratios it is computed on logarithms. With fewer than 3 "
+        "rounds there is none (4 if only two arms ran), and the cell says so.",
     ),
     (
         "median [lowest–highest] n",
@@ -33,7 +33,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "ratio, as fast as",
         "Throughput of the first arm ÷ throughput of the second, from the rounds in which both "
-        "ran. 1.31× means 31 % more examples in the same time.",
+        "ran. 1.31× means 31 % more examples in the same time. Less one linear drift of the "
+        "machine over the order of the runs, estimated from all arms; so it is not exactly the "
+        "quotient of the two means.",
     ),
     (
         "faster, slower, cannot tell",
@@ -47,9 +49,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "of pairs that are judged.",
     ),
     (
-        "smallest visible difference",
-        "The smallest relative difference that an experiment with this noise and so many rounds "
-        "would have called in 80 of 100 cases.",
+        "sure to be seen",
+        "The relative difference that an experiment with this noise and so many rounds would have "
+        "called in 4 of 5 cases, by the strictest step of Holm's method; smaller ones may be seen "
+        "with luck.",
     ),
     (
         "noise floor",
@@ -63,8 +66,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "width of an interval of interest",
-        "(high − low) ÷ ratio, for pairs of one size and for each arm against serial. Rounds go on "
-        "until the widest is narrower than the precision that was asked for.",
+        "(high − low) ÷ ratio, for pairs of one size, for each arm against serial, and for each "
+        "arm measured twice; not before seven rounds. Rounds go on until the widest is narrower "
+        "than the precision that was asked for.",
     ),
     (
         "certified, comparable",
@@ -78,7 +82,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "scaling efficiency",
-        "X(N) ÷ (N · X(base)), X being examples/s at N replicas, from paired rounds. Strong: the "
+        "X(N) ÷ (N · X(base)), X being examples/s at N replicas, from the ratio above. Strong: the "
         "global batch is the same at every size. Weak: the batch of each replica is. The base is "
         "named beside each number: the same arm at one replica, and the serial run, which has no "
         "distribution at all.",
@@ -110,7 +114,12 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "time of a collective",
         "From a barrier to the return of the operation. Of each rank the median over repetitions; "
-        "then mean [least–most] over the ranks.",
+        "then mean [least–most] over the ranks. Repetitions: how often each rank did it.",
+    ),
+    (
+        "wrong elements",
+        "Elements of the results that are not what the closed form says, over all ranks and "
+        "repetitions.",
     ),
     (
         "algorithm and bus bandwidth",
@@ -124,11 +133,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "over the sizes and largest.",
     ),
     (
-        "predicted, counted, exposed",
-        "Predicted bytes: 2(n−1)/n × gradients for each of n ranks (ring all-reduce), or 2 × "
-        "gradients for each worker (push and pull). Counted: what the interfaces of all hosts sent "
-        "after warm-up ÷ steps, loopback and other programs included. Exposed: step time with "
-        "reduction less step time without.",
+        "gradients, predicted, counted, exposed",
+        "Gradients: bytes of one gradient of all trainable weights. Predicted bytes: 2(n−1)/n × "
+        "gradients for each of n ranks (ring all-reduce), or 2 × gradients for each worker (push "
+        "and pull). Predicted ms, in one piece: what the fitted model says of one operation on all "
+        "gradients at once; a stack may cut them up and send while it computes. Counted: what the "
+        "interfaces of all hosts sent after warm-up ÷ steps, loopback and other programs "
+        "included. Exposed: step time with reduction less step time without.",
     ),
     (
         "time to target",
@@ -137,10 +148,16 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "time to accuracy",
-        "The same over seeds, one for each round, by MLPerf's rule: at least 5 runs, all of which "
-        "reach the target; the fastest and the slowest are left out, and the mean of the rest is "
-        "taken. Too fast: fewer epochs than the serial run beyond chance, though both compute the "
-        "same.",
+        "Time to target over seeds, one for each round, by MLPerf's rule: at least 5 runs, all of "
+        "which reach the target; the fastest and the slowest are left out, and the mean of the "
+        "rest is taken. The rule gives no interval. Seeds: how many different ones. Epochs to "
+        "target: mean over the same runs, whole ones. Too fast: fewer epochs than the serial run "
+        "beyond chance, though both compute the same.",
+    ),
+    (
+        "paid once",
+        "Seconds. Time to accuracy less epochs × seconds for an epoch (training and validation, "
+        "mean after warm-up): start of the process, tracing, compilation, first validation.",
     ),
     ("final metric", "The target's metric on held-out data after the last epoch."),
     ("start-up", "Seconds from the start of a process to the end of its first step; the slowest."),
@@ -148,6 +165,16 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "peak memory",
         "Σ over all processes of the highest resident set size of each, GiB (2³⁰ bytes); parameter "
         "servers and coordinator are charged. Pages that processes share count in each.",
+    ),
+    (
+        "cores in use, shared cores, threads",
+        "Cores in use: different processors that the arm's processes may run on, over all hosts. "
+        "Shared cores: why processes have to share them. Threads: of TensorFlow's pools; intra-op "
+        "within one operation, inter-op between operations.",
+    ),
+    (
+        "wall time",
+        "Seconds of a whole run, from the start of its processes to the end of the last.",
     ),
     (
         "CPU s / 1000 examples",
@@ -176,5 +203,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "digest of the raw samples",
         "SHA-256 of results.json, which holds every sample. `ringside verify-report` compares it, "
         "and computes every number again.",
+    ),
+    (
+        "code of this report",
+        "Digest of the code and of the versions of the packages that computed and drew it. "
+        "`ringside verify-report` refuses a report of other code: what differs may be the code.",
     ),
 )

@@ -6,24 +6,29 @@ from collections.abc import Sequence
 from measure.summary import Summary
 from report.cells import Folded, Section, Terms
 from report.placement import Placement
-from report.recompute import samples_digest
-from report.results import processes_table, resources_table
+from report.source import report_version
+from report.tables import processes_table, resources_table
 from report.words import gib, listed, number, plural
 from specs import Comparison
 
 
-def environment_section(comparison: Comparison) -> Section:
-    """Everything that somebody who repeats it needs."""
+def environment_section(comparison: Comparison, digest: str) -> Section:
+    """Everything that somebody who repeats it needs.
+
+    Args:
+        comparison: what was seen.
+        digest: SHA-256 of its results.json.
+    """
     machine = comparison.machine
     answer = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
         f"{number(gib(machine.memory_bytes))} GiB."
     )
-    facts = Terms(tuple(facts_of(comparison)), label="Machine and command", facts=True)
+    facts = Terms(tuple(facts_of(comparison, digest)), label="Machine and command", facts=True)
     return Section("environment", "Where was it measured?", "Environment", answer, (facts,))
 
 
-def facts_of(comparison: Comparison) -> list[tuple[str, str]]:
+def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
     """(name, value)."""
     machine = comparison.machine
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(comparison.created_unix_s))
@@ -38,7 +43,8 @@ def facts_of(comparison: Comparison) -> list[tuple[str, str]]:
         ("Kernel", machine.kernel),
         ("Python", machine.python),
         *sorted(machine.packages.items()),
-        ("Digest of the raw samples", samples_digest(comparison)),
+        ("Digest of the raw samples", digest),
+        ("Code of this report", report_version()),
     ]
 
 
@@ -61,7 +67,11 @@ def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
         answer,
         (
             resources_table(placed),
-            Folded("Every process of the last run of each arm", (processes_table(summary),)),
+            Folded(
+                "Every process of the last run of each arm",
+                (processes_table(summary),),
+                ("report.html",),
+            ),
         ),
         sure=len(shares) == 1 and not sharing,
     )

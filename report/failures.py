@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from report.words import plain
+from report.words import outcome_of, plain
 from specs import Comparison, Run
 
 TAIL_LINES = 12
@@ -42,7 +42,7 @@ def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
         Failure(
             arm=run.arm,
             round=run.round + 1,
-            outcome=str(run.outcome),
+            outcome=outcome_of(run.outcome),
             lines=tuple(_last_lines(run, folder)),
             log_dir=run.log_dir,
             link=link_to(folder, run.log_dir),

@@ -6,7 +6,7 @@ from measure.intervals import Interval
 from measure.summary import ArmRow, Summary
 from measure.verdicts import PairVerdict
 from report.ranking import family_of, ranked, sizes_of, word_of
-from report.words import plural, ratio_between, said, share, times
+from report.words import covers, plural, ratio_between, said, share, times
 
 CONTENDERS = ("Horovod", "tf.distribute")
 
@@ -17,10 +17,11 @@ class Headline:
 
     Attributes:
         size: such as `2 replicas`.
-        word: the verdict; `no verdict` where there is nothing to judge or no interval.
+        word: the verdict; `no verdict` without an interval, `no opponent` where only one arm ran.
         sentence: who against whom; it holds the ratio.
         evidence: interval, rounds, and whether the two compute the same.
         against_serial: what the faster one is beside the run without distribution; or empty.
+        loses: whether that run is told to be faster.
         ratio, interval: for the picture; None where there is none.
     """
 
@@ -32,6 +33,7 @@ class Headline:
     against_serial: str
     ratio: float | None
     interval: Interval | None
+    loses: bool = False
 
     @property
     def told(self) -> bool:
@@ -78,71 +80,116 @@ def _headline(summary: Summary, replicas: int) -> Headline:
         return Headline(
             replicas,
             size,
-            "no verdict",
-            f"{rows[0].arm.label} is the only comparable arm: {rate}.",
+            "no opponent",
+            f"{named(rows[0])} is the only comparable arm with {size}: {rate}.",
             "",
-            _against_serial(summary, rows[0]),
+            against_serial(summary, rows[0]),
             None,
             None,
+            loses=loses(summary, rows[0]),
         )
     verdict = summary.verdict_of(pair[0].arm.label, pair[1].arm.label)
     return Headline(
         replicas=replicas,
         size=size,
         word=word_of(verdict),
-        sentence=_sentence(verdict, _title(pair[1], rows)),
+        sentence=_sentence(verdict, pair),
         evidence=_evidence(verdict, pair),
-        against_serial=_against_serial(summary, pair[0]),
+        against_serial=against_serial(summary, pair[0]),
         ratio=verdict.ratio.value,
         interval=verdict.ratio.interval,
+        loses=loses(summary, pair[0]),
     )
 
 
-def _title(second: ArmRow, rows: list[ArmRow]) -> str:
-    """What the loser is known for: `the best tf.distribute arm`, or `the second fastest`."""
-    families = {family_of(row) for row in rows}
-    if families >= set(CONTENDERS):
-        return f"the best {family_of(second)} arm"
-    return "the second fastest"
+def named(row: ArmRow) -> str:
+    """The label of an arm, and whether its settings were searched for."""
+    return f"{row.arm.label} (tuned)" if row.arm.tuned_from else row.arm.label
 
 
-def _sentence(verdict: PairVerdict, title: str) -> str:
+def _title(pair: tuple[ArmRow, ArmRow]) -> str:
+    """What the two are known for; only what was measured can be the fastest."""
+    first, second = (family_of(row) for row in pair)
+    if first == second:
+        return f"the two fastest measured arms, both {first}"
+    if {first, second} == set(CONTENDERS):
+        return f"the fastest measured arms of {first} and {second}"
+    both = f"{first}, {second}".replace("No distribution", "no distribution")
+    return f"the two fastest measured arms ({both})"
+
+
+def _sentence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
+    (first, second), title = map(named, pair), _title(pair)
     if verdict.ratio.value is None:
         reason = verdict.reason or verdict.ratio.reason
-        return f"{verdict.first} and {verdict.second}, {title}: no ratio, {reason}."
+        return f"{first} and {second}, {title}: no ratio, {reason}."
     much = times(verdict.ratio.value, verdict.ratio.interval)
     if verdict.ratio.interval is None:
-        return f"{verdict.first} ran {much} as fast as {verdict.second}, {title}: no verdict."
+        return f"{first} ran {much} as fast as {second}, {title}: no verdict."
     if verdict.word == "cannot tell":
-        return f"Cannot tell {verdict.first} from {verdict.second}, {title}: {much}."
-    return f"{verdict.first} is {much} as fast as {verdict.second}, {title}."
+        return f"Cannot tell {first} from {second}, {title}: {much}."
+    return f"{first} is {much} as fast as {second}, {title}."
 
 
 def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
     same = f"Same arithmetic: {_certified(pair)}."
     if verdict.ratio.interval is None:
-        return f"{ratio_between(verdict) or 'No interval'}. {same}"
+        why_not = ratio_between(verdict) or "no interval"
+        return f"{why_not[0].upper()}{why_not[1:]}. {same}"
     told = f"95 % interval {ratio_between(verdict)}, {plural(verdict.ratio.n, 'round')}."
+    if why := _why_not_told(verdict):
+        told += f" {why[0].upper()}{why[1:]}."
     if verdict.word == "cannot tell" and verdict.smallest_visible is not None:
-        told += f" A difference of {share(verdict.smallest_visible)} would have been seen."
+        told += f" {seen(verdict.smallest_visible)}."
     return f"{told} {same}"
+
+
+def seen(smallest_visible: float) -> str:
+    """What this experiment would have called, and how surely."""
+    much = share(smallest_visible)
+    return f"A difference of {much} would have been seen in 4 of 5 such experiments"
+
+
+def _why_not_told(verdict: PairVerdict) -> str:
+    """Why one cannot tell though the interval of the pair alone leaves out 1; else empty."""
+    alone = verdict.ratio.interval is not None and not covers(verdict.ratio, 1)
+    return verdict.reason if verdict.word == "cannot tell" and alone else ""
 
 
 def _certified(pair: tuple[ArmRow, ArmRow]) -> str:
     kinds = [row.certificate.kind for row in pair if row.certificate]
     if len(kinds) < len(pair):
-        return "not certified"
-    return "certified" if set(kinds) == {"exact"} else "certified by convergence only"
+        return "one or both not certified"
+    if set(kinds) == {"exact"}:
+        return "both certified"
+    whose = "one" if "exact" in kinds else "both"
+    return f"both certified, {whose} by convergence only"
 
 
-def _against_serial(summary: Summary, row: ArmRow) -> str:
-    """How the faster arm stands beside the run without distribution."""
+def _beside_serial(summary: Summary, row: ArmRow) -> PairVerdict | None:
+    """The verdict on an arm and the run without distribution; None: there are no two."""
     base = next((one for one in ranked(summary) if one.arm.label == summary.serial), None)
-    if base is None or base is row:
-        return ""
+    if base is None or base.arm.label == row.arm.label:
+        return None
     verdict = summary.verdict_of(row.arm.label, base.arm.label)
-    if verdict.ratio.value is None:
+    return None if verdict.ratio.value is None else verdict
+
+
+def loses(summary: Summary, row: ArmRow) -> bool:
+    """Whether the run without distribution is told to be faster than an arm."""
+    verdict = _beside_serial(summary, row)
+    return verdict is not None and verdict.ratio.interval is not None and verdict.word == "slower"
+
+
+def against_serial(summary: Summary, row: ArmRow) -> str:
+    """How an arm stands beside the run without distribution; empty: there is none."""
+    verdict = _beside_serial(summary, row)
+    if verdict is None or verdict.ratio.value is None:
         return ""
     much, span = times(verdict.ratio.value, verdict.ratio.interval), ratio_between(verdict)
+    if loses(summary, row):
+        return f"Slower than {verdict.second}, without distribution: {much} {span}."
     told = f"{much} {span}, {verdict.word}" if verdict.ratio.interval else f"{much}; {span}"
-    return f"Against {base.arm.label}: {told}."
+    if why := _why_not_told(verdict):
+        told += f": {why}"
+    return f"Against {verdict.second}: {told}."

@@ -68,6 +68,9 @@ def _block(block: Block) -> Iterator[str]:
             yield from _output(block)
         case Picture():
             pass
+        case Folded() if block.files:
+            links = " and ".join(f"[{name}]({name})" for name in block.files)
+            yield f"{escaped(block.summary)}: see {links}."
         case Folded():
             yield f"<details><summary>{escaped(block.summary)}</summary>"
             for inner in block.blocks:

@@ -1,10 +1,13 @@
 """How much differs by chance: the noise floor, the rounds, and what disturbed them."""
 
+import math
+
 from measure.summary import Summary
 from measure.verdicts import PairVerdict
-from report.cells import Block, Cell, Column, Heading, Section, Table, Terms
+from report.cells import Block, Cell, Column, Heading, Section, Table, Terms, Text
 from report.ranking import verdict_cell, word_of
-from report.words import NOTHING, listed, plural, ratio_between, share, times
+from report.verdicts import SURE, visible_cell
+from report.words import duration, listed, plural, ratio_between, share, times, why_no_interval
 from specs import Comparison
 
 NO_TWIN = "Not measured: no arm ran twice under two names."
@@ -15,6 +18,8 @@ def noise_section(comparison: Comparison, summary: Summary) -> Section:
     blocks: list[Block] = []
     if summary.noise_floor:
         blocks.append(_table(summary.noise_floor))
+        if why_not := why_no_interval(one.ratio for one in summary.noise_floor):
+            blocks.append(Text(why_not))
     blocks.append(Terms(tuple(_rounds(comparison, summary)), label="Rounds", facts=True))
     if summary.rounds.disturbed:
         blocks += [Heading("Disturbed rounds"), _disturbed(summary)]
@@ -77,12 +82,11 @@ def _table(floor: tuple[PairVerdict, ...]) -> Table:
         Column("The same arm twice", numeric=False),
         Column("Ratio", "95 % interval, n rounds"),
         Column("Verdict", "judged alone", numeric=False),
-        Column("Smallest visible", "difference"),
+        SURE,
     )
     rows = []
     for one in floor:
         cell = verdict_cell(one)
-        visible = NOTHING if one.smallest_visible is None else share(one.smallest_visible)
         alarm = one.word != "cannot tell"
         rows.append(
             (
@@ -91,7 +95,7 @@ def _table(floor: tuple[PairVerdict, ...]) -> Table:
                     cell.main, f"{cell.note} n={one.ratio.n}" if one.ratio.interval else cell.note
                 ),
                 Cell(word_of(one), bad=alarm),
-                Cell(visible),
+                visible_cell(one),
             )
         )
     return Table(columns, tuple(rows), label="Noise floor", kind="noise")
@@ -99,15 +103,14 @@ def _table(floor: tuple[PairVerdict, ...]) -> Table:
 
 def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     asked = comparison.asked
-    rules = [
-        f"at least {asked.least}"
-        if asked.most > asked.least
-        else f"exactly {plural(asked.least, 'round')}"
-    ]
+    goes_on = asked.precision is not None
+    rules = [f"{'at least ' if goes_on else ''}{plural(asked.least, 'undisturbed round')}"]
+    if asked.most > asked.least:
+        rules.append(f"at most {asked.most}")
     if asked.precision is not None:
         rules.append(f"until each interval of interest is at most {share(asked.precision)} wide")
     if asked.budget_s is not None:
-        rules.append(f"within {plural(round(asked.budget_s), 'second')}")
+        rules.append(f"within {duration(asked.budget_s)}")
     facts = [
         ("Rounds begun", str(comparison.rounds)),
         ("Rounds used", str(len(summary.rounds.used))),
@@ -115,7 +118,9 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
         ("Ended because", comparison.ended_because or "it was interrupted and can go on"),
     ]
     if widest := summary.widest_of_interest():
-        facts.append(("Widest interval of interest", f"{share(widest[1])}: {widest[0]}"))
+        pair, width = widest
+        told = share(width) if math.isfinite(width) else "not there yet"
+        facts.append(("Widest interval of interest", f"{told}: {pair}"))
     return facts
 
 

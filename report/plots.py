@@ -21,7 +21,8 @@ from report.drawing import (
     series,
     styles_of,
 )
-from report.more_plots import breakdown_plot, communication_plot
+from report.explaining_plots import breakdown_plot, communication_plot
+from report.ranking import twins_aside
 from report.svg import INK, MUTED, RULE
 from report.view import View
 from report.words import number, plain, wrapped
@@ -67,7 +68,9 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     ]
     if known:
         most, top = max(known, key=lambda pair: pair[0])
-        caption += f" Highest: {plain(top.arm.label)}, {number(most)} examples/s."
+        caption += (
+            f" Highest: {plain(top.arm.label)}, {number(most)} examples/s{twins_aside(summary)}."
+        )
     caption += _set_apart(rows)
 
     def draw(figure: "Figure") -> None:
@@ -260,8 +263,24 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         "Share of steps that took at most so long, all counted steps of all completed runs; "
         "logarithmic. Steeper is steadier, further left is faster."
     )
+    if _several_at_once(summary):
+        caption += (
+            " Of an arm that runs several steps at once, each time is their mean: its curve is "
+            "steeper for that alone."
+        )
     caption += _set_apart(rows)
     return panels("steps", title, caption, rows, styles, draw_arm, finish, "step time, ms")
+
+
+def _several_at_once(summary: Summary) -> bool:
+    """Whether an arm is told the time of several steps together only."""
+    return any(
+        epoch.steps_per_time > 1
+        for one in summary.runs
+        if one.used and not (one.arm.explains or one.arm.twin_of)
+        for record in one.run.records
+        for epoch in record.epochs
+    )
 
 
 def _quantiles(values: Sequence[float]) -> tuple[list[float], list[float]]:

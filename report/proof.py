@@ -106,14 +106,14 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
     told = []
     if found and len(found) == len(exact):
         most = max(one.value or 0.0 for one in found)
-        what = "weights" if {one.kind for one in found} == {"weights"} else "results"
         near = f"to {most:.1e} or better" if most else "to the last bit"
-        told.append(f"float64 {what} agree with the serial run {near}")
+        verb = "agrees" if len(exact) == 1 else "agree"
+        told.append(f"{len(exact)} {verb} with the serial run {near} in float64")
     elif exact:
-        told.append("they are equal to the serial run within rounding")
+        verb = "is" if len(exact) == 1 else "are"
+        told.append(f"{len(exact)} {verb} equal to the serial run within rounding")
     if count := len(certificates) - len(exact):
-        whose = f"{count} of them, asynchronous, " if exact else ""
-        told.append(f"{whose}by counting and by convergence")
+        told.append(f"{count}, asynchronous, by counting and convergence")
     return "; ".join(told)
 
 

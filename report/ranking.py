@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from measure.summary import ArmRow, Summary
 from measure.verdicts import PairVerdict
 from report.cells import Cell
-from report.words import NOTHING, ratio_between, times
+from report.words import NOTHING, span_or_none, times
 from specs import capabilities_of
 
 FAMILIES = {"none": "No distribution", "tf.distribute": "tf.distribute", "horovod": "Horovod"}
@@ -45,13 +45,18 @@ def counted_runs(summary: Summary, row: ArmRow) -> int:
     return sum(one.run.outcome.completed and one.used for one in own)
 
 
+def twins_aside(summary: Summary) -> str:
+    """What a highest and a lowest leave out; empty: no arm was measured twice."""
+    return " (twins aside)" if any(row.arm.twin_of for row in summary.arms) else ""
+
+
 def verdict_cell(verdict: PairVerdict) -> Cell:
-    """Ratio, interval and word; of a ratio without interval, why it has none."""
+    """Ratio, interval and word; of a ratio without interval, that it has none."""
     if verdict.ratio.value is None:
         return Cell(NOTHING, verdict.ratio.reason or verdict.reason)
     return Cell(
         times(verdict.ratio.value, verdict.ratio.interval),
-        ratio_between(verdict),
+        span_or_none(verdict.ratio),
         word=word_of(verdict),
         tone="won" if word_of(verdict) in ("faster", "slower") else "tie",
     )

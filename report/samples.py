@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from measure.warm_up import warm_up
 from specs import Comparison, EpochRecord, Run, RunRecord, whole_file
@@ -30,11 +31,16 @@ Row = tuple[str | int | float, ...]
 def write_samples(comparison: Comparison, path: Path) -> None:
     """Write samples.csv, row by row; whole or not at all."""
     with whole_file(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(sample_rows(comparison))
-        text.detach()  # whole_file closes the stream
+        samples_into(stream, comparison)
+
+
+def samples_into(stream: BinaryIO, comparison: Comparison) -> None:
+    """Write the rows of samples.csv into an open file, one by one: they may be many."""
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(sample_rows(comparison))
+    text.detach()  # who opened the stream closes it
 
 
 def sample_rows(comparison: Comparison) -> Iterator[Row]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from report.printed import Difference, Page
+from specs import Comparison
 
 Array = NDArray[np.float64]
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -58,7 +59,10 @@ class Opinion:
 
 def second_opinion(folder: Path) -> Opinion:
     """Compute everything again from results.json."""
-    body = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    text = (folder / "results.json").read_text(encoding="utf-8")
+    body = json.loads(text)
+    if body["schema_version"] != Comparison.SCHEMA_VERSION:  # its fields by their names of now
+        body = json.loads(Comparison.from_json(text).to_json())
     samples = pd.read_csv(folder / "samples.csv", usecols=["kind", "position", "epoch", "counted"])
     samples = samples[(samples["kind"] == "run") & (samples["counted"] == "yes")]
     counted = samples.groupby("position")["epoch"].agg(set).to_dict()
@@ -168,11 +172,14 @@ def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
     own = opinion.rates.set_index(["arm", "round"])
     both = pd.merge(own.loc[first], own.loc[second], on="round", suffixes=("_1", "_2"))
     apart = (both["position_1"] - both["position_2"]).to_numpy(float)
-    logs = np.log((both["rate_1"] / both["rate_2"]).to_numpy(float)) - slope * apart
-    m, mean = len(logs), float(np.mean(logs)) if len(logs) else math.nan
+    logs = np.log((both["rate_1"] / both["rate_2"]).to_numpy(float))
+    m = len(logs)
     least = 4 if opinion.rates["arm"].nunique() == 2 else 3
-    if m < least or information <= 1e-6:
-        return Ratio(math.exp(mean), math.nan, math.nan, m, math.nan)
+    if m < least or information <= 1e-6:  # the drift is not known well enough either
+        plain = math.exp(float(np.mean(logs))) if m else math.nan
+        return Ratio(plain, math.nan, math.nan, m, math.nan)
+    logs -= slope * apart
+    mean = float(np.mean(logs))
     twice = 2 * information
     h = min(float(((apart - apart.mean()) ** 2).sum()) / twice, 1.0)
     variance = float(((logs - mean) ** 2).sum()) / (m - 1 - h)

@@ -8,18 +8,29 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from measure.intervals import Interval
 from measure.side_by_side import Change, SideBySide
-from report.cells import Bullets, Cell, Column, Section, Table, Text
-from report.words import NOTHING, estimated, plain, plural, times, wrapped
+from report.cells import Block, Bullets, Cell, Column, Section, Table, Text
+from report.words import (
+    NOTHING,
+    estimated,
+    plain,
+    plural,
+    span_of,
+    span_or_none,
+    times,
+    why_no_interval,
+    wrapped,
+)
 from specs import write_whole
 
 LABEL_WIDTH = 24
 PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"
 HOW = (
-    "Examples/s are geometric means of the rounds that count. The ratio is now ÷ before, with the "
-    "95 % interval of Welch (1947) on logarithms: rounds of two experiments cannot be paired. The "
-    "word allows for the number of arms (Holm 1979)."
+    "Examples/s are geometric means of the rounds that count. The ratio is that of arm ÷ serial in "
+    "the same round, now ÷ before, with the 95 % interval of Welch (1947) on logarithms: what made "
+    "both faster or slower cancels. What met one arm alone that day, such as a busy network, does "
+    "not: before you act on a word, compare once more. The word allows for the number of arms "
+    "(Holm 1979)."
 )
 NO_GATE = "A regression is told here and nowhere else: the exit code stays 0."
 
@@ -80,12 +91,7 @@ def _ratio(change: Change) -> str:
     value, within = change.ratio.value, change.ratio.interval
     if value is None:
         return NOTHING
-    return f"{times(value)} {_within(within)}" if within else times(value)
-
-
-def _within(interval: Interval) -> str:
-    """As `report.words.ratio_between` writes the interval of a ratio."""
-    return f"[{interval.low:.2f}, {interval.high:.2f}]"
+    return f"{times(value, within)} {span_of(change.ratio)}".rstrip()
 
 
 def _circumstances(told: SideBySide) -> Section:
@@ -104,20 +110,26 @@ def _circumstances(told: SideBySide) -> Section:
 
 def _arms(told: SideBySide) -> Section:
     notes = [(one, "") for one in _notes(told)]
-    blocks = (changes_table(told), *((Bullets(tuple(notes)),) if notes else ()), Text(HOW))
+    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    blocks: list[Block] = [changes_table(told)]
+    if why_not := why_no_interval(estimates):
+        blocks.append(Text(why_not))
+    blocks += [Bullets(tuple(notes)), Text(HOW)]
     bad = any(one.regression or one.certificate == "lost" for one in told.changes)
-    return Section("arms", "Faster or slower?", "Arms", summary_of(told), blocks, sure=not bad)
+    return Section(
+        "arms", "Faster or slower?", "Arms", summary_of(told), tuple(blocks), sure=not bad
+    )
 
 
 def _notes(told: SideBySide) -> list[str]:
     notes = []
     serial = told.serial
-    if serial is not None and serial.word != "cannot tell":
+    if serial is not None:
         notes.append(
-            f"{serial.label}, which no stack distributes, is itself {serial.word}, "
-            f"{_ratio(serial)}: machine or TensorFlow have changed, and with them all arms."
+            f"{serial.label}, which no stack distributes, itself went {_ratio(serial)}: that is "
+            "the machine, TensorFlow or the hour, and is taken off the other arms."
         )
-    elif serial is None:
+    else:
         notes.append(
             "No arm without distribution is in both: a change of the machine cannot be told from "
             "one of a stack."
@@ -157,8 +169,7 @@ def _ratio_cell(change: Change) -> Cell:
     value, within = change.ratio.value, change.ratio.interval
     if value is None:
         return Cell(NOTHING, change.ratio.reason)
-    note = _within(within) if within else change.ratio.reason
-    return Cell(times(value), note)
+    return Cell(times(value, within), span_or_none(change.ratio))
 
 
 def _verdict(change: Change) -> tuple[str, str]:
@@ -167,7 +178,7 @@ def _verdict(change: Change) -> tuple[str, str]:
     if change.ratio.interval is None:
         return "no verdict", ""
     words = {"slower": "regression", "faster": "improvement"}
-    return change.word, words.get(change.word, "")
+    return change.word, words.get(change.word, change.reason)
 
 
 def _certificate_cell(change: Change) -> Cell:
@@ -186,8 +197,9 @@ def render_side_by_side_table(told: SideBySide) -> RichTable:
     below.append(plain(summary_of(told)) + "\n", style="bold")
     for name, old, new in told.differs:
         below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
-    for note in _notes(told):
-        below.append(f"\n{plain(note)}")
+    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    for note in (why_no_interval(estimates), *_notes(told)):
+        below.append(f"\n{plain(note)}" if note else "")
     table = RichTable(
         box=box.SIMPLE_HEAD,
         pad_edge=False,

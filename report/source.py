@@ -1,21 +1,50 @@
-"""The results.json of a comparison, read so that a refusal names the file."""
+"""The results.json of a comparison, read so that a refusal names the file, and digests of it."""
 
+import functools
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from measure.machine import package_versions
 from specs import Comparison, RefusalError
 
 RESULTS = "results.json"
+ROOT = Path(__file__).resolve().parent.parent
+# Whatever decides what a report says: source, templates, and the packages that compute and draw.
+ROOMS = ("measure", "report", "specs")
+KINDS = ("*.py", "*.j2", "*.css")
+PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
 
 
-def read_comparison(folder: Path) -> Comparison:
-    """The comparison that a folder holds.
+@dataclass(frozen=True)
+class Results:
+    """A results.json as it lies there.
+
+    Attributes:
+        comparison: what it says.
+        digest: SHA-256 of its bytes, as `sha256sum` prints it.
+    """
+
+    comparison: Comparison
+    digest: str
+
+
+def read_results(folder: Path) -> Results:
+    """The comparison that a folder holds, and the digest of the file that it was read from.
 
     Raises:
         RefusalError: there is none, or its file is damaged; with the file and the field.
     """
-    return Comparison.from_json(read_text(folder / RESULTS), origin=str(folder / RESULTS))
+    file = folder / RESULTS
+    text = read_text(file)
+    return Results(Comparison.from_json(text, origin=str(file)), digest_of(text.encode()))
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """The comparison that a folder holds; see `read_results`."""
+    return read_results(folder).comparison
 
 
 def read_text(file: Path) -> str:
@@ -33,6 +62,26 @@ def read_text(file: Path) -> str:
             received=f"{file}: {error}" if isinstance(error, UnicodeDecodeError) else error,
             advice="`ringside compare` writes one." if file.name == RESULTS else again,
         ) from None
+
+
+def digest_of(raw: bytes) -> str:
+    """SHA-256 of the bytes of a results.json, 64 hexadecimal digits."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+@functools.cache
+def report_version() -> str:
+    """SHA-256 of the code that computes and writes a report, 64 hexadecimal digits.
+
+    Of every file of measure/, report/ and specs/, and of the versions of the packages that they
+    compute and draw with. What it writes for one folder is the same each time, byte by byte.
+    """
+    sha = hashlib.sha256()
+    for name, version in package_versions(PACKAGES).items():
+        sha.update(f"{name}=={version}\n".encode())
+    for path in sorted(p for room in ROOMS for kind in KINDS for p in (ROOT / room).rglob(kind)):
+        sha.update(f"{path.relative_to(ROOT)} {digest_of(path.read_bytes())}\n".encode())
+    return sha.hexdigest()
 
 
 @contextmanager

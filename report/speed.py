@@ -2,9 +2,9 @@
 
 from measure.summary import ArmRow, Missing, Spread, Summary
 from report.cells import Block, Cell, Column, Heading, Picture, Section, Table, Terms, Text
-from report.ranking import ranked, sizes_of
-from report.results import efficiency_cell, steps_table, throughput_cell
-from report.words import number, percent, plural, said
+from report.ranking import ranked, sizes_of, twins_aside
+from report.tables import NO_SERIAL, efficiency_cell, steps_table, throughput_cell
+from report.words import number, percent, plural, said, why_no_interval
 from specs import Comparison
 
 
@@ -15,16 +15,18 @@ def results_section(
     rows = ranked(summary)
     if rows:
         most = said(rows[0].throughput_estimate, "examples/s")
-        answer = f"The highest throughput is {most}, of {rows[0].arm.label}."
+        answer = f"The highest throughput is {most}, of {rows[0].arm.label}{twins_aside(summary)}."
     else:
         answer = "No comparable arm has a throughput."
     blocks: list[Block] = [
         Text(
-            "Examples/s: geometric mean over rounds and its 95 % interval [low, high]. "
-            "Other columns: median of the completed runs and their range [lowest–highest]."
+            "Examples/s and efficiency: mean and 95 % interval [low, high]. Other columns: median "
+            "of the completed runs and their range [lowest–highest]."
         ),
         table,
     ]
+    if why_not := why_no_interval(row.throughput_estimate for row in summary.arms):
+        blocks.append(Text(why_not))
     if because:
         blocks += [Heading("Not comparable, because"), Terms(because, label="Not comparable")]
     blocks.append(Picture("throughput"))
@@ -40,20 +42,15 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
     if not rows:
         told = "No comparable arm ran with more than one replica."
         return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
-    return Section(
-        "scaling",
-        title,
-        "Scaling",
-        _scaling_answer(summary, rows),
-        (
-            Text(
-                f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
-                "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row."
-            ),
-            _efficiencies(rows),
-            Picture("scaling"),
-        ),
+    told = (
+        f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
+        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row."
     )
+    why_not = why_no_interval(row.throughput_estimate for row in rows)
+    blocks: list[Block] = [Text(told), _efficiencies(rows)]
+    blocks += [Text(why_not)] if why_not else []
+    blocks.append(Picture("scaling"))
+    return Section("scaling", title, "Scaling", _scaling_answer(summary, rows), tuple(blocks))
 
 
 def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
@@ -87,8 +84,8 @@ def _efficiencies(rows: list[ArmRow]) -> Table:
             Cell(row.arm.label),
             Cell(str(row.arm.replicas)),
             throughput_cell(row),
-            efficiency_cell(row.against_group, row),
-            efficiency_cell(row.against_serial, row),
+            efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
+            efficiency_cell(row.against_serial, row, NO_SERIAL),
         )
         for row in rows
     )
@@ -114,7 +111,8 @@ def steps_section(summary: Summary) -> Section:
         if known:
             least, best = min(known, key=lambda pair: pair[0])
             told.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
-    answer = f"Lowest p99: {'; '.join(told)}." if told else _no_p99(rows)
+    aside = twins_aside(summary)
+    answer = f"Lowest p99{aside}: {'; '.join(told)}." if told else _no_p99(rows)
     return Section(
         "steps",
         "How even are the steps?",

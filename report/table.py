@@ -11,8 +11,8 @@ from report.cells import Cell
 from report.headline import headlines
 from report.noise import noise_line, rounds_line
 from report.proof import NOT_COMPARABLE, not_comparable, proof_of
-from report.results import arms_in_order, results_table
-from report.words import plain, wrapped
+from report.tables import arms_in_order, results_table
+from report.words import outcome_of, plain, why_no_interval, wrapped
 from specs import Comparison
 
 LABEL_WIDTH = 20
@@ -92,7 +92,9 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
     text = Text()
     for one in headlines(summary):
         text.append(plain(f"{one.size}: {one.sentence}"), style="bold")
-        text.append(plain(f" {one.evidence} {one.against_serial}".rstrip()) + "\n")
+        text.append(plain(f" {one.evidence}".rstrip()))
+        beside = plain(f" {one.against_serial}".rstrip())
+        text.append(beside + "\n", style="bold" if one.loses else "")
     for title, line in (
         ("Same arithmetic?", proof_of(summary, comparison.detection).answer),
         ("Noise floor", noise_line(summary)),
@@ -101,9 +103,12 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
         text.append(f"{title}  ", style="bold")
         text.append(plain(line) + "\n")
     text.append(
-        "examples/s: geometric mean [95 % interval] n rounds; other columns: medians.\n",
+        "examples/s: geometric mean [95 % interval] n; vs own, vs serial: efficiency; other "
+        "columns: medians.\n",
         style="dim",
     )
+    if why_not := why_no_interval(row.throughput_estimate for row in summary.arms):
+        text.append(plain(why_not) + "\n", style="dim")
     for arms, reason in not_comparable(summary):
         text.append("\nnot comparable  ", style="bold")
         text.append(plain(f"{arms}: {reason}"))
@@ -113,5 +118,5 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
     for row in summary.arms:
         for run in row.not_completed:
             text.append("\nlost     ", style="bold red")
-            text.append(plain(f"{run.arm}, round {run.round + 1}: {run.outcome}"))
+            text.append(plain(f"{run.arm}, round {run.round + 1}: {outcome_of(run.outcome)}"))
     return text

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from measure.run_figures import throughput_examples_s
 from measure.summary import Summary
-from report.cells import Block, Cell, Column, Folded, Section, Table
+from report.cells import Block, Cell, Column, Folded, Section, Table, Text
 from report.ranking import ranked, verdict_cell
-from report.words import NOTHING, estimated, listed, number, plural
+from report.words import NOTHING, estimated, listed, number, outcome_of, plural, why_no_interval
 from specs import Arm, Comparison, Trial
 
 NOT_TUNED = "Not tuned: every arm ran with the settings it was named with. Run with --tuned."
@@ -20,6 +20,11 @@ def tuning_section(comparison: Comparison, summary: Summary) -> Section:
     blocks: list[Block] = []
     if any(row.arm.tuned_from for row in summary.arms):
         blocks.append(_tuned(summary))
+        tuned = [row.arm for row in summary.arms if row.arm.tuned_from]
+        shown = {name for arm in tuned for name in (arm.label, arm.tuned_from)}
+        rates = [row.throughput_estimate for row in summary.arms if row.arm.label in shown]
+        if why_not := why_no_interval(rates):
+            blocks.append(Text(why_not))
     count = plural(len(comparison.trials), "trial")
     blocks.append(Folded(f"All {count}", (_trials(comparison.trials),)))
     return Section(
@@ -47,7 +52,7 @@ def _answer(comparison: Comparison, summary: Summary) -> str:
     budget = _by_arm(comparison.trials)
     counts = sorted({len(trials) for trials in budget.values()})
     each = plural(counts[0], "trial") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} trials"
-    told = f"{plural(len(budget), 'arm')} had {each} each"
+    told = f"{plural(len(budget), 'arm')} had {each}" + (" each" if len(budget) > 1 else "")
     rows = [row for row in ranked(summary) if row.arm.tuned_from]
     gains = [
         row.arm.tuned_from
@@ -125,7 +130,7 @@ def _trials(trials: Sequence[Trial]) -> Table:
                 Cell(settings_of(trial.arm)),
                 Cell(NOTHING) if value is None else Cell(number(value)),
                 Cell("chosen" if trial.chosen else ""),
-                Cell(str(trial.run.outcome), bad=not trial.run.outcome.completed),
+                Cell(outcome_of(trial.run.outcome), bad=not trial.run.outcome.completed),
             )
         )
     return Table(columns, tuple(rows), label="Every trial", kind="trials", head=0)

@@ -5,25 +5,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from measure.summary import Spread, Summary, summarize
+from report.accuracy import accuracy_section
 from report.breakdown import Breakdown, breakdown_of, breakdown_section
 from report.caveats import Caveat, caveats
 from report.cells import Block, Bullets, Folded, Heading, Output, Section, Table, Terms, Text
+from report.communication import communication_section
 from report.definitions import DEFINITIONS
 from report.environment import environment_section, resources_section
 from report.failures import Failure, failures
 from report.headline import Headline, headlines
-from report.learning import learning_section
-from report.network import network_section
 from report.noise import noise_line, noise_section, rounds_line
-from report.pairs import verdicts_section
 from report.placement import placements
-from report.proof import Proof, not_comparable, proof_of
+from report.proof import Detection, Proof, not_comparable, proof_of
 from report.ranking import counted_runs
-from report.results import evidence_table, results_table, runs_table
+from report.source import digest_of
 from report.speed import results_section, scaling_section, steps_section
+from report.tables import evidence_table, results_table, runs_table
 from report.tuning import tuning_section
+from report.verdicts import verdicts_section
 from report.words import gib, listed, number, plural
 from specs import Comparison
+
+ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class View:
         not_comparable: (arms, why they are not ranked).
         sections: everything below the first screen, in order.
         breakdown: parts of a step, for the plot too; None: not measured.
+        digest: SHA-256 of results.json.
     """
 
     comparison: Comparison
@@ -54,18 +58,20 @@ class View:
     failures: tuple[Failure, ...]
     sections: tuple[Section, ...]
     breakdown: Breakdown | None
+    digest: str
 
     def section(self, name: str) -> Section:
         """The section of this name."""
         return next(one for one in self.sections if one.name == name)
 
 
-def view_of(comparison: Comparison, folder: Path | None = None) -> View:
+def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str = "") -> View:
     """Everything that is said of a comparison.
 
     Args:
         comparison: the records.
         folder: where its logs lie; None: they are neither read nor linked.
+        digest: SHA-256 of its results.json; empty: of what would be written.
 
     Raises:
         RefusalError: the records contradict each other, see `measure.summary.summarize`.
@@ -89,6 +95,7 @@ def view_of(comparison: Comparison, folder: Path | None = None) -> View:
         failures=tuple(failures(comparison, folder)),
         sections=(),
         breakdown=breakdown_of(comparison, summary),
+        digest=digest or digest_of(comparison.to_json().encode()),
     )
     return replace(view, sections=tuple(_sections(view)))
 
@@ -103,14 +110,14 @@ def _sections(view: View) -> Iterator[Section]:
     yield scaling_section(comparison, summary)
     yield steps_section(summary)
     yield breakdown_section(view.breakdown)
-    yield network_section(comparison, summary, view.breakdown)
-    yield learning_section(comparison, summary, view.quality)
+    yield communication_section(comparison, summary, view.breakdown)
+    yield accuracy_section(comparison, summary, view.quality)
     yield noise_section(comparison, summary)
     yield tuning_section(comparison, summary)
     yield resources_section(placements(summary), summary)
     yield from _not_run_section(comparison)
     yield from _failures_section(view.failures)
-    yield environment_section(comparison)
+    yield environment_section(comparison, view.digest)
     yield _definitions_section()
     yield _order_section(view.runs)
 
@@ -119,6 +126,10 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     machine = comparison.machine
     arms = sum(not row.arm.twin_of for row in summary.arms)
     what = f"{plural(arms, 'arm')} × {plural(comparison.rounds, 'round')}"
+    if twins := sum(bool(row.arm.twin_of) for row in summary.arms):
+        what += f", {twins} of them twice"
+    if summary.explaining:
+        what += f", {plural(len(summary.explaining), 'explaining arm')}"
     where = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
         f"{number(gib(machine.memory_bytes))} GiB"
@@ -178,7 +189,7 @@ def _proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sec
         blocks += [
             Heading("Would a mistake be caught?"),
             Text(one.answer),
-            Text(f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"),
+            Text(_about_mistakes(one)),
             one.table,
         ]
         if one.notes:
@@ -193,12 +204,26 @@ def _proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sec
     )
 
 
+def _about_mistakes(one: Detection) -> str:
+    """How to read the matrix; a reader must not take the arms in sight for all."""
+    arms = len(one.table.columns) - 1
+    told = f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"
+    if arms > ARMS_IN_SIGHT:
+        told += f" All {arms} arms have a column: on a screen the table scrolls sideways."
+    return told
+
+
 def _caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
     if careful:
         answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
         items = tuple((one.what, one.advice) for one in careful)
+        links = {one.advice: one.section for one in careful if one.section}
         yield Section(
-            "caveats", "Know before you decide", "Caveats", answer, (Bullets(items, "caveats"),)
+            "caveats",
+            "Know before you decide",
+            "Caveats",
+            answer,
+            (Bullets(items, "caveats", links),),
         )
 
 
@@ -239,5 +264,5 @@ def _order_section(runs: Table) -> Section:
         "In which order were runs started?",
         "Order",
         "Drawn anew in each round, so that a machine that slows down slows down all arms.",
-        (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,)),),
+        (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,), ("report.html", "results.csv")),),
     )

@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from measure.intervals import Estimate, Interval
 from measure.summary import Efficiency, Spread
 from measure.verdicts import PairVerdict
+from specs import Outcome
 
 # What terminals obey and no page may hold: escape sequences, then all other control characters.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -93,23 +94,73 @@ def _decimals(interval: Interval, value: float, scale: float) -> int:
 
 def ratio_between(verdict: PairVerdict) -> str:
     """The interval of a ratio as `[1.22, 1.41]`; where there is none, the reason."""
-    ratio = verdict.ratio
+    return span_of(verdict.ratio) or verdict.ratio.reason or verdict.reason
+
+
+def span_of(ratio: Estimate) -> str:
+    """The interval of a ratio as `[1.22, 1.41]`; empty where there is none."""
     if ratio.interval is None or ratio.value is None:
-        return ratio.reason or verdict.reason
+        return ""
     places = _ratio_decimals(ratio.value, ratio.interval)
     return f"[{ratio.interval.low:.{places}f}, {ratio.interval.high:.{places}f}]"
 
 
-def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
-    """An estimate as (value, interval and n); where there is no interval, the reason stands there.
+def span_or_none(ratio: Estimate) -> str:
+    """The interval of a ratio for a cell; of a ratio without one how many rounds there were."""
+    if ratio.value is None:
+        return ratio.reason
+    return span_of(ratio) or no_interval(ratio)
 
-    A number has an interval, or says that it has none.
+
+def no_interval(estimate: Estimate) -> str:
+    """`n=2, no interval`, for a cell; `why_no_interval` says the reason once, below."""
+    return f"n={estimate.n}, no interval"
+
+
+def why_no_interval(estimates: Iterable[Estimate]) -> str:
+    """One sentence with each reason once; empty: every value has its interval."""
+    reasons = [one.reason for one in estimates if one.value is not None and one.interval is None]
+    told = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return f"Where there is no interval: {told}." if told else ""
+
+
+def covers(estimate: Estimate, value: float) -> bool:
+    """Whether the interval holds this value; False too where there is no interval."""
+    within = estimate.interval
+    return within is not None and within.low <= value <= within.high
+
+
+def duration(seconds: float) -> str:
+    """`40 seconds`, `15 minutes`, `1.5 hours`."""
+    for size_s, unit, least_s in ((3600, "hour", 6000), (60, "minute", 100), (1, "second", 0)):
+        if seconds >= least_s:
+            count = f"{seconds / size_s:.1f}".removesuffix(".0")
+            return f"{count} {unit if count == '1' else unit + 's'}"
+    raise AssertionError("no time is negative")
+
+
+def outcome_of(outcome: Outcome) -> str:
+    """An outcome as a reader sees it: `refused: needs a GPU`."""
+    if outcome.completed:
+        return "completed"
+    kind = f"hung after {outcome.after_s:.0f} s" if outcome.kind == "hung" else outcome.kind
+    return ": ".join(part for part in (kind, outcome.error_class, outcome.reason) if part)
+
+
+def stack_name(stack: str) -> str:
+    """A stack of `ringside allreduce`: `mpi` alone would be taken for Horovod's."""
+    return "bare MPI" if stack == "mpi" else stack
+
+
+def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
+    """An estimate as (value, interval and n), for a cell.
+
+    A number has an interval, or says that it has none; `why_no_interval` says why, once.
     """
     if estimate.value is None:
         return NOTHING, estimate.reason
     if estimate.interval is None:
-        why_not = estimate.reason or f"n={estimate.n}, no interval"
-        return number(estimate.value * scale), why_not
+        return number(estimate.value * scale), no_interval(estimate)
     value = number(estimate.value * scale, _decimals(estimate.interval, estimate.value, scale))
     return value, f"{between(estimate.interval, estimate.value, scale=scale)} n={estimate.n}"
 
@@ -117,7 +168,9 @@ def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
 def said(estimate: Estimate, unit: str) -> str:
     """An estimate within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
     value, note = estimated(estimate)
-    return f"{value} {unit} {note}" if estimate.interval else f"{value} {unit} ({note})"
+    if estimate.interval:
+        return f"{value} {unit} {note}"
+    return f"{value} {unit} ({estimate.reason or note})"
 
 
 def plural(count: int, noun: str) -> str:

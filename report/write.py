@@ -1,20 +1,44 @@
 """Write every form of a report into a folder."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
-from specs import Comparison, write_whole
+from report.source import RESULTS, digest_of
+from specs import Comparison, write_all_whole, write_whole
 
 
 def write_report(comparison: Comparison, folder: Path) -> Path:
-    """Write the pages, and what they are made of as data; each file whole or not at all.
+    """Write what was seen, results.json, and then the pages; for who made the comparison.
 
-    results.json comes first: the records are kept even where they contradict each other, and only
-    then is anything computed from them. Then report.html, report.md, results.csv (a row for each
-    run), samples.csv (a row for each step) and mllog.txt (lines of MLPerf's training log).
+    The records are kept even where they contradict each other; only then is anything computed from
+    them. See `write_pages` for the rest.
+
+    Returns:
+        The path of report.html.
+
+    Raises:
+        RefusalError: the records contradict each other.
+    """
+    text = comparison.to_json()
+    write_whole(folder / RESULTS, text)
+    return write_pages(comparison, folder, digest=digest_of(text.encode()))
+
+
+def write_pages(comparison: Comparison, folder: Path, *, digest: str) -> Path:
+    """Write all that is computed from results.json, which is left as it is.
+
+    report.html, report.md, results.csv (a row for each run), samples.csv (a row for each step) and
+    mllog.txt (lines of MLPerf's training log). Everything is rendered before anything is written,
+    and everything is on disk before anything gets its name: on a full disk the files of before
+    stay, all of them. Only where a file cannot be given its name (its folder was made read-only in
+    that moment, the process was killed) do new ones stand beside old ones, each whole, the pages
+    last; `ringside verify-report` then tells that they differ.
 
     Args:
-        comparison: what was seen.
+        comparison: what results.json says.
         folder: of the comparison; logs are looked for in it, relative to it.
+        digest: SHA-256 of results.json.
 
     Returns:
         The path of report.html.
@@ -28,16 +52,22 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     from report.mllog import render_mllog
     from report.plots import plots_of
     from report.rows import render_csv
-    from report.samples import write_samples
+    from report.samples import samples_into
     from report.view import view_of
 
-    write_whole(folder / "results.json", comparison.to_json())
-    view = view_of(comparison, folder)
-    page = render_html(view, plots_of(view))
-    markdown = render_markdown(view)
-    write_samples(comparison, folder / "samples.csv")
-    write_whole(folder / "results.csv", render_csv(view.summary))
-    write_whole(folder / "mllog.txt", render_mllog(comparison))
-    write_whole(folder / "report.md", markdown)
-    write_whole(folder / "report.html", page)
+    view = view_of(comparison, folder, digest=digest)
+    texts = {
+        "results.csv": render_csv(view.summary),
+        "mllog.txt": render_mllog(comparison),
+        "report.md": render_markdown(view),
+        "report.html": render_html(view, plots_of(view)),
+    }
+    write_all_whole({
+        folder / "samples.csv": lambda stream: samples_into(stream, comparison),
+        **{folder / name: _writer(text) for name, text in texts.items()},
+    })  # fmt: skip
     return folder / "report.html"
+
+
+def _writer(text: str) -> Callable[[BinaryIO], object]:
+    return lambda stream: stream.write(text.encode())

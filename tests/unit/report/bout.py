@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.gap import explaining_arms
+from measure.explaining import explaining_arms
 from specs import (
     Arm,
     Certificate,

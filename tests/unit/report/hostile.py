@@ -16,6 +16,7 @@ from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation
 
 MARKUP = "<script>alert('x')</script>"
 LONG = "unbroken" * 30
+HERE = MACHINE.replace(host="made-up-command", cpu_model="made-up-command")
 
 
 def hostile() -> Comparison:
@@ -51,11 +52,11 @@ def _two_arms() -> Comparison:
     )
     epochs = [epoch(1.0), epoch(1.0), epoch(1.2)]
     runs = [
-        run_of(serial, [record(specs[serial.label], epochs)]),
-        run_of(tail, [record(specs[tail.label], epochs)], position=1),
+        run_of(serial, [record(specs[serial.label], epochs, machine=HERE)]),
+        run_of(tail, [record(specs[tail.label], epochs, machine=HERE)], position=1),
         run_of(
             tail,
-            [record(specs[tail.label], [], outcome=lost)],
+            [record(specs[tail.label], [], outcome=lost, machine=HERE)],
             number=1,
             position=2,
             outcome=lost,
@@ -63,7 +64,7 @@ def _two_arms() -> Comparison:
     ]
     differing = deviation(0.5, name="made-up-workload", task="made-up-command")
     certificates = (
-        certificate(serial, specs[serial.label], code_version="made-up-command"),
+        certificate(serial, specs[serial.label], code_version="made-up-command", machine=HERE),
         certificate(
             tail,
             specs[tail.label],
@@ -97,6 +98,6 @@ def _two_arms() -> Comparison:
         ),
         name="made-up-command",
         command="made-up-command",
-        machine=MACHINE.replace(host="made-up-command", cpu_model="made-up-command"),
+        machine=HERE,
         not_run=(NotRun(label="serial-label", reason="made-up-error"),),
     )

@@ -1,6 +1,8 @@
 """A small made-up comparison with everything that a folder of a comparison holds."""
 
 import functools
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.unit.measure.factory import arm_of, comparison_of, epoch, record, run
 from tests.unit.report.proofs import verified
 
 ROUNDS, EPOCHS, STEPS = 4, 4, 30
+Body = dict[str, Any]
 RATES = {("serial", 1): 1000.0, ("mirrored", 2): 1500.0, ("horovod", 2): 1800.0}
 
 
@@ -59,11 +62,21 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
 
 
 def write_folder(folder: Path) -> Path:
-    """The folder as `ringside compare` leaves it: each process's own record, and the report."""
+    """The folder as `ringside compare` leaves it: records, certificates, and the report."""
     comparison = small()
     for run in comparison.runs:
         for one in run.records:
             place = (folder / run.log_dir).parent / "records" / f"{one.task}.json"
             write_whole(place, one.to_json())
+    for index, proof in enumerate(comparison.certificates):
+        write_whole(folder / "certificates" / f"{index}.json", proof.to_json())
     write_report(comparison, folder)
     return folder
+
+
+def change(folder: Path, spoil: Callable[[Body], object]) -> None:
+    """Change results.json and nothing else."""
+    file = folder / "results.json"
+    body = json.loads(file.read_text())
+    spoil(body)
+    file.write_text(json.dumps(body, indent=1))

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 from measure.intervals import Estimate
 from measure.summary import summarize
+from report.caveats import caveats
+from report.cells import Text
 from report.forest import forest_of
 from report.headline import contenders, headlines
-from report.pairs import matrix_of, pair_table, serial_table, verdicts_section
 from report.ranking import ranked
+from report.verdicts import matrix_of, pair_table, serial_table, verdicts_section
+from specs import Comparison
 from tests.unit.measure.factory import arm_of
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, judged, verdict
@@ -29,8 +32,9 @@ def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
 
     assert (first.replicas, second.replicas) == (2, 1)
     assert first.line == (
-        "2 replicas: horovod ×2 is 1.25× as fast as mirrored ×2, the best tf.distribute arm. "
-        "95 % interval [1.19, 1.31], 8 rounds. Same arithmetic: certified. "
+        "2 replicas: horovod ×2 is 1.25× as fast as mirrored ×2, the fastest measured arms of "
+        "Horovod and tf.distribute. "
+        "95 % interval [1.19, 1.31], 8 rounds. Same arithmetic: both certified. "
         "Against serial: 1.25× [1.19, 1.31], faster."
     )
     assert first.told and first.word == "faster"
@@ -38,10 +42,15 @@ def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
 
 def test_no_winner_says_what_would_have_been_seen() -> None:
     """Cannot tell, and the smallest difference that this experiment would have called."""
-    _, tie = headlines(judged(BEST, TIE))
+    reason = "equal throughput is within the interval"
+    _, tie = headlines(judged(BEST, replace(TIE, reason=reason)))
 
-    assert tie.sentence == "Cannot tell mirrored ×1 from horovod ×1, the best Horovod arm: 1.02×."
-    assert "A difference of 6.2 % would have been seen." in tie.evidence
+    assert tie.sentence == (
+        "Cannot tell mirrored ×1 from horovod ×1, the fastest measured arms of tf.distribute and "
+        "Horovod: 1.02×."
+    )
+    assert "A difference of 6.2 % would have been seen in 4 of 5 such experiments." in tie.evidence
+    assert reason[1:] not in tie.evidence  # the interval says so itself
     assert not tie.told and tie.word == "cannot tell"
 
 
@@ -53,10 +62,58 @@ def test_two_rounds_give_no_verdict() -> None:
 
     assert head.word == "no verdict"
     assert head.sentence == (
-        "horovod ×2 ran 1.25× as fast as mirrored ×2, the best tf.distribute arm: no verdict."
+        "horovod ×2 ran 1.25× as fast as mirrored ×2, the fastest measured arms of Horovod and "
+        "tf.distribute: no verdict."
     )
     assert "2 rounds: too few for an interval, 3 are needed." in head.evidence
     assert forest_of([head]) == {}
+    same_order = replace(few, ratio=replace(NONE, reason="both always ran in the same order"))
+    assert headlines(judged(same_order))[0].evidence.startswith("Both always ran")
+
+
+def test_distribution_that_loses_is_said_first() -> None:
+    """In bold on the first screen, and as the first caveat; not where one cannot tell."""
+    slower = verdict("serial", "horovod ×2", 1.25, "faster")
+
+    lost = judged(BEST, slower)
+    head, caveat = headlines(lost)[0], caveats(bare(), lost)[0]
+    even = judged(BEST, replace(slower, word="cannot tell"))
+
+    told = "lower than serial, without distribution: 0.80× [0.76, 0.84]."
+    assert head.loses
+    assert head.against_serial == f"S{told}"
+    assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{told}"
+    assert not headlines(even)[0].loses
+    assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
+
+
+def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:
+    """The interval is that of the pair alone, the word is not."""
+    reason = "alone it would be called; as one of 15 pairs it can be chance"
+    near = verdict("horovod ×2", "mirrored ×2", 1.08, "cannot tell", reason=reason)
+
+    head = headlines(judged(near, verdict("horovod ×2", "serial", 1.08, "cannot tell")))[0]
+    beside = headlines(judged(BEST, replace(near, second="serial")))[0].against_serial
+
+    assert f"8 rounds. A{reason[1:]}. A difference" in head.evidence
+    assert beside == f"Against serial: 1.08× [1.03, 1.13], cannot tell: {reason}."
+
+
+def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
+    """Also where the search chose the default; not where both were searched for."""
+    comparison = bout()
+    trials = comparison.trials
+    both = [one.replace(tuned_from="horovod:controller=mpi ×2") for one in trials]
+
+    def told(made: Comparison) -> list[str]:
+        found = [one.what for one in caveats(made, bout_view().summary)]
+        return [what for what in found if "settings were searched for" in what]
+
+    assert told(comparison) == [
+        "At 2 replicas settings were searched for multi_worker_mirrored:steps_per_execution=10 ×2 "
+        "and not for horovod:controller=mpi ×2: part of the difference may be the search."
+    ]
+    assert told(comparison.replace(trials=(*trials, *both))) == []
 
 
 def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
@@ -82,9 +139,11 @@ def test_only_arm_of_its_size() -> None:
 
     (head,) = headlines(summarize(comparison))
 
-    assert head.word == "no verdict"
+    assert head.word == "no opponent"
     mean = statistics.geometric_mean(rates)
-    assert f"mirrored ×2 is the only comparable arm: {mean:.0f} examples/s [" in head.sentence
+    assert head.sentence.startswith(
+        f"mirrored ×2 is the only comparable arm with 2 replicas: {mean:.0f} examples/s ["
+    )
 
 
 def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
@@ -99,7 +158,7 @@ def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
 
     head = headlines(replace(summary, arms=tuple(arms)))[0]
 
-    assert "Same arithmetic: certified by convergence only." in head.evidence
+    assert "Same arithmetic: both certified, one by convergence only." in head.evidence
 
 
 def test_twins_and_arms_that_explain_are_never_ranked() -> None:
@@ -150,7 +209,7 @@ def test_ratio_decides_who_comes_first() -> None:
 
     head = headlines(judged(other))[0]
 
-    assert "mirrored ×2 is 1.25× as fast as horovod ×2, the best Horovod arm" in head.sentence
+    assert "mirrored ×2 is 1.25× as fast as horovod ×2, the fastest measured" in head.sentence
 
 
 def test_every_arm_stands_against_serial() -> None:
@@ -167,7 +226,7 @@ def test_every_arm_stands_against_serial() -> None:
 
 
 def test_cell_of_too_few_rounds_says_so() -> None:
-    """In the matrix, against serial and in the list of pairs: the reason, and no word."""
+    """In the matrix, against serial and in the list of pairs: no word; the reason once, below."""
     summary = summarize(bare(rounds=2))
     section = verdicts_section(summary)
     reason = "2 rounds: too few for an interval, 3 are needed"
@@ -175,7 +234,8 @@ def test_cell_of_too_few_rounds_says_so() -> None:
     cell = matrix_of(summary, ranked(summary, 2)).rows[0][1]
     serial = serial_table(summary)
 
-    assert cell.note == reason
+    assert cell.note == "n=2, no interval"
+    assert Text(f"Where there is no interval: {reason}.") in section.blocks
     assert cell.word == "no verdict"
     assert serial is not None and serial.rows[0][3].main == "no verdict"
     assert {row[4].main for row in pair_table(summary.verdicts).rows} == {"no verdict"}
@@ -226,5 +286,5 @@ def test_picture_has_one_axis_for_all_sizes() -> None:
 
 def test_label_of_a_tuned_arm_is_its_own() -> None:
     """A tuned arm may be the best of its family; its settings stand in its name."""
-    assert "steps_per_execution=10" in bout_view().headlines[0].sentence
+    assert "steps_per_execution=10 ×2 (tuned), the" in bout_view().headlines[0].sentence
     assert arm_of("horovod").label == "horovod ×1"

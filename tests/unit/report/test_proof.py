@@ -52,8 +52,8 @@ def test_answer_when_all_are_certified() -> None:
 
     assert found.certain
     assert found.answer == (
-        "Yes. All 15 arms are certified: float64 weights agree with the serial run to 4.5e-13 or "
-        "better; 1 of them, asynchronous, by counting and by convergence."
+        "Yes. All 15 arms are certified: 14 agree with the serial run to 4.5e-13 or better in "
+        "float64; 1, asynchronous, by counting and convergence."
     )
 
 
@@ -63,8 +63,8 @@ def test_answer_when_some_are_certified() -> None:
 
     assert not found.certain
     assert found.answer == (
-        "2 of 3 arms are certified: float64 weights agree with the serial run to 3.1e-15 or "
-        "better. Not comparable, and not ranked: one_device."
+        "2 of 3 arms are certified: 2 agree with the serial run to 3.1e-15 or better in float64. "
+        "Not comparable, and not ranked: one_device."
     )
 
 
@@ -83,7 +83,7 @@ def test_answer_when_none_is_certified() -> None:
 
 
 def test_answer_claims_no_more_than_was_seen() -> None:
-    """Deviations of other kinds are not of weights; equal to the last bit is said so."""
+    """The largest deviation of any kind; equal to the last bit, or within rounding, is said so."""
     loss = parity("float64", deviation(2e-15, 1, kind="loss", name="mean loss"))
     zero = parity("float64", deviation(0.0, 1))
 
@@ -91,9 +91,9 @@ def test_answer_claims_no_more_than_was_seen() -> None:
         proofs = [c.replace(checks=(check,)) for c in three("serial").certificates]
         return proof(three().replace(certificates=tuple(proofs))).answer
 
-    assert "float64 results agree with the serial run to 2.0e-15 or better" in answer(loss)
-    assert "float64 weights agree with the serial run to the last bit" in answer(zero)
-    assert "equal to the serial run within rounding" in answer(answered("training ledger"))
+    assert "1 agrees with the serial run to 2.0e-15 or better in float64" in answer(loss)
+    assert "1 agrees with the serial run to the last bit in float64" in answer(zero)
+    assert "1 is equal to the serial run within rounding" in answer(answered("training ledger"))
 
 
 def test_table_of_certificates() -> None:

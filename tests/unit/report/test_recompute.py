@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ import pytest
 from scipy import stats
 
 import cli.main
-from report.check import Checked, against_records, check_report
+from report.check import Checked, check_report
 from report.printed import (
     Difference,
     csv_differences,
@@ -25,7 +24,6 @@ from report.printed import (
     log_page,
     markdown_page,
 )
-from report.recompute import samples_digest
 from report.second_opinion import (
     Opinion,
     against_markdown,
@@ -34,34 +32,13 @@ from report.second_opinion import (
     ratio_of,
     second_opinion,
 )
-from report.source import read_comparison
+from report.source import digest_of, read_comparison
+from report.witnesses import against_records
 from specs import RefusalError
-from tests.unit.report.small import small, write_folder
+from tests.unit.report.small import Body, change, small
 
-Body = dict[str, Any]
 RECORD = "runs.4.records.0"
 EPOCH = f"{RECORD}.epochs.2"
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole folder; nobody writes into it."""
-    return write_folder(tmp_path_factory.mktemp("small"))
-
-
-@pytest.fixture
-def folder(written: Path, tmp_path: Path) -> Path:
-    """A copy that may be spoilt."""
-    shutil.copytree(written, tmp_path / "small")
-    return tmp_path / "small"
-
-
-def change(folder: Path, spoil: Callable[[Body], object]) -> None:
-    """Change results.json and nothing else."""
-    file = folder / "results.json"
-    body = json.loads(file.read_text())
-    spoil(body)
-    file.write_text(json.dumps(body, indent=1))
 
 
 def places(checked: Checked, file: str) -> str:
@@ -76,10 +53,12 @@ def test_an_honest_report_passes(written: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out
     assert code == 0, said
     assert "the report is what the raw samples say" in said
+    assert "other" not in said and "Not covered" not in said
     counts = {
         what: int(n.replace(",", "")) for n, what in re.findall(r"^ *([\d,]+)  (.+)$", said, re.M)
     }
     assert counts["processes' own records"] == sum(len(run.records) for run in small().runs)
+    assert counts["certificates"] == 3
     assert counts["texts and numbers of samples.csv"] == 1 + 16 * 4 * 30
     assert counts["numbers computed a second way"] > 12 * 6
     assert min(counts.values()) > 0
@@ -141,12 +120,10 @@ def test_every_changed_sample_is_named(folder: Path) -> None:
 def test_one_changed_sample_is_enough(folder: Path, index: int) -> None:
     """Each alone changes the digest, and is found in the record of the process."""
     change(folder, lambda body: SPOILT[index][0](of_serial(body, 1)[0]))
-    comparison = read_comparison(folder)
 
-    _, found, _ = against_records(folder, comparison)
+    asked = against_records(folder, read_comparison(folder))
 
-    assert [one.place for one in found] == [SPOILT[index][1]]
-    assert samples_digest(comparison) != samples_digest(small())
+    assert [one.place for one in asked.differences] == [SPOILT[index][1]]
 
 
 def test_records_of_processes_are_witnesses(
@@ -233,6 +210,8 @@ def run_at(body: Body, index: int = 4) -> Body:
     [
         (lambda f: (f / "results.json").unlink(), "results.json of a comparison"),
         (lambda f: (f / "report.md").unlink(), "report.md of a comparison"),
+        (lambda f: (f / "results.csv").unlink(), "a comparison. Received: [Errno 2] No such file"),
+        (lambda f: (f / "samples.csv").unlink(), "samples.csv of a comparison"),
         (lambda f: (f / "mllog.txt").write_bytes(b"\xff"), "mllog.txt: "),
         (lambda f: (f / "results.json").write_text("[1]"), "results.json: schema_version=None"),
         (
@@ -273,7 +252,9 @@ def test_the_digest_is_that_of_the_file(written: Path) -> None:
     """What sha256sum prints of results.json."""
     expected = hashlib.sha256((written / "results.json").read_bytes()).hexdigest()
 
-    assert samples_digest(small()) == expected
+    assert digest_of(small().to_json().encode()) == expected
+    for name in ("report.html", "report.md"):
+        assert expected in (written / name).read_text()
 
 
 def test_the_second_opinion_against_hand_arithmetic(written: Path) -> None:

@@ -6,31 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from measure.gap import Gap, Part, Split
-from measure.intervals import Estimate, Interval
 from measure.rounds import RoundsUsed
-from measure.summary import Missing, summarize
-from report.breakdown import Breakdown, breakdown_section
+from measure.summary import Missing, Summary, summarize
+from report.accuracy import accuracy_section
 from report.caveats import caveats
 from report.cells import Table, Terms, Text
 from report.definitions import DEFINITIONS
-from report.learning import learning_section
 from report.noise import NO_TWIN, noise_section
-from report.recompute import samples_digest
+from report.source import digest_of
 from report.speed import results_section, scaling_section
 from report.tuning import NOT_TUNED, settings_of, tuning_section
 from specs import Rounds
 from tests.unit.measure.factory import arm_of
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged, tables, verdict
-from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.report.views import bout_view
 
 TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
-
-
-def estimate(value: float, half: float = 0.05) -> Estimate:
-    """Of seven rounds."""
-    return Estimate(value, Interval(value - half, value + half), 7)
 
 
 # Noise
@@ -109,55 +101,12 @@ def test_rounds_say_what_was_asked_for() -> None:
 
     (facts,) = [block for block in section.blocks if isinstance(block, Terms)]
     assert dict(facts.items)["Asked for"] == (
-        "at least 3, until each interval of interest is at most 5.0 % wide, within 900 seconds"
+        "at least 3 undisturbed rounds, at most 40, until each interval of interest is at most "
+        "5.0 % wide, within 15 minutes"
     )
-
-
-# Parts of a step
-
-
-def test_parts_that_were_not_measured_say_how() -> None:
-    """No empty plot, no zero."""
-    assert "Run with --why" in breakdown_section(None).answer
-    assert breakdown_section(None).blocks == ()
-
-
-def test_gap_names_the_part_that_does_most_of_it() -> None:
-    """In the direction of the whole: a part that works against it is not its cause."""
-    parts = (
-        Part("input", estimate(0.8), "feeding"),
-        Part("exposed communication", estimate(-1.2), "waiting"),
-    )
-    gap = Gap(
-        "A", "B", estimate(-0.5), parts, estimate(-0.1), True, "", Estimate(None, None, 0, "none")
-    )
-    split = Split("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
-
-    section = breakdown_section(Breakdown((split,), gap))
-    shown = tables(*section.blocks)
-
-    assert section.answer == (
-        "A needs 0.500 ms less for a global batch than B; the largest part is exposed "
-        "communication, -1.20 ms [-1.25, -1.15] n=7. The parts add up within the interval "
-        "(-0.100 ms remain unexplained)."
-    )
-    assert [row[0].main for row in shown["Parts of the gap"].rows] == [
-        "input",
-        "exposed communication",
-        "remainder",
-        "whole",
-    ]
-    assert section.sure
-    assert not breakdown_section(Breakdown((split,), replace(gap, adds_up=False))).sure
-
-
-def test_parts_are_drawn_so_that_they_add_up() -> None:
-    """Every part has a hatch of its own, for who sees no colour; the plot names each."""
-    svg = bout_plots()["breakdown"].svg
-
-    for name in ("compute", "input", "exposed communication", "remainder"):
-        assert f">{name}<" in svg
-    assert svg.count("<pattern") >= 4
+    fixed = noise_section(bare().replace(asked=Rounds(least=3, most=6)), judged())
+    (facts,) = [block for block in fixed.blocks if isinstance(block, Terms)]
+    assert dict(facts.items)["Asked for"] == "3 undisturbed rounds, at most 6"
 
 
 # Accuracy, tuning, results, scaling
@@ -167,7 +116,7 @@ def test_too_few_seeds_give_no_time_to_accuracy() -> None:
     """MLPerf's rule needs five runs; the cell says so."""
     comparison = bare()
 
-    section = learning_section(comparison, summarize(comparison), "")
+    section = accuracy_section(comparison, summarize(comparison), "")
 
     assert section.answer.startswith("No comparable arm has a time to accuracy: ")
     assert {row[3].main for row in tables(*section.blocks)[LEARNING].rows} == {"–"}
@@ -287,7 +236,7 @@ def test_digest_of_the_samples_is_in_the_environment() -> None:
     (facts,) = bout_view().section("environment").blocks
 
     assert isinstance(facts, Terms)
-    assert ("Digest of the raw samples", samples_digest(bout())) in facts.items
+    assert ("Digest of the raw samples", digest_of(bout().to_json().encode())) in facts.items
 
 
 def test_every_kind_of_number_is_defined() -> None:
@@ -302,7 +251,18 @@ def test_every_kind_of_number_is_defined() -> None:
         "p99",
         "rank skew",
         "clock",
-        "smallest visible",
+        "sure to be seen",
+        "gradients:",
+        "in one piece",
+        "wrong elements",
+        "cores in use",
+        "shared cores",
+        "threads",
+        "wall time",
+        "repetitions:",
+        "paid once",
+        "seeds:",
+        "epochs to target:",
         "noise floor",
         "disturbed",
         "bus bandwidth",
@@ -317,3 +277,14 @@ def test_every_kind_of_number_is_defined() -> None:
         "p adjusted",
     ):
         assert word in text, word
+
+
+def test_an_interval_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one pair has none yet and others have theirs, its width is infinite."""
+    widest = ("horovod ×2 against serial", float("inf"))
+    monkeypatch.setattr(Summary, "widest_of_interest", lambda _: widest)
+
+    section = noise_section(bout(), bout_view().summary)
+
+    facts = [item for block in section.blocks if isinstance(block, Terms) for item in block.items]
+    assert ("Widest interval of interest", "not there yet: horovod ×2 against serial") in facts

@@ -7,18 +7,23 @@ import pytest
 from measure.intervals import Estimate, Interval
 from measure.summary import Efficiency, Spread
 from report.words import (
+    duration,
     estimated,
     listed,
     number,
+    outcome_of,
     percent,
     plain,
     plural,
     range_of,
     ratio_between,
+    said,
     share,
     times,
+    why_no_interval,
     wrapped,
 )
+from specs import Outcome
 from tests.unit.report.judged import verdict
 
 
@@ -97,7 +102,7 @@ def test_long_names_break_where_a_reader_would() -> None:
         (Estimate(-0.00173, Interval(-0.0683, 0.0649), 6), ("-0.0017", "[-0.0683, 0.0649] n=6")),
         (
             Estimate(3.5, None, 2, "2 rounds: too few for an interval"),
-            ("3.50", "2 rounds: too few for an interval"),
+            ("3.50", "n=2, no interval"),
         ),
         (Estimate(None, None, 0, "no run was timed"), ("–", "no run was timed")),
     ],
@@ -105,8 +110,47 @@ def test_long_names_break_where_a_reader_would() -> None:
 def test_estimate_has_an_interval_or_says_that_it_has_none(
     estimate: Estimate, cell: tuple[str, str]
 ) -> None:
-    """A comma, where a range has a dash; in place of a missing interval the reason."""
+    """A comma, where a range has a dash; why there is none is said once, elsewhere."""
     assert estimated(estimate) == cell
+
+
+def test_reasons_of_missing_intervals_are_said_once() -> None:
+    """Each once; nothing of a value that is not there, or has its interval."""
+    few = Estimate(3.5, None, 2, "2 rounds: too few")
+    absent = Estimate(None, None, 0, "no run")
+
+    assert why_no_interval([few, few, absent]) == "Where there is no interval: 2 rounds: too few."
+    assert why_no_interval([absent, Estimate(1.0, Interval(0.9, 1.1), 8)]) == ""
+    assert said(few, "ms") == "3.50 ms (2 rounds: too few)"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1, "1 second"),
+        (40, "40 seconds"),
+        (900, "15 minutes"),
+        (5400, "90 minutes"),
+        (7200, "2 hours"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    """In the unit that a person would use."""
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (Outcome(kind="completed"), "completed"),
+        (Outcome(kind="refused", reason="needs a GPU"), "refused: needs a GPU"),
+        (Outcome(kind="failed", error_class="OSError", reason="gone"), "failed: OSError: gone"),
+        (Outcome(kind="hung", after_s=300, reason="no step"), "hung after 300 s: no step"),
+    ],
+)
+def test_outcome(outcome: Outcome, text: str) -> None:
+    """No brackets, as in a log."""
+    assert outcome_of(outcome) == text
 
 
 def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from measure.collectives import CostModel, predicted_seconds, times_of
 from report.breakdown import Breakdown
+from report.communication import OPERATIONS, models_of, size_of, timings_by_operation
 from report.drawing import DASHES, MARKERS, Plot, legend, legend_in, name_numbers, plot, series
-from report.network import models_of, size_of, timings_by_operation
 from report.svg import INK, MUTED, SERIES
-from report.words import wrapped
+from report.words import stack_name, wrapped
 from specs import Communication, Timing
 
 if TYPE_CHECKING:
@@ -80,37 +80,41 @@ def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float 
 
 
 def communication_plot(found: Communication | None) -> Plot:
-    """Time of an all-reduce against its size: marks as measured, lines as the model has it."""
-    title = "All-reduce against its model"
-    timed = [
-        (stack.stack, timings)
-        for stack in (found.stacks if found else ())
-        if (timings := timings_by_operation(stack).get("allreduce"))
-    ]
-    if found is None or not timed:
+    """Time of each collective against its size: marks as measured, lines as the model has it."""
+    title = "Collectives against their models"
+    stacks = [stack for stack in (found.stacks if found else ()) if stack.timings]
+    timed = {stack.stack: timings_by_operation(stack) for stack in stacks}
+    shown = [name for name in OPERATIONS if any(name in of_stack for of_stack in timed.values())]
+    if found is None or not shown:
         return Plot("communication", title, "Not measured.")
     models = models_of(found)
     caption = (
-        "Marks: time of one all-reduce, mean over the ranks of each rank's median, from least to "
-        "most over the ranks. Lines: the fitted model. Both axes are logarithmic."
+        "Marks: time of one operation, mean over the ranks of each rank's median, from least to "
+        "most over the ranks. Lines: the fitted model. Both axes are logarithmic, and the same in "
+        "each part."
     )
+    every = [timing for stack in stacks for timing in stack.timings]
+    sizes = sorted({timing.size_bytes for timing in every})
 
     def draw(figure: "Figure") -> None:
-        axes = figure.subplots()
-        for index, (stack, timings) in enumerate(timed):
-            _collective(axes, index, stack, timings, models.get((stack, "allreduce")))
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        sizes = sorted({timing.size_bytes for _, timings in timed for timing in timings})
-        axes.set_xticks(sizes[::2], [size_of(size) for size in sizes[::2]])
-        axes.minorticks_off()
-        name_numbers(axes.yaxis, log=True, subs=(1.0,))
-        axes.set_xlabel("size of the array of each rank")
-        axes.set_ylabel("time, ms")
-        legend(figure, [axes])
+        parts = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, operation in zip(parts, shown, strict=True):
+            for index, (stack, timings) in enumerate(timed.items()):
+                if operation in timings:
+                    model = models.get((stack, operation))
+                    _collective(axes, index, stack_name(stack), timings[operation], model)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(sizes[::2], [size_of(size) for size in sizes[::2]])
+            axes.minorticks_off()
+            name_numbers(axes.yaxis, log=True, subs=(1.0,))
+            axes.set_ylabel("time, ms")
+            axes.set_title(OPERATIONS[operation], loc="left")
+        parts[-1].set_xlabel("size of the array of each rank")
+        legend(figure, parts)
 
-    names = [stack for stack, _ in timed]
-    return plot("communication", title, caption, draw, height_in=3.3 + legend_in(names))
+    height_in = 1.0 + 2.1 * len(shown) + legend_in(timed)
+    return plot("communication", title, caption, draw, height_in=height_in)
 
 
 def _collective(

@@ -4,7 +4,17 @@ from measure.summary import ArmRow, Summary
 from measure.verdicts import PairVerdict
 from report.cells import Block, Cell, Column, Folded, Heading, Section, Table, Text
 from report.ranking import ranked, sizes_of, verdict_cell, word_of
-from report.words import NOTHING, plural, ratio_between, share, times
+from report.words import (
+    NOTHING,
+    plural,
+    ratio_between,
+    share,
+    span_or_none,
+    times,
+    why_no_interval,
+)
+
+SURE = Column("Sure to be seen", "difference, 4 times in 5")
 
 
 def verdicts_section(summary: Summary) -> Section:
@@ -29,6 +39,8 @@ def verdicts_section(summary: Summary) -> Section:
         blocks += [Heading("Against serial"), serial]
     if summary.verdicts:
         count = len(summary.verdicts)
+        if why_not := why_no_interval(one.ratio for one in summary.verdicts):
+            blocks.append(Text(why_not))
         blocks.append(Folded(f"All {count} pairs, with p-values", (pair_table(summary.verdicts),)))
     return Section(
         "verdicts",
@@ -73,7 +85,7 @@ def serial_table(summary: Summary) -> Table | None:
         Column("Replicas"),
         Column("Times as fast", f"as {summary.serial}"),
         Column("Verdict", numeric=False),
-        Column("Smallest visible", "difference"),
+        SURE,
     )
     body = []
     for row in rows:
@@ -87,7 +99,7 @@ def serial_table(summary: Summary) -> Table | None:
                 Cell(str(row.arm.replicas)),
                 Cell(cell.main, cell.note),
                 Cell(word_of(verdict), tone=cell.tone),
-                _visible(verdict),
+                visible_cell(verdict),
             )
         )
     return Table(columns, tuple(body), label="Every arm against serial", kind="serial")
@@ -103,7 +115,7 @@ def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
         Column("Verdict", numeric=False),
         Column("p"),
         Column("p, adjusted", "Holm"),
-        Column("Smallest visible", "difference"),
+        SURE,
     )
     rows = tuple(
         (
@@ -111,19 +123,20 @@ def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
             Cell(one.second),
             Cell(NOTHING, ratio_between(one))
             if one.ratio.value is None
-            else Cell(times(one.ratio.value, one.ratio.interval), ratio_between(one)),
+            else Cell(times(one.ratio.value, one.ratio.interval), span_or_none(one.ratio)),
             Cell(str(one.ratio.n)),
-            Cell(word_of(one), one.reason),
+            Cell(word_of(one), one.reason if one.ratio.interval else ""),
             Cell(_p(one.p_value)),
             Cell(_p(one.p_adjusted)),
-            _visible(one),
+            visible_cell(one),
         )
         for one in verdicts
     )
     return Table(columns, rows, label="All pairs", kind="pairs")
 
 
-def _visible(verdict: PairVerdict) -> Cell:
+def visible_cell(verdict: PairVerdict) -> Cell:
+    """The difference that such an experiment calls four times in five."""
     if verdict.smallest_visible is None:
         return Cell(NOTHING)
     return Cell(share(verdict.smallest_visible))

@@ -2,15 +2,15 @@
 
 import pytest
 
-from report.network import NOT_MEASURED, models_of, network_section, size_of
+from report.communication import NOT_MEASURED, communication_section, models_of, size_of
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables
-from tests.unit.report.views import bout_view
+from tests.unit.report.views import bout_plots, bout_view
 
 
 def test_without_a_measurement_the_command_is_named() -> None:
     """Bytes of each arm are shown all the same."""
-    section = network_section(bare(), judged(), None)
+    section = communication_section(bare(), judged(), None)
 
     assert section.answer == NOT_MEASURED
     assert "Communication of each arm" in tables(*section.blocks)
@@ -49,7 +49,7 @@ def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:
 
     row = rows["horovod nccl"]
 
-    assert "needs an NVIDIA GPU" in row[1].main
+    assert (row[1].main, row[1].note) == ("–", "refused: needs an NVIDIA GPU: none is found")
     assert {cell.main for cell in row[2:]} == {"–"}
 
 
@@ -65,7 +65,7 @@ def test_wrong_elements_are_shouted() -> None:
     )
     found = comparison.communication.replace(stacks=stacks)
 
-    section = network_section(bare().replace(communication=found), judged(), None)
+    section = communication_section(bare().replace(communication=found), judged(), None)
 
     assert "3 ELEMENTS WERE WRONG" in section.answer
     assert not section.sure
@@ -77,3 +77,11 @@ def test_wrong_elements_are_shouted() -> None:
 def test_sizes_are_powers_of_two(count: int, text: str) -> None:
     """As they are asked for on the command line."""
     assert size_of(count) == text
+
+
+def test_every_operation_is_drawn() -> None:
+    """Each in a part of its own, under the name that the tables give it."""
+    svg = bout_plots()["communication"].svg
+
+    assert ">all-reduce<" in svg and ">broadcast<" in svg
+    assert ">bare MPI<" in svg and ">mpi<" not in svg

@@ -11,14 +11,25 @@ from measure.collectives import (
     predicted_seconds,
     stack_of,
     times_of,
+    wire_bytes,
 )
 from measure.gap import COMMUNICATION
 from measure.summary import ArmRow, Spread, Summary
 from report.breakdown import Breakdown
 from report.cells import Block, Cell, Column, Folded, Heading, Picture, Section, Table, Text
-from report.results import arms_in_order, spread_cell
-from report.words import NOTHING, estimated, number, plural, share
+from report.tables import arms_in_order, spread_cell
+from report.words import (
+    NOTHING,
+    estimated,
+    number,
+    outcome_of,
+    plural,
+    share,
+    stack_name,
+    why_no_interval,
+)
 from specs import Communication, Comparison, StackTimings, Timing, capabilities_of
+from specs.communication import Operation
 
 TITLE = "What does communication cost?"
 NOT_MEASURED = (
@@ -29,7 +40,7 @@ OPERATIONS = {"allreduce": "all-reduce", "broadcast": "broadcast", "push_pull": 
 Models = Mapping[tuple[str, str], CostModel]
 
 
-def network_section(
+def communication_section(
     comparison: Comparison, summary: Summary, breakdown: Breakdown | None
 ) -> Section:
     """Collectives beside their model, then what each arm sends and waits for."""
@@ -38,7 +49,7 @@ def network_section(
     blocks: list[Block] = []
     if found is not None:
         blocks += [Picture("communication"), _models_table(found, models)]
-        blocks.append(Folded("Every size", (_timings_table(found),)))
+        blocks.append(Folded("Every size", (_timings_table(found),), ("report.html",)))
     arms = _arms_table(summary, models, breakdown)
     if arms.rows:
         blocks += [
@@ -50,6 +61,10 @@ def network_section(
             ),
             arms,
         ]
+        splits = breakdown.splits if breakdown else ()
+        exposed = (part.ms for one in splits for part in one.parts if part.name == COMMUNICATION)
+        if why_not := why_no_interval(exposed):
+            blocks.append(Text(why_not))
     wrong = sum(stack.wrong for stack in found.stacks) if found else 0
     return Section(
         "communication",
@@ -102,8 +117,8 @@ def _answer(found: Communication, models: Models) -> str:
     right = "every element was right" if not wrong else f"{wrong:,} ELEMENTS WERE WRONG"
     worst = max((one.relative_error for one in models.values()), default=None)
     told = (
-        f"Fastest all-reduce of {size_of(size)} among {plural(found.num_ranks, 'rank')}: {name}, "
-        f"{number(bandwidth)} GB/s bus bandwidth; {right}."
+        f"Fastest all-reduce of {size_of(size)} among {plural(found.num_ranks, 'rank')}: "
+        f"{stack_name(name)}, {number(bandwidth)} GB/s bus bandwidth; {right}."
     )
     if worst is not None:
         told += f" The models miss by {share(worst)} or less (median over sizes)."
@@ -125,13 +140,14 @@ def _models_table(found: Communication, models: Models) -> Table:
     for stack in found.stacks:
         if not stack.timings:
             nothing = (Cell(NOTHING),) * (len(columns) - 2)
-            rows.append((Cell(stack.stack), Cell(str(stack.outcome)), *nothing))
+            why_not = Cell(NOTHING, outcome_of(stack.outcome))
+            rows.append((Cell(stack_name(stack.stack)), why_not, *nothing))
         for operation, timings in timings_by_operation(stack).items():
             bus = bus_bandwidth_gb_s(timings[-1])
             wrong = sum(timing.wrong for timing in timings)
             rows.append(
                 (
-                    Cell(stack.stack),
+                    Cell(stack_name(stack.stack)),
                     Cell(OPERATIONS[operation]),
                     *_model_cells(models.get((stack.stack, operation))),
                     Cell(NOTHING) if bus is None else Cell(number(bus)),
@@ -186,7 +202,7 @@ def _timing(stack: StackTimings, timing: Timing) -> tuple[Cell, ...]:
     low, high = number(times.shortest_s * 1e6), number(times.longest_s * 1e6)
     algorithm = algorithm_bandwidth_gb_s(size_bytes=timing.size_bytes, seconds=times.average_s)
     return (
-        Cell(stack.stack),
+        Cell(stack_name(stack.stack)),
         Cell(OPERATIONS[timing.operation]),
         Cell(size_of(timing.size_bytes)),
         Cell(str(len(timing.seconds))),
@@ -241,24 +257,23 @@ def _predicted(
         inside = Cell("0", "one process: nothing is sent")
         return known, inside, counted, Cell(NOTHING, "one process")
     coordinated = capabilities_of(row.arm.backend).process_model == "coordinator"
-    operation = "push_pull" if coordinated else "allreduce"
-    sent = row.arm.replicas * predicted_bytes_per_step(
-        gradients, row.arm.replicas, operation="push_pull" if coordinated else "allreduce"
-    )
+    operation: Operation = "push_pull" if coordinated else "allreduce"
+    each = predicted_bytes_per_step(gradients, row.arm.replicas, operation=operation)
+    sent = row.arm.replicas * each
     stack = stack_of(row.arm.backend, row.arm.options)
     model = models.get((stack, operation)) if stack else None
     if model is None:
-        time = Cell(NOTHING, f"{stack or 'its collective'} was not measured")
+        time = Cell(NOTHING, f"{stack_name(stack) if stack else 'its collective'} was not measured")
     else:
         seconds = predicted_seconds(model, gradients, num_ranks=row.arm.replicas)
-        time = Cell(number(seconds * 1e3), f"by {stack}")
+        time = Cell(number(seconds * 1e3), f"by {stack_name(stack or '')}")
     return known, Cell(f"{sent:,.0f}", OPERATIONS[operation]), counted, time
 
 
 def _gradient_bytes(summary: Summary, row: ArmRow) -> int | None:
-    """Of one gradient of all weights, as any process of the arm recorded it."""
+    """Of one gradient of all weights as it is sent, from what any process of the arm recorded."""
     found = [
-        record.gradient_bytes
+        wire_bytes(record.gradient_bytes, one.run.spec)
         for one in summary.runs
         if one.arm == row.arm
         for record in one.run.records

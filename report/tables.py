@@ -19,6 +19,8 @@ from report.words import (
     range_of,
 )
 
+NO_SERIAL = "no arm without distribution"
+
 
 def spread_cell(spread: Spread | Missing, *, scale: float = 1.0) -> Cell:
     """Median above its range; of what is missing, a dash above the reason."""
@@ -28,13 +30,13 @@ def spread_cell(spread: Spread | Missing, *, scale: float = 1.0) -> Cell:
 
 
 def throughput_cell(row: ArmRow) -> Cell:
-    """Geometric mean and its interval; of too few rounds the range and why there is no interval."""
+    """Geometric mean and its interval; of too few rounds the range, and that there is none."""
     estimate, spread = row.throughput_estimate, row.spreads["throughput_examples_s"]
     if estimate.value is None:
         return spread_cell(spread)
     value, note = estimated(estimate)
-    if estimate.interval is None and isinstance(spread, Spread):
-        note = f"{range_of(spread)}; {note}"
+    if estimate.interval is None and isinstance(spread, Spread) and spread.n > 1:
+        note = f"{range_of(spread)}, no interval"
     return Cell(value, note)
 
 
@@ -47,18 +49,20 @@ def target_cell(spread: Spread | Missing) -> Cell:
     return spread_cell(spread)
 
 
-def efficiency_cell(value: Efficiency, row: ArmRow) -> Cell:
-    """An efficiency with the base that it is against."""
+def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
+    """An efficiency with the base that it is against, or that there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
+    if row.arm.twin_of:
+        return Cell(NOTHING, f"the same arm as {row.arm.twin_of}")
     if value.base == row.arm.label:
         return Cell("base")
     if value.value is None:
-        return Cell(NOTHING, value.reason if value.base else "no such arm")
+        return Cell(NOTHING, value.reason if value.base else no_base)
     span = ""
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
-        span = f"[{low}, {high}] "
+        span = f"[{low}, {high}] % "
     return Cell(percent(value), f"{span}of {value.base}")
 
 
@@ -99,8 +103,8 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
         Cell(row.arm.label, note, lost > 0),
         Cell(str(row.arm.replicas)),
         throughput_cell(row),
-        efficiency_cell(row.against_group, row),
-        efficiency_cell(row.against_serial, row),
+        efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
+        efficiency_cell(row.against_serial, row, NO_SERIAL),
         spread_cell(spreads["step_time_ms"]),
         target_cell(spreads["time_to_target_s"]),
         spread_cell(spreads["final_quality"]),
@@ -197,7 +201,7 @@ def resources_table(placed: Sequence[Placement]) -> Table:
     """Processes, cores and threads of each arm."""
     columns = (
         Column("Arm", numeric=False),
-        Column("Processes", "that hold no replica"),
+        Column("Processes", "in all; extra ones hold no replica"),
         Column("Cores", "for each replica"),
         Column("Cores in use"),
         Column("Intra-op threads", "for each replica"),

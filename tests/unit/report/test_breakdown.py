@@ -1,0 +1,129 @@
+"""What a report says of the parts of a step, and of the difference between two arms."""
+
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from measure.gap import Gap, Part, Split
+from measure.intervals import Estimate, Interval
+from report.breakdown import Breakdown, breakdown_section
+from report.cells import Heading
+from tests.unit.report.bout import DISTURBED, bout
+from tests.unit.report.judged import tables
+from tests.unit.report.views import bout_plots, bout_view
+
+
+def estimate(value: float, half: float = 0.05) -> Estimate:
+    """Of seven rounds."""
+    return Estimate(value, Interval(value - half, value + half), 7)
+
+
+def test_parts_that_were_not_measured_say_how() -> None:
+    """No empty plot, no zero."""
+    assert "Run with --why" in breakdown_section(None).answer
+    assert breakdown_section(None).blocks == ()
+
+
+def test_gap_names_the_part_that_does_most_of_it() -> None:
+    """In the direction of the whole: a part that works against it is not its cause."""
+    parts = (
+        Part("input", estimate(0.8), "feeding"),
+        Part("exposed communication", estimate(-1.2), "waiting"),
+    )
+    gap = Gap(
+        "A", "B", estimate(-0.5), parts, estimate(-0.1), True, "", Estimate(None, None, 0, "none")
+    )
+    split = Split("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
+
+    section = breakdown_section(Breakdown((split,), gap))
+    shown = tables(*section.blocks)
+
+    assert section.answer == (
+        "A needs 0.500 ms less for a global batch than B; the largest part is exposed "
+        "communication, -1.20 ms [-1.25, -1.15] n=7. -0.100 ms, 20 % of it, remain unexplained; "
+        "with this noise that can be chance."
+    )
+    assert Heading("A and B: where they differ") in section.blocks
+    told = breakdown_section(Breakdown((split,), gap, faster=True))
+    assert Heading("Why is A faster than B?") in told.blocks
+    assert [row[0].main for row in shown["Parts of the gap"].rows] == [
+        "input",
+        "exposed communication",
+        "remainder",
+        "whole",
+    ]
+    assert section.sure
+    apart = breakdown_section(Breakdown((split,), replace(gap, adds_up=False)))
+    assert not apart.sure
+    assert "The parts do not add up: -0.100 ms, 20 % of it, remain unexplained." in apart.answer
+    # 3.4 ± 0.05: no chance; -0.1 ± 0.2: chance
+    (row,) = shown["Parts of a step, one row for each arm"].rows
+    assert row[-1].bad and row[-1].note.endswith("does not add up")
+    chance = breakdown_section(Breakdown((replace(split, remainder=estimate(-0.1, 0.2)),), gap))
+    (row,) = tables(*chance.blocks)["Parts of a step, one row for each arm"].rows
+    assert not row[-1].bad
+
+
+def test_one_round_does_not_tell_whether_parts_add_up() -> None:
+    """A remainder without an interval is neither chance nor more than that."""
+    why = "1 round: too few for an interval, 3 are needed"
+    once = Estimate(2.96, None, 1, why)
+    parts = (Part("exposed communication", Estimate(1.0, None, 1, why), "waiting"),)
+    none = Estimate(None, None, 0, "none")
+    gap = Gap("A", "B", Estimate(3.96, None, 1, why), parts, once, False, "", none)
+
+    answer = breakdown_section(Breakdown((Split("A", once, parts, once),), gap)).answer
+
+    assert answer.endswith(
+        f"Whether the parts add up cannot be told: {why} (+2.96 ms, 75 % of it, remain "
+        "unexplained)."
+    )
+
+
+def test_a_part_that_covers_0_is_no_cause() -> None:
+    """It is the largest all the same, and its interval says how little that means."""
+    parts = (Part("input", estimate(-0.064, 0.08), "feeding"),)
+    gap = Gap("A", "B", estimate(-0.22), parts, estimate(-0.136, 0.15), True, "", estimate(0.0))
+
+    answer = breakdown_section(
+        Breakdown((Split("A", estimate(3), parts, estimate(0)),), gap)
+    ).answer
+
+    assert "no single part can be told from 0; the largest is input, -0.064 ms [" in answer
+    assert "-0.136 ms, 62 % of it, remain unexplained; with this noise that can be" in answer
+
+
+def test_the_way_to_the_target_is_split_too() -> None:
+    """Paid once, seconds for an epoch and epochs come to the whole, as the runs tell it."""
+    labels = ("horovod:controller=mpi ×2", "multi_worker_mirrored:steps_per_execution=10 ×2")
+    times = [
+        {
+            run.round: next(
+                one.end_since_process_start_s
+                for one in run.records[0].epochs
+                if one.validation["accuracy"] >= 0.9
+            )
+            for run in bout().runs
+            if run.arm == label and run.outcome.completed and run.round != DISTURBED
+        }
+        for label in labels
+    ]
+    both = times[0].keys() & times[1].keys()
+    whole = statistics.fmean(times[0][number] - times[1][number] for number in both)
+
+    rows = tables(*bout_view().section("why").blocks)["Parts of the time to the target"].rows
+
+    parts = {row[0].main: float(row[1].main) for row in rows}
+    assert parts["whole"] == pytest.approx(whole, abs=6e-4)
+    assert sum(parts.values()) - parts["whole"] == pytest.approx(whole, abs=2e-3)
+    assert parts["epochs (convergence)"] == 0  # all need three
+
+
+def test_parts_are_drawn_so_that_they_add_up() -> None:
+    """Every part has a hatch of its own, for who sees no colour; the plot names each."""
+    svg = bout_plots()["breakdown"].svg
+
+    for name in ("compute", "input", "exposed communication", "remainder"):
+        assert f">{name}<" in svg
+    assert svg.count("<pattern") >= 4
