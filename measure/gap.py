@@ -4,14 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from measure.accuracy import target_gap
-from measure.explaining import Role, explaining_arms, roles_of, work_of
+from measure.explaining import Role, roles_of, work_of
 from measure.intervals import Estimate, mean_estimate
 from measure.rounds import rounds_used
 from measure.run_figures import counted_epochs, throughput_examples_s
 from measure.step_times import check_records_agree
 from specs import Arm, Comparison, RefusalError, Run, capabilities_of
-
-__all__ = ["MEANINGS", "Gap", "Part", "Split", "explaining_arms", "gap_between", "split_of"]
 
 COMPUTE = "compute"
 INPUT = "input"
@@ -293,21 +291,20 @@ def _runs_by_arm(comparison: Comparison) -> dict[str, list[Run]]:
 def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
     """Time for a global batch by round, ms, of the runs that were timed.
 
-    Of a synchronous run Σ train_s of the slowest process ÷ Σ steps over the counted epochs; of an
-    asynchronous one global batch ÷ throughput, as its steps run beside each other.
+    Σ train_s of the slowest process ÷ Σ steps over the counted epochs; of an asynchronous run times
+    its replicas, as each step is of one replica's part of a batch and they run beside each other.
+    So the padded last batch of an epoch counts whole in both.
     """
     times = {}
     for run in runs:
         if not run.outcome.completed:
             continue
         check_records_agree(run)
-        throughput = throughput_examples_s(run).value
-        if throughput is None:
+        if throughput_examples_s(run).value is None:
             continue
-        if capabilities_of(run.spec.backend).synchronous:
-            epochs = counted_epochs(run)
-            seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
-            times[run.round] = 1000 * seconds / sum(records[0].steps for records in epochs)
-        else:
-            times[run.round] = 1000 * run.spec.global_batch / throughput
+        epochs = counted_epochs(run)
+        seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
+        synchronous = capabilities_of(run.spec.backend).synchronous
+        in_batch = 1 if synchronous else run.spec.topology.num_replicas
+        times[run.round] = 1000 * seconds * in_batch / sum(records[0].steps for records in epochs)
     return times

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from specs import Arm, Comparison, MachineFacts, RefusalError, Run
 
+DIGITS = 12  # of a digest, in a refusal
 Look = Callable[[Run, Arm], object]
 
 # What is looked at, by its name in a refusal; None: this arm has it as its own.
@@ -41,26 +42,15 @@ SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
 
 
 def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
-    """The arms, after a look at whether runs and arms belong together.
+    """The arms, after a look at whether their runs did what they say.
+
+    That labels are unique, and runs are of an arm, once in a round, is seen to by `Comparison`.
 
     Raises:
-        RefusalError: two arms with one label; a run of no arm, of another arm than it says, or a
-            second run of an arm in a round.
+        RefusalError: a run of another arm than it says.
     """
     arms = {arm.label: arm for arm in comparison.arms}
-    if len(arms) != len(comparison.arms):
-        raise RefusalError(
-            "Each arm of a comparison must have a label of its own.",
-            received=", ".join(arm.label for arm in comparison.arms),
-        )
-    seen: set[tuple[str, int]] = set()
     for run in comparison.runs:
-        where = _place(run)
-        if run.arm not in arms:
-            raise RefusalError("Each run must belong to an arm of its comparison.", received=where)
-        if (run.arm, run.round) in seen:
-            raise RefusalError("An arm must run once in a round.", received=f"{where}, twice")
-        seen.add((run.arm, run.round))
         _check_own(run, arms[run.arm])
     return arms
 
@@ -69,7 +59,8 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
     """Refuse runs whose numbers do not stand side by side, with both values.
 
     Raises:
-        RefusalError: they differ in what all must share, or ran on different machines.
+        RefusalError: they differ in what all must share, ran on different machines, or trained
+            another model.
     """
     runs = comparison.runs
     fields = dict([*SHARED.items(), SHARED_BATCH[comparison.scaling]])
@@ -78,6 +69,8 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
     for number in {run.round for run in runs}:  # another round may have another seed
         _check_same("seed", [(run, run.spec.seed) for run in runs if run.round == number])
     _check_machines(runs)
+    _check_machine(comparison)
+    _check_models(comparison, arms)
 
 
 def _place(run: Run) -> str:
@@ -111,6 +104,59 @@ def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
             )
 
 
+def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
+    """Within a round, so with one seed, all begin with the same weights; all rounds have one size.
+
+    A certificate is of the code of its time, and holds for no run of a model that was changed
+    since. Records that do not say it (of servers, of older versions) are left out, and so are arms
+    that are proved to be unlike: those are not ranked, and the others must not suffer from it.
+    """
+    runs = [
+        run
+        for run in comparison.runs
+        if run.outcome.completed and not _proved_unlike(arms[run.arm], comparison)
+    ]
+    for number in sorted({run.round for run in runs}):
+        _check_one_model(
+            "initial_digest",
+            [
+                (run, record.task, record.initial_digest[:DIGITS])
+                for run in runs
+                for record in run.records
+                if run.round == number and record.initial_digest
+            ],
+        )
+    _check_one_model(
+        "gradient_bytes",
+        [
+            (run, record.task, record.gradient_bytes)
+            for run in runs
+            for record in run.records
+            if record.gradient_bytes is not None
+        ],
+    )
+
+
+def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
+    """Whether a certificate says that the arm, or one that this one explains, trains otherwise."""
+    unlike = [one.arm for one in comparison.certificates if not one.passed]
+    if arm.explains:
+        return arm.backend in {one.backend for one in unlike}
+    return bool({arm.label, arm.twin_of} & {one.label for one in unlike})
+
+
+def _check_one_model(name: str, told: Sequence[tuple[Run, str, object]]) -> None:
+    for run, task, value in told:
+        first, first_task, expected = told[0]
+        if value != expected:
+            raise RefusalError(
+                "The model must not change while rounds are made.",
+                received=f"{name} {value} in {_place(run)} ({task}), "
+                f"{expected} in {_place(first)} ({first_task})",
+                advice="Start a new comparison.",
+            )
+
+
 def _check_machines(runs: Sequence[Run]) -> None:
     """Every host is one machine with one software; smaller runs are on hosts of the largest."""
     facts: dict[str, tuple[Run, MachineFacts]] = {}
@@ -131,6 +177,23 @@ def _check_machines(runs: Sequence[Run]) -> None:
                 "All runs that are compared must have run on the same machines.",
                 received=f"{', '.join(sorted(own))} in {_place(run)}, "
                 f"{', '.join(sorted(all_hosts))} in {_place(largest)}",
+            )
+
+
+def _check_machine(comparison: Comparison) -> None:
+    """What a report says of its machine is said of the one that the runs were on.
+
+    Of several hosts one is it; packages are those of the processes, compared with each other.
+    """
+    machine = comparison.machine
+    expected = (machine.host, machine.cpu_model)
+    for run in comparison.runs:
+        found = sorted({(record.machine.host, record.machine.cpu_model) for record in run.records})
+        if run.outcome.completed and expected not in found:
+            raise RefusalError(
+                "Every run must have run on the machine of its comparison.",
+                received=f"{', '.join(': '.join(one) for one in found)} in {_place(run)}, "
+                f"and the comparison is of {': '.join(expected)}",
             )
 
 

@@ -3,6 +3,7 @@
 import os
 import resource
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +11,8 @@ from typing import Self
 
 import psutil
 
-from specs import Load
+from measure.process import cores_for
+from specs import Load, RunSpec, capabilities_of
 
 PROC_STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -39,6 +41,22 @@ def read_ticks(text: str, cores: set[int]) -> Ticks:
     return Ticks(busy / TICKS_PER_S, steal / TICKS_PER_S)
 
 
+def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
+    """The processors of this machine that the processes of a run are pinned to; all without a pin.
+
+    Args:
+        spec: of the run.
+        available: those that this process may use, and with it what it starts.
+    """
+    each, topology = spec.resources.cores_per_replica, spec.topology
+    if each is None:
+        return tuple(available)
+    # A coordinator and its servers share the processors of all replicas, on whichever host.
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    on_host = topology.processes_per_host * topology.replicas_per_process
+    return cores_for(0, topology.num_replicas if coordinated else on_host, each, available)
+
+
 def others_cpu_s(*, busy_s: float, own_s: float) -> float:
     """CPU time of the processes that are not our own.
 
@@ -50,18 +68,28 @@ def others_cpu_s(*, busy_s: float, own_s: float) -> float:
 
 
 class LoadWatch:
-    """Watches the processors that this process may use, inside its `with` block.
+    """Watches the processors of a run, inside its `with` block.
 
     The processes of a run are descendants of this one, and everybody waits for his children
     (horovodrun and mpirun too), so their time is this process's when the run is over.
+
+    Only the processors that the run is pinned to are looked at: one that is taken by others would
+    be lost among 64, of which the run uses 2; and what others do elsewhere does not disturb it.
+    The kernel does not say where our own time was spent, so all of it counts as spent there. What
+    this process, the launchers (horovodrun, mpirun), and processes before they are pinned spent on
+    other processors is therefore missing from the others' time: a stranger is never seen too large,
+    and too small by at most that. Launchers mostly wait.
+
+    Args:
+        cores: of the run, see `cores_of`; None: all that this process may use.
 
     Attributes:
         load: what was seen, after the block; None where there is no /proc/stat.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cores: Collection[int] | None = None) -> None:
         self.load: Load | None = None
-        self._cores = os.sched_getaffinity(0)
+        self._cores = os.sched_getaffinity(0) if cores is None else set(cores)
 
     def __enter__(self) -> Self:
         self._ticks, self._own_s, self._swapped = self._look()

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 LEAST_ROUNDS = 3
 LEAST_ROUNDS_OF_TWO = 4  # of two arms alone: one degree of freedom goes into the drift
-SWEEPS = 40  # with runs missing; each shrinks the error by about their share
+DISTINCT = 1e-9  # of the largest eigenvalue: below it, what rounding leaves of none
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class PairFits:
     """Pairs of arms in many data sets; arrays are (data sets, pairs).
 
     Attributes:
-        difference: mean of log(first) − log(second), without drift; NaN: no common round.
+        difference: mean of log(first) − log(second), without drift where there is an interval, and
+            as it was measured where there is none; NaN: no common round.
         error: its standard error; NaN where freedom is 0.
         freedom: degrees of freedom; 0: too few rounds, or drift cannot be told from difference.
         rounds: in which both ran.
@@ -64,7 +65,9 @@ def fit_pairs(
         freedom = (m − 1 − h)² ÷ (m − 2 + (1 − h)²)      (Satterthwaite 1946),
 
     S being Σ of the squared positions within arms and rounds. No arm's noise is assumed to be like
-    another's, and what a round has in common cancels.
+    another's, and what a round has in common cancels. Where nothing can be said of the error, the
+    drift is not known well enough either, and d = y₁ − y₂: else a slope from a few runs could lead
+    out of everything that was measured.
     """
     drift, information = _drift(logs, positions)
     gap = logs - drift[:, None, None] * positions
@@ -82,8 +85,10 @@ def fit_pairs(
     s2 = np.nansum((d - mean[..., None]) ** 2, -1) / safe
     error = np.sqrt(s2 * (1 / np.maximum(m, 1) + mean_dt**2 / twice))
     freedom = np.where(known, safe**2 / np.maximum(m - 2 + (1 - h) ** 2, 1e-9), 0.0)
+    plain = _mean(logs[:, first] - logs[:, second], -1)[..., 0]
+    difference = _without_rounding(np.where(known, mean, plain))
     return PairFits(
-        difference=np.where(m > 0, _without_rounding(mean), np.nan),
+        difference=np.where(m > 0, difference, np.nan),
         error=np.where(known, _without_rounding(error), np.nan),
         freedom=freedom,
         rounds=m,
@@ -120,11 +125,21 @@ def _drift(logs: Array, positions: Array) -> tuple[Array, Array]:
 
 
 def _within(values: Array) -> Array:
-    """What is left when means of arms and of rounds are swept out."""
-    for _ in range(SWEEPS if np.isnan(values).any() else 1):
-        values = values - _mean(values, 1)
-        values = values - _mean(values, 2)
-    return values
+    """What is left of values = arm + round + rest, by least squares; whatever runs are missing.
+
+    With W = 1 where there is a run, n its sums over arms, and
+    L = diag(Σ over rounds of W) − W·Wᵀ/n, the arms are L⁺ · Σ over rounds of (value − mean of its
+    round), and the rounds are means of what is left.
+    """
+    there = (~np.isnan(values)).astype(float)
+    weights = there / np.maximum(there.sum(1, keepdims=True), 1)
+    shared = there @ weights.swapaxes(1, 2)
+    laplacian = there.sum(2)[..., None] * np.eye(values.shape[1]) - shared
+    from_rounds = np.nansum(values - _mean(values, 1), 2, keepdims=True)
+    # Arms that never meet, not even through others, have an eigenvalue of 0: any level will do.
+    arms = np.linalg.pinv(laplacian, rcond=DISTINCT, hermitian=True) @ from_rounds
+    rest: Array = values - arms
+    return rest - _mean(rest, 1)
 
 
 def _mean(values: Array, axis: int) -> Array:

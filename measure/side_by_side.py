@@ -1,7 +1,17 @@
-"""Two comparisons of the same arms at two times: what became faster, what slower."""
+"""Two comparisons of the same arms at two times: what became faster, what slower.
+
+Rounds of one comparison share its circumstances: how warm the machine was, who else was on it. They
+say how much runs of one hour scatter, and nothing of how much hours differ. So throughputs of two
+comparisons are not judged. What is judged is an arm ÷ the serial arm in the same round, now ÷
+before: whatever made both faster or slower cancels.
+
+What does not cancel: circumstances that meet one arm more than the serial one, such as a network
+that is busier today, or a neighbour who hurts two processes more than one. Of such, two comparisons
+are two samples, however many rounds they have; a word that matters deserves a third comparison.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +24,12 @@ from measure.verdicts import Word
 from specs import Comparison, MachineFacts, RefusalError, RunSpec
 from specs.noun import differences
 
+MEASURE = "it is what the others are measured against"
+NOT_TOLD_APART = "machine and stack are not told apart: "
 # Of the spec that every arm starts from: what each arm, or each round, has as its own.
 OF_ARMS = ("backend", "options", "topology", "seed", "save", "ledger", "ablation", "data_dir")
+
+Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
 
 
 @dataclass(frozen=True)
@@ -23,8 +37,10 @@ class Change:
     """One arm in both comparisons.
 
     Attributes:
-        ratio: throughput now ÷ before.
+        ratio: throughput ÷ that of the serial arm in the same round, now ÷ before. Of the serial
+            arm, and where that is missing, throughput now ÷ before; then there is no word.
         word: `faster` or `slower` now; by Holm's method over all arms that are comparable in both.
+        reason: why no word can be said, whatever the ratio; empty: one can.
         not_comparable_before, not_comparable_now: why it must not be ranked; empty: it may be.
     """
 
@@ -37,6 +53,7 @@ class Change:
     p_adjusted: float | None
     not_comparable_before: str
     not_comparable_now: str
+    reason: str = ""
 
     @property
     def regression(self) -> bool:
@@ -63,8 +80,8 @@ class SideBySide:
         changes: arms that are in both, as the second has them.
         only_before, only_now: labels of the others.
         differs: (what, before, now) of software and circumstances.
-        serial: the change of the arm without distribution; where it is no `cannot tell`, machine or
-            TensorFlow have changed, and not only one stack. None: not in both.
+        serial: the change of the arm without distribution, in which machine and TensorFlow show; it
+            is taken off all others. None: not in both.
     """
 
     before: Comparison
@@ -89,8 +106,15 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
     rates = (_rates(one), _rates(other))
     both = [label for label in new if label in old]
     _check_same_arms([(old[label], new[label]) for label in both])
+    serial = one.serial if one.serial == other.serial and one.serial in both else ""
+    base, why_none = _base(serial, old, new)
     changes = _judged(
-        [_change(old[label], new[label], rates[0][label], rates[1][label]) for label in both]
+        [
+            _change(old[label], new[label], rates, "", MEASURE)
+            if label == serial
+            else _change(old[label], new[label], rates, base, why_none)
+            for label in both
+        ]
     )
     return SideBySide(
         before=before,
@@ -99,16 +123,25 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
         only_before=tuple(label for label in old if label not in new),
         only_now=tuple(label for label in new if label not in old),
         differs=tuple(_circumstances(before, now)),
-        serial=next((change for change in changes if change.label == other.serial), None),
+        serial=next((change for change in changes if change.label == serial), None),
     )
 
 
+def _base(serial: str, old: Mapping[str, ArmRow], new: Mapping[str, ArmRow]) -> tuple[str, str]:
+    """The arm that all are measured against, or why there is none."""
+    if not serial:
+        return "", f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
+    if not (old[serial].comparable and new[serial].comparable):
+        return "", f"{NOT_TOLD_APART}{serial} is not comparable in both comparisons"
+    return serial, ""
+
+
 def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Estimate, float | None]:
-    """Throughput now ÷ before of independent runs, and the p-value of no change.
+    """Now ÷ before of values of independent rounds, and the p-value of no change.
 
     exp of the difference of the means of the logarithms, with the interval of Welch (1947,
     Biometrika 34:28-35): the two may scatter differently. Rounds of two experiments have nothing
-    in common, so nothing is paired.
+    in common, so nothing is paired between them.
     """
     n = min(len(before), len(now))
     if n == 0:
@@ -126,17 +159,25 @@ def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Estim
     return Estimate(ratio, interval, n), float(test.pvalue)
 
 
-def _rates(summary: Summary) -> dict[str, list[float]]:
-    """Examples/s of every run that counts, by arm."""
-    found: dict[str, list[float]] = {row.arm.label: [] for row in summary.arms}
+def _rates(summary: Summary) -> dict[str, dict[int, float]]:
+    """Examples/s of every run that counts, by arm and round."""
+    found: dict[str, dict[int, float]] = {row.arm.label: {} for row in summary.arms}
     for row in summary.runs:
         value = row.figures.throughput_examples_s.value
         if row.used and value is not None and row.arm.label in found:
-            found[row.arm.label].append(value)
+            found[row.arm.label][row.run.round] = value
     return found
 
 
-def _change(old: ArmRow, new: ArmRow, before: Sequence[float], now: Sequence[float]) -> Change:
+def _against(rates: Rates, label: str, base: str) -> list[float]:
+    """Throughput of an arm ÷ that of the base in each round in which both ran; no base: ÷ 1."""
+    own, other = rates[label], rates[base] if base else {}
+    return [value / other.get(k, 1.0) for k, value in own.items() if not base or k in other]
+
+
+def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, reason: str) -> Change:
+    """One arm, against the base; `reason`: why not, and then without a word."""
+    before, now = (_against(one, new.arm.label, base) for one in rates)
     ratio, p = ratio_of_means(before, now)
     return Change(
         label=new.arm.label,
@@ -144,10 +185,11 @@ def _change(old: ArmRow, new: ArmRow, before: Sequence[float], now: Sequence[flo
         now=new.throughput_estimate,
         ratio=ratio,
         word="cannot tell",
-        p_value=p,
+        p_value=None if reason else p,
         p_adjusted=None,
         not_comparable_before=old.not_comparable_because,
         not_comparable_now=new.not_comparable_because,
+        reason=reason,
     )
 
 

@@ -1,5 +1,6 @@
 """Warm-up, found in the step times of a run and not guessed."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,25 @@ def warm_up(run: Run) -> WarmUp:
     Raises:
         RefusalError: the processes of the run disagree on what was trained.
     """
+    return _warm_up(_Same(run))
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """A run by its identity: it is frozen, and hashing all its times costs more than the search."""
+
+    run: Run
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.run is other.run
+
+    def __hash__(self) -> int:
+        return id(self.run)
+
+
+@functools.lru_cache(maxsize=1024)  # every figure of a run asks; a report has hundreds of runs
+def _warm_up(same: _Same) -> WarmUp:
+    run = same.run
     if not run.outcome.completed:
         return WarmUp(0, 1, found=False, reason=f"the run {run.outcome.kind}")
     check_records_agree(run)

@@ -13,7 +13,7 @@ from specs.certificate import (
 )
 from specs.cluster import Cluster, ClusterTask, parse_tf_config
 from specs.communication import Communication, StackTimings, Timing
-from specs.comparison import Comparison, Load, NotRun, Rounds, Run, Trial
+from specs.comparison import Circumstances, Comparison, Load, NotRun, Rounds, Run, Trial
 from specs.errors import RefusalError, unknown_name
 from specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
 from specs.noun import Document, Noun
@@ -25,6 +25,7 @@ from specs.record import (
     Outcome,
     RunRecord,
     whole_file,
+    write_all_whole,
     write_whole,
 )
 from specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
@@ -40,6 +41,7 @@ __all__ = [
     "Capabilities",
     "Certificate",
     "Check",
+    "Circumstances",
     "Cluster",
     "ClusterTask",
     "Communication",
@@ -83,5 +85,6 @@ __all__ = [
     "read_surroundings",
     "unknown_name",
     "whole_file",
+    "write_all_whole",
     "write_whole",
 ]

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from specs.arm import Arm
-from specs.noun import Document, Noun
+from specs.noun import Document, Noun, UnixSeconds
 from specs.record import MachineFacts
 from specs.run_spec import RunSpec
 
@@ -105,7 +105,7 @@ class Certificate(Document):
     code_version: str
     sources: dict[str, str] = Field(default_factory=dict)
     machine: MachineFacts
-    created_unix_s: NonNegativeFloat
+    created_unix_s: UnixSeconds
     reference_digest: str = ""
     final_digest: str = ""
     data_digest: str = ""
@@ -183,7 +183,7 @@ class DetectionMatrix(Document):
     false_alarms: tuple[str, ...] = ()
     machine: MachineFacts
     code_version: str
-    created_unix_s: NonNegativeFloat
+    created_unix_s: UnixSeconds
 
     @property
     def applicable(self) -> int:

@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from specs.errors import RefusalError
-from specs.noun import Document, Noun
+from specs.noun import Document, Noun, UnixSeconds
 from specs.record import MachineFacts, Outcome
 
 Operation = Literal["allreduce", "broadcast", "push_pull"]
@@ -92,7 +92,7 @@ class Communication(Document):
 
     SCHEMA_VERSION: ClassVar[int] = 1
 
-    created_unix_s: NonNegativeFloat
+    created_unix_s: UnixSeconds
     command: str
     machine: MachineFacts
     code_version: str

@@ -1,5 +1,7 @@
 """Comparison: arms, the order in which they ran, and every record. Statistics come later."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -15,7 +17,7 @@ from specs.arm import Arm
 from specs.certificate import Certificate, DetectionMatrix
 from specs.communication import Communication
 from specs.errors import RefusalError
-from specs.noun import Document, Noun, differences
+from specs.noun import Document, Noun, UnixSeconds, differences
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
 
@@ -72,6 +74,16 @@ class Run(Noun):
     load: Load | None = None
 
     @model_validator(mode="after")
+    def _a_completed_run_left_something(self) -> Self:
+        if self.outcome.completed and not self.records:
+            raise RefusalError("A completed run must have records.", received="none")
+        if self.outcome.completed and not self.wall_s:
+            raise RefusalError(
+                "A completed run must have taken time.", received=f"wall_s={self.wall_s}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _records_are_of_this_run(self) -> Self:
         for index, record in enumerate(self.records):
             if record.spec != self.spec:
@@ -100,6 +112,31 @@ class Rounds(Noun):
     most: PositiveInt = 3
     precision: PositiveFloat | None = None
     budget_s: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _least_are_among_most(self) -> Self:
+        if self.least > self.most:
+            raise RefusalError(
+                "The most rounds must be no fewer than the least.",
+                received=f"least={self.least}, most={self.most}",
+            )
+        return self
+
+
+class Circumstances(Noun):
+    """Under which runs are started, beside the machine: who goes on must find the same.
+
+    Attributes:
+        cores: processors that may be used, by their numbers.
+        variables: names of the environment variables that libraries take orders from.
+        variables_sha256: of those names with their values, which may be secret.
+        folder: in which the command was typed, if a file is named relative to it; empty: none is.
+    """
+
+    cores: tuple[NonNegativeInt, ...]
+    variables: tuple[str, ...]
+    variables_sha256: str
+    folder: str = ""
 
 
 class Trial(Noun):
@@ -138,6 +175,7 @@ class Comparison(Document):
         trials_each: of the search for settings, for each arm; 0: none was asked for.
         deadline_s: a run without progress for so long ended as hung.
         code_version: of Ringside's code that made it, as in a certificate; empty: not known.
+        circumstances: under which it was begun; None: not known.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, arms that explain, tuning,
@@ -147,7 +185,7 @@ class Comparison(Document):
     SCHEMA_VERSION: ClassVar[int] = 3
 
     name: str
-    created_unix_s: NonNegativeFloat
+    created_unix_s: UnixSeconds
     command: str
     machine: MachineFacts
     seed: NonNegativeInt
@@ -167,15 +205,59 @@ class Comparison(Document):
     trials_each: NonNegativeInt = 0
     deadline_s: PositiveFloat = 120.0
     code_version: str = ""
+    circumstances: Circumstances | None = None
+
+    @model_validator(mode="after")
+    def _arms_are_named_once(self) -> Self:
+        labels = [arm.label for arm in self.arms]
+        if not labels:
+            raise RefusalError("A comparison must have an arm.", received="arms=[]")
+        if twice := _first_twice(labels):
+            raise RefusalError("Each arm must have a label of its own.", received=f"{twice} twice")
+        named = [(f"runs.{i}.arm", run.arm) for i, run in enumerate(self.runs)]
+        named += [(f"trials.{i}.tuned_from", one.tuned_from) for i, one in enumerate(self.trials)]
+        named += [(f"arms.{i}.twin_of", arm.twin_of) for i, arm in enumerate(self.arms)]
+        for place, label in named:
+            if label and label not in labels:
+                raise RefusalError(
+                    "Each run, trial and twin must belong to an arm of the comparison.",
+                    received=f"{place}={label!r}, and the arms are {', '.join(labels)}",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _runs_are_counted(self) -> Self:
+        if twice := _first_twice([str(run.position) for run in self.runs]):
+            raise RefusalError(
+                "Each run must have a position of its own.", received=f"position {twice} twice"
+            )
+        if twice := _first_twice([f"{run.arm} in round {run.round}" for run in self.runs]):
+            raise RefusalError("An arm runs once in a round.", received=f"{twice} twice")
+        begun = max((run.round + 1 for run in self.runs), default=0)
+        if self.rounds != begun:
+            raise RefusalError(
+                "The number of rounds must be that of the rounds of which there are runs.",
+                received=f"rounds={self.rounds}, and the runs are of {begun}",
+            )
+        return self
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         if version in (1, 2):
-            rounds = body.get("rounds")
+            rounds = body.get("rounds")  # that were asked for; in version 3: that were begun
+            begun = [
+                r["round"] for r in body.get("runs") or () if isinstance(r, dict) and "round" in r
+            ]
             body = {
                 **body,
+                "rounds": max((n + 1 for n in begun if isinstance(n, int)), default=0),
                 "asked": {"least": rounds, "most": rounds},
                 "ended_because": "All rounds that were asked for were made.",
             }
             version = 3
         return body, version
+
+
+def _first_twice(names: Iterable[str]) -> str:
+    """The first name that is there more than once; empty: none is."""
+    return next((name for name, times in Counter(names).items() if times > 1), "")

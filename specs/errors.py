@@ -24,7 +24,7 @@ class RefusalError(Exception):
         self.advice = advice
         parts = [rule]
         if received is not None:
-            parts.append(f"Received: {received}.")
+            parts.append(f"Received: {str(received).removesuffix('.')}.")
         if advice:
             parts.append(advice)
         super().__init__(" ".join(parts))

@@ -3,12 +3,15 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 from specs.errors import RefusalError, refusal_from_validation
+
+YEAR_10000_UNIX_S = 253_402_300_800  # the first second that no calendar of Python's holds
+UnixSeconds = Annotated[float, Field(ge=0, lt=YEAR_10000_UNIX_S)]
 
 
 def _telling_refusals(value: Any, check: Callable[[Any], Any]) -> Any:
@@ -86,13 +89,14 @@ class Document(Noun):
             raise RefusalError(
                 f"A {cls.__name__} must be whole JSON.", received=f"{origin}: {error}"
             ) from None
-        version = body.pop("schema_version", None) if isinstance(body, dict) else None
-        if isinstance(body, dict) and isinstance(version, int):
+        given = body.pop("schema_version", None) if isinstance(body, dict) else None
+        version = given if type(given) is int else None  # to Python, true and 1.0 are equal to 1
+        if isinstance(body, dict) and version is not None:
             body, version = cls._migrated(body, version)
         if version != cls.SCHEMA_VERSION:
             raise RefusalError(
                 f"A {cls.__name__} must have schema version {cls.SCHEMA_VERSION}.",
-                received=f"{origin}: schema_version={version!r}",
+                received=f"{origin}: schema_version={given!r}",
                 advice="Write it again with this version of Ringside.",
             )
         try:

@@ -3,8 +3,8 @@
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, Self
 
@@ -19,7 +19,7 @@ from pydantic import (
 
 from specs.capabilities import capabilities_of
 from specs.errors import RefusalError
-from specs.noun import Document, Noun
+from specs.noun import Document, Noun, UnixSeconds
 from specs.run_spec import RunSpec
 
 
@@ -86,6 +86,8 @@ class EpochRecord(Noun):
             since the restart.
         resumed_examples: those of this epoch that were fed before the restart.
         train_s: from the barrier before the first step to the end of this process's last one.
+        beside_s: what Ringside took of this epoch before and after train_s, without the validation:
+            barriers, and reading what the steps added up; None: not measured.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
@@ -113,6 +115,7 @@ class EpochRecord(Noun):
     resumed_examples: NonNegativeInt = 0
     ledger_here: tuple[LedgerDigest, ...] = ()
     validation_ledger: LedgerDigest | None = None
+    beside_s: NonNegativeFloat | None = None
     steps_per_time: PositiveInt = 1
     sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
 
@@ -156,7 +159,7 @@ class RunRecord(Document):
         cores: processors that the process was allowed to use.
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
-        cpu_s: user and system time of this process.
+        cpu_s: user and system time of this process; above 0 if it completed.
         train_examples: training examples that there are, after the filter; None: not known.
         clock_s_per_step: what Ringside's own callbacks cost for each step, as measured in this
             process after the training; None: not measured.
@@ -179,7 +182,7 @@ class RunRecord(Document):
     is_chief: bool
     rank: NonNegativeInt
     machine: MachineFacts
-    started_unix_s: NonNegativeFloat
+    started_unix_s: UnixSeconds
     cores: tuple[NonNegativeInt, ...]
     outcome: Outcome
     quality_target: tuple[str, float] | None = None
@@ -194,6 +197,14 @@ class RunRecord(Document):
     data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
+
+    @model_validator(mode="after")
+    def _work_takes_time(self) -> Self:
+        if self.outcome.completed and not self.cpu_s:
+            raise RefusalError(
+                "A process that completed must have taken CPU time.", received=f"cpu_s={self.cpu_s}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _each_step_takes_time(self) -> Self:
@@ -228,6 +239,22 @@ def write_whole(path: Path, text: str) -> None:
         stream.write(text.encode())
 
 
+def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
+    """Write several files; none appears under its name before all of them are on disk.
+
+    They then get their names one after the other, in the order given. Where one does not get it
+    (its folder was made read-only meanwhile), those before it are new and the others as they were.
+
+    Args:
+        writers: by path, what writes the file's bytes.
+    """
+    with ExitStack() as files:
+        for path, write in reversed(list(writers.items())):  # left in the order given
+            stream = files.enter_context(whole_file(path))
+            write(stream)
+            stream.flush()  # a full disk is seen here, before the first of them has its name
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name when it is whole: a temporary one, then a rename."""
@@ -238,6 +265,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield stream
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
         raise

@@ -26,6 +26,8 @@ class Clock(tf.keras.callbacks.Callback):
 
     Attributes:
         train_s: seconds from the barrier before the epoch's first step to the end of its last.
+        before_s: seconds from the beginning of the epoch to the start of the clock.
+        stopped_at: `time.perf_counter()` when it stopped.
         step_end_s: end of each execution of the epoch, from the first of these barriers.
         steps: updates of the epoch.
         sent_bytes: see EpochRecord. Read before the first barrier and after the second one, so that
@@ -56,11 +58,18 @@ class Clock(tf.keras.callbacks.Callback):
         self._began = 0.0
         self._sent: dict[str, int] = {}
         self._ends: list[float] = []
+        self._epoch_began = 0.0
+        self.before_s = 0.0
+        self.stopped_at = 0.0
         self.train_s = 0.0
         self.step_end_s: tuple[float, ...] = ()
         self.steps = 0
         self.sent_bytes: dict[str, int] = {}
         self.first_step_done: float | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Note when the epoch began; the clock starts when everybody has begun it."""
+        self._epoch_began = time.perf_counter()
 
     def starter(self) -> Any:
         """The callback that starts this clock; it has to be the last one."""
@@ -73,6 +82,7 @@ class Clock(tf.keras.callbacks.Callback):
             self._sent = sent_bytes()
         self._backend.barrier()
         self._began = time.perf_counter()
+        self.before_s = self._began - self._epoch_began
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Note the time and tell the launcher's watchdog; `batch` is the last one executed."""
@@ -90,7 +100,8 @@ class Clock(tf.keras.callbacks.Callback):
             self._accelerated
         ):  # launched is not finished: copying what the last step wrote waits for it
             self._backend.local_values(self.model.trainable_variables[-1])
-        self.train_s = time.perf_counter() - self._began
+        self.stopped_at = time.perf_counter()
+        self.train_s = self.stopped_at - self._began
         self._backend.barrier()
         if self._counts_bytes:
             self.sent_bytes = sent_between(self._sent, sent_bytes())

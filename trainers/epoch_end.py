@@ -66,6 +66,7 @@ class EpochEnd(tf.keras.callbacks.Callback):
             raise LedgerError(
                 f"epoch {epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
             )
+        beside_s = self._clock.before_s + time.perf_counter() - self._clock.stopped_at
         self._backend.average_statistics(self.model)
         validation, counted = self._training.evaluate()
         if counted != self._validation_examples:
@@ -84,6 +85,7 @@ class EpochEnd(tf.keras.callbacks.Callback):
             examples=fed.count - before,
             resumed_examples=before,
             train_s=self._clock.train_s,
+            beside_s=beside_s,
             step_end_s=self._clock.step_end_s,
             end_since_process_start_s=time.time() - self._process_start,
             train=train,

@@ -156,14 +156,16 @@ def simple_run(
 
 
 def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> Comparison:
-    """A comparison of these."""
+    """A comparison of these; runs that were given no positions have those of their order."""
+    if len({run.position for run in runs}) < len(runs):
+        runs = [run.replace(position=position) for position, run in enumerate(runs)]
     fields: dict[str, Any] = {
         "name": "made-up",
         "created_unix_s": 1_700_000_000.0,
         "command": "ringside compare",
         "machine": MACHINE,
         "seed": 1,
-        "rounds": 1 + max((run.round for run in runs), default=0),
+        "rounds": max((run.round + 1 for run in runs), default=0),
         "arms": tuple(arms),
         "runs": tuple(runs),
     }

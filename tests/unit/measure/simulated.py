@@ -49,6 +49,16 @@ def unequal(random: Random, t: np.ndarray) -> np.ndarray:
     return quiet(random, t) * np.where(np.arange(t.shape[1]) % 2, 5, 1)[None, :, None]
 
 
+def one_wild(times: float) -> Kind:
+    """The last arm is so many times as noisy as the others; not among KINDS, see `main`."""
+
+    def kind(random: Random, t: np.ndarray) -> np.ndarray:
+        wild = np.arange(t.shape[1]) == t.shape[1] - 1
+        return quiet(random, t) * np.where(wild, times, 1)[None, :, None]
+
+    return kind
+
+
 def autocorrelated(random: Random, t: np.ndarray) -> np.ndarray:
     """AR(1) with φ = 0.8 along the order of runs, whichever arm they are of."""
     series = random.normal(size=(t.shape[0], t[0].size))
@@ -120,7 +130,8 @@ def covered_and_called(
     sets: int = SETS,
 ) -> tuple[float, float, float]:
     """Share of intervals with the truth in them, of families with a false call; half-width."""
-    random = np.random.default_rng([arms, count, KINDS.index(kind)])
+    number = KINDS.index(kind) if kind in KINDS else len(KINDS)
+    random = np.random.default_rng([arms, count, number])
     t = positions(random, sets, arms, count)
     fits = estimator(kind(random, t), t, *pairs_of(arms))
     halves = fits.half_widths(0.95)
@@ -142,6 +153,13 @@ def main() -> None:
         found = [covered_and_called(kind, *cell) for cell in cells()]
         texts = (f"{100 * covered:5.1f}/{100 * called:4.1f}" for covered, called, _ in found)
         print(f"{kind.__name__:15}", *texts, f" mean {100 * np.mean([f[0] for f in found]):.1f}")
+    print("false calls in %, three rounds, by how many times as noisy one arm is")
+    for arms in (3, 4, 8, 16):
+        told = (
+            f"×{times} {100 * covered_and_called(one_wild(times), arms, 3, sets=5 * SETS)[1]:.1f}"
+            for times in (5, 20, 100)
+        )
+        print(f"{arms:2} arms", *told)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from measure.paired import PairFits, fit_pairs
+from measure.paired import PairFits, _drift, fit_pairs
 from measure.verdicts import visible_effect
 from tests.unit.measure.simulated import (
     KINDS,
@@ -135,3 +135,25 @@ def test_fit_with_missing_runs_is_least_squares() -> None:
 
     assert not there.all()
     assert fits.difference[0, 0] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("common", [1, 5])
+def test_fit_of_arms_that_hardly_meet_is_least_squares(common: int) -> None:
+    """Of 25 rounds the first arm has the first half, the second the other, and few are common."""
+    random = np.random.default_rng(common)
+    t = positions(random, 1, 2, 25)
+    logs = quiet(random, t)
+    logs[0, 0, 12 + common :] = np.nan
+    logs[0, 1, :12] = np.nan
+    there = ~np.isnan(logs[0])
+    design = np.array([[*np.eye(2)[arm], *np.eye(25)[n]] for arm, n in np.argwhere(there)])
+    both = np.column_stack([t[0][there], logs[0][there]])
+    left = both - design @ np.linalg.lstsq(design, both, rcond=None)[0]
+    expected = float(left[:, 0] @ left[:, 0])
+
+    slope, information = _drift(logs, t)
+
+    assert information[0] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert (information[0] > 1e-6) == (common > 1)
+    if common > 1:
+        assert slope[0] == pytest.approx(float(left[:, 0] @ left[:, 1]) / expected, rel=1e-9)

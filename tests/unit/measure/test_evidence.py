@@ -3,7 +3,7 @@
 import pytest
 
 from measure.evidence import Answer, digest_of_each_once, examples_once, replicas_equal, worst
-from specs import LedgerDigest, Run
+from specs import LedgerDigest, Outcome, Run
 from tests.unit.measure.factory import arm_of, each_once, epoch, record, run_of, spec_of
 
 
@@ -45,7 +45,14 @@ TWICE = LedgerDigest(count=20, id_sum=each_once(20).id_sum, id_hash="0" * 16)
         ([fed(TWICE, TWICE), fed(each_once(20))], ["no", "yes"]),
         # each of 19 examples once, and others were fed 20: this one drops an example
         ([fed(each_once(19), examples=19), fed(each_once(20))], ["no", "yes"]),
-        ([fed(each_once(20)).replace(records=())], ["unknown"]),
+        (
+            [
+                fed(each_once(20)).replace(
+                    records=(), outcome=Outcome(kind="failed", reason="it died")
+                )
+            ],
+            ["unknown"],
+        ),
         ([], []),
     ],
 )

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from measure.gap import Gap, Split, explaining_arms, gap_between, split_of
+from measure.explaining import explaining_arms
+from measure.gap import Gap, Split, gap_between, split_of
 from specs import Arm, Comparison, RefusalError, Run, Settings
 from tests.unit.measure.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
@@ -238,7 +239,7 @@ def test_one_replica_has_no_communication_by_definition() -> None:
 
 
 def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None:
-    """It cannot be switched off; the time of a global batch is that batch ÷ throughput."""
+    """It cannot be switched off; two workers' steps are one global batch."""
     arm = arm_of("parameter_server", 2)
     needed = explaining_arms(arm, BASE)
     ms = {arm.label: 20.0} | dict.fromkeys(labels(needed), 10.0)
@@ -246,13 +247,41 @@ def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None
 
     split = split_of(comparison, arm.label)
 
-    # 100 examples in 2 steps of 20 ms: 2,500 examples/s, 12.8 ms for 32 of them.
-    assert split.whole.value == pytest.approx(12.8)
+    # 40 ms in an epoch of 2 steps, each of one worker's 16 examples.
+    assert split.whole.value == pytest.approx(40)
     assert "exposed communication" not in parts_of(split)
     assert split.reason == (
         "exposed communication is in the remainder: an asynchronous run cannot leave its "
         "reduction out"
     )
+
+
+def test_a_padded_last_batch_counts_whole_in_every_kind_of_run() -> None:
+    """100 examples are two batches of 64, or four of 32 by one of two workers: 500 ms for each."""
+    many = arm_of("parameter_server", 2)
+    one = arm_of("parameter_server").replace(label="alone", global_batch=32)
+    unused = one.replace(label="unused", ablation="unused")
+    runs = []
+    for arm, steps in ((SERIAL, 2), (many, 4), (one, 4), (unused, 4)):
+        spec = spec_of(
+            arm.backend,
+            arm.replicas,
+            global_batch=arm.global_batch or 64,
+            ablation=arm.ablation,
+            save="record",
+        )
+        ends = [(k + 1) / steps for k in range(steps)]
+        own: dict[str, Any] = {} if arm is SERIAL else {"role": "coordinator", "task": "chief-0"}
+        made = record(spec, [epoch(9.0), *[epoch(1.0, step_end_s=ends)] * 2], **own)
+        runs.append(run_of(arm, [made]))
+    comparison = comparison_of([SERIAL, many, one, unused], runs)
+
+    whole = {
+        arm.label: split_of(comparison, arm.label).whole.value
+        for arm in (SERIAL, many, one, unused)
+    }
+
+    assert whole == pytest.approx({SERIAL.label: 500, many.label: 500, "alone": 250, "unused": 250})
 
 
 def test_a_run_that_explains_and_failed_leaves_its_parts_out_by_name() -> None:

@@ -6,12 +6,12 @@ import math
 import statistics
 from typing import Any
 
-import numpy as np
 import pytest
 
 from measure.run_figures import Figure
 from measure.summary import Efficiency, Missing, Spread, spread_of, summarize
 from specs import Comparison, LedgerDigest, Outcome, RefusalError, RunSpec
+from tests.unit.measure.explained import again_and_explaining
 from tests.unit.measure.factory import (
     MACHINE,
     arm_of,
@@ -278,57 +278,6 @@ def test_runs_come_in_the_order_in_which_they_were_started() -> None:
     assert [row.run.position for row in rows] == list(range(9))
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"global_batch": 64}, "the same global_batch. Received: 64 in run 'horovod ×1'"),
-        ({"workload": "synthetic"}, "the same workload"),
-        ({"epochs": 4}, "the same epochs"),
-        ({"seed": 7}, "the same seed"),
-        ({"resources": {"cores_per_replica": 2}}, "the same resources.cores_per_replica"),
-    ],
-)
-def test_unlike_runs_are_refused_with_both_values(changes: dict[str, object], words: str) -> None:
-    """Numbers of another batch, workload or share of the machine do not stand side by side."""
-    other = spec_of("horovod", 1, **changes)
-    runs = [
-        simple_run("serial", 1, 1.0),
-        run_of(arm_of("horovod"), [record(other, [epoch(1.0)] * 2)], position=1),
-    ]
-
-    with pytest.raises(RefusalError) as refused:
-        summarize(comparison_of([arm_of("serial"), arm_of("horovod")], runs))
-
-    assert words in str(refused.value)
-
-
-def test_rounds_may_have_seeds_of_their_own() -> None:
-    """Within a round all arms share the seed; between rounds it may change."""
-    runs = [
-        run_of(
-            arm_of("serial"),
-            [record(spec_of("serial", seed=number), [epoch(1.0)] * 2)],
-            number=number,
-            position=number,
-        )
-        for number in (0, 1)
-    ]
-
-    assert summarize(comparison_of([arm_of("serial")], runs)).arms[0].completed == 2
-
-
-def test_runs_must_belong_to_their_arms() -> None:
-    """A run of an unknown arm, or at another size than its arm's, is refused."""
-    run = simple_run("horovod", 2, 1.0)
-
-    with pytest.raises(RefusalError, match="belong to an arm"):
-        summarize(comparison_of([arm_of("serial")], [run]))
-    with pytest.raises(RefusalError, match="horovod ×2, and the arm is horovod ×1"):
-        summarize(comparison_of([arm_of("horovod")], [run.replace(arm="horovod ×1")]))
-    with pytest.raises(RefusalError, match="a label of its own"):
-        summarize(comparison_of([arm_of("serial"), arm_of("serial")], []))
-
-
 def test_two_quality_targets_are_refused() -> None:
     """Time to two different targets is not one column."""
     runs = [
@@ -343,27 +292,6 @@ def test_two_quality_targets_are_refused() -> None:
 
     with pytest.raises(RefusalError, match=r"accuracy ≥ 0\.8; accuracy ≥ 0\.9"):
         summarize(comparison_of([arm_of("serial")], runs))
-
-
-def again_and_explaining() -> Comparison:
-    """Serial, horovod ×2 and its twin, and a diagnostic arm; in orders that differ."""
-    plain = arm_of("horovod", 2)
-    twin = plain.replace(label="horovod ×2 again", group="horovod again", twin_of=plain.label)
-    probe = plain.replace(label="horovod ×2 no input", ablation="no_input")
-    arms = [arm_of("serial"), plain, twin, probe]
-    random = np.random.default_rng(4)
-    runs = []
-    for number in range(6):
-        for place, which in enumerate(random.permutation(4)):
-            arm = arms[which]
-            seconds = (1.0 if arm.backend == "serial" else 2.0) * math.exp(random.normal() / 20)
-            changes = {"save": "record", "ablation": arm.ablation}
-            spec = spec_of(arm.backend, arm.replicas, seed=1 + number, **changes)
-            epochs = [epoch(9.0), epoch(seconds)]
-            records = [record(spec, epochs, rank) for rank in range(arm.replicas)]
-            runs.append(run_of(arm, records, number=number, position=4 * number + place))
-    comparison = verified(comparison_of(arms, runs))
-    return comparison.replace(certificates=comparison.certificates[:2])
 
 
 def test_twins_and_explaining_arms_are_no_rivals() -> None:
@@ -385,31 +313,3 @@ def test_twins_and_explaining_arms_are_no_rivals() -> None:
     with pytest.raises(RefusalError, match="have a verdict"):
         summary.verdict_of("serial", "horovod ×2 no input")
     assert summary.widest_of_interest() is not None
-
-
-def test_mixed_machines_are_refused_with_both_values() -> None:
-    """Another host, processor or version of a package among the runs."""
-    runs = [simple_run("serial", 1, 1.0), simple_run("serial", 1, 1.0, number=1, position=1)]
-    other = runs[1].records[0].replace(machine=MACHINE.replace(cpu_model="Slow CPU"))
-    runs[1] = runs[1].replace(records=(other,))
-
-    with pytest.raises(
-        RefusalError, match=r"same processor\. Received: Slow CPU.*Example CPU 9000"
-    ):
-        summarize(comparison_of([arm_of("serial")], runs))
-
-
-def test_weak_scaling_shares_the_batch_of_a_replica() -> None:
-    """32 on one and 64 on two replicas: alike if weak, refused if strong."""
-    spec = spec_of("horovod", 2, global_batch=64)
-    runs = [
-        simple_run("horovod", 1, 1.0),
-        run_of(
-            arm_of("horovod", 2), [record(spec, [epoch(1.0)] * 2, k) for k in (0, 1)], position=1
-        ),
-    ]
-    comparison = comparison_of([arm_of("horovod"), arm_of("horovod", 2)], runs)
-
-    assert len(summarize(comparison.replace(scaling="weak")).arms) == 2
-    with pytest.raises(RefusalError, match="same global_batch"):
-        summarize(comparison)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from measure.run_figures import counted_epochs
+from measure import warm_up as module
+from measure.run_figures import counted_epochs, process_figures, run_figures
 from measure.warm_up import settled_after, warm_up
 from specs import EpochRecord, Run
 from tests.unit.measure.factory import arm_of, epoch, record, run_of, spec_of
@@ -182,3 +183,23 @@ def test_a_run_that_failed_has_no_warm_up_to_find() -> None:
     run = run_of(arm_of("horovod", 2), ranks, outcome={"kind": "failed", "reason": "boom"})
 
     assert warm_up(run).reason == "the run failed"
+
+
+def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many figures ask; a run that only looks the same is another one."""
+    asked: list[int] = []
+
+    def counted(times: Times, *, first_epoch: int) -> int | None:
+        asked.append(len(times))
+        return settled_after(times, first_epoch=first_epoch)
+
+    monkeypatch.setattr(module, "settled_after", counted)
+    times = normal(np.random.default_rng(1), 90)
+    run, same, other = run_with(times, 30), run_with(times, 30), run_with(times[:60], 30)
+
+    figures = [run_figures(run, "yes") for _ in range(3)]
+    process_figures(run)
+    found = [warm_up(one) for one in (run, same, other)]
+
+    assert asked == [90, 90, 60]
+    assert found[0] == found[1] and figures[0] == figures[2]

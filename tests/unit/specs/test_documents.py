@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specs import Comparison, RefusalError, Run, RunRecord
+from specs import Comparison, Document, RefusalError, Run, RunRecord
 from specs.noun import differences
 from tests.unit.measure.factory import (
     arm_of,
@@ -24,6 +24,12 @@ EPOCH = f"{RECORD}.epochs.2"
 Change = Callable[[dict[str, Any]], object]
 
 
+class Small(Document):
+    """A document of version 1."""
+
+    value: int
+
+
 def two_runs() -> Comparison:
     """Two runs of one arm, the second of which is damaged below."""
     runs = [simple_run("horovod", 2, 1.0, number=k, position=k) for k in (0, 1)]
@@ -32,7 +38,7 @@ def two_runs() -> Comparison:
 
 def at(body: Any, path: str) -> Any:
     """What stands at a dotted path."""
-    for part in path.split("."):
+    for part in filter(None, path.split(".")):
         body = body[int(part)] if part.isdigit() else body[part]
     return body
 
@@ -56,6 +62,8 @@ def at(body: Any, path: str) -> Any:
         (f"{RECORD}.machine.cores", 0, "greater than 0"),
         ("runs.1.wall_s", -1, "greater than or equal to 0"),
         ("asked.precision", 0, "greater than 0"),
+        ("created_unix_s", 253_402_300_800, "less than 253402300800"),  # the year 10000
+        (f"{RECORD}.started_unix_s", 1e300, "less than 253402300800"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_file(path: str, value: object, words: str) -> None:
@@ -92,6 +100,39 @@ def test_our_own_refusals_name_the_place_too(change: Change, words: str) -> None
         Comparison.from_json(json.dumps(body), origin="x.json")
 
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (f"{RECORD}.cpu_s", 0, f"x.json: {RECORD}: cpu_s=0.0"),
+        ("runs.1.wall_s", 0, "x.json: runs.1: wall_s=0.0"),
+        ("runs.1.records", [], "A completed run must have records. Received: x.json: runs.1: none"),
+    ],
+)
+def test_what_completed_took_time_and_left_records(path: str, value: object, words: str) -> None:
+    """A run that failed may have none of them."""
+    body = json.loads(two_runs().to_json())
+    parent, _, field = path.rpartition(".")
+    at(body, parent)[field] = value
+    failed = {"kind": "failed", "reason": "it died"}
+
+    with pytest.raises(RefusalError) as refused:
+        Comparison.from_json(json.dumps(body), origin="x.json")
+
+    assert words in str(refused.value)
+    at(body, parent)["outcome"] = failed
+    assert Comparison.from_json(json.dumps(body)).runs[1].arm == "horovod ×2"
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, 2, -1])
+def test_a_schema_version_is_a_whole_number(version: object) -> None:
+    """To Python `true` and 1.0 are equal to 1; to a schema they are not."""
+    body = {"schema_version": version, "value": 3}
+
+    assert Small.from_json('{"schema_version": 1, "value": 3}').value == 3
+    with pytest.raises(RefusalError, match=f"schema_version={version!r}"):
+        Small.from_json(json.dumps(body))
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.999])

@@ -1,7 +1,10 @@
 """Nouns: immutable, JSON both ways, refusing nonsense with the rule, what came, and what to do."""
 
 import json
+import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -16,6 +19,7 @@ from specs import (
     RunRecord,
     RunSpec,
     Topology,
+    write_all_whole,
     write_whole,
 )
 from tests.unit.measure.factory import epoch, record
@@ -217,3 +221,48 @@ def test_a_file_is_written_whole(tmp_path: Path) -> None:
 
     assert target.read_text() == '{"a": 1}'
     assert [path.name for path in target.parent.iterdir()] == ["x.json"]
+
+
+def test_files_that_belong_together_appear_together(tmp_path: Path) -> None:
+    """Until the last one is written, the set before it is there, whole; then they get their names.
+
+    The last one cannot be written, as on a full disk.
+    """
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        path.write_text("old")
+
+    def full(_: BinaryIO) -> None:
+        raise OSError("no space left on device")
+
+    def new(stream: BinaryIO) -> None:
+        assert [path.read_text() for path in paths] == ["old"] * 3
+        stream.write(b"new")
+
+    for at in range(3):
+        writers = {path: full if number == at else new for number, path in enumerate(paths)}
+        with pytest.raises(OSError, match="no space left"):
+            write_all_whole(writers)
+        assert [path.read_text() for path in paths] == ["old"] * 3
+    write_all_whole(dict.fromkeys(paths, new))
+
+    assert [path.read_text() for path in paths] == ["new"] * 3
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_what_is_still_in_memory_may_be_what_does_not_fit(tmp_path: Path) -> None:
+    """A small file reaches the disk when it is closed; by then no other one may have its name."""
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def writing(size: int) -> Callable[[BinaryIO], object]:
+        return lambda stream: stream.write(b"x" * size)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_all_whole(dict(zip(paths, map(writing, (5, 5, 20)), strict=True)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert list(tmp_path.iterdir()) == []
