@@ -35,11 +35,11 @@ compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 tax: $(READY) ## Ringside's own cost against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
-test: $(READY) ## every test
-	@pytest $(ARGS) tests
+test: $(READY) ## every test, two files at a time
+	@pytest -n 2 --dist loadfile $(ARGS) tests
 
 test-fast: $(READY) ## tests without TensorFlow, in under a minute
-	@pytest $(ARGS) tests/unit
+	@pytest -n 2 $(ARGS) tests/unit
 
 check: $(READY) ## format, lint, types, who imports whom, links
 	@ruff format --check .
