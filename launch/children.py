@@ -24,6 +24,8 @@ from specs.surroundings import HOROVODRUN
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
 # to end their ranks themselves.
 TERMINATE_S = 2.0
+# Between SIGKILL and the end of a process: the kernel's, and on a busy machine not at once.
+KILL_S = 10.0
 SWEEPER = Path(sweep.__file__).resolve()
 
 
@@ -140,6 +142,12 @@ class Children:
             )
         self.started[process.name] = Child(process, popen, os.pidfd_open(popen.pid))
 
+    def _wait_for_all(self, seconds: float) -> None:
+        """Return when every process has ended and was waited for, or after so long."""
+        give_up = time.monotonic() + seconds
+        while self.alive() and (left := give_up - time.monotonic()) > 0:
+            self.wait(left)
+
     def _keep_guarded(self) -> None:
         """Have a guard: it waits for our end, even by SIGKILL, and then sweeps."""
         if self._guard is not None and self._guard.poll() is None:
@@ -168,16 +176,14 @@ class Children:
         """End everything: politely, then by force, then whatever has the run's id."""
         for child in self.alive():
             self.stop_gently(child)
-        deadline = time.monotonic() + TERMINATE_S
-        while self.alive() and (left := deadline - time.monotonic()) > 0:
-            self.wait(left)
+        self._wait_for_all(TERMINATE_S)
         stubborn = self.alive()
         self.survivors = sweep.kill_members(self.plan.run_id)
         for child in stubborn:
             # For one that has cleared its environment. The group's id is not yet given to another:
             # its leader is still to be waited for.
             _signal_group(child, signal.SIGKILL)
-        self.wait(0.0)
+        self._wait_for_all(KILL_S)
         sweep.sweep_remote(self._remote_sweeps())
         sweep.tidy(Path(self.plan.run_dir), self.plan.scratch)
         for child in self.started.values():

@@ -57,7 +57,8 @@ def execute(
 
     Args:
         plan: what to start; a plan is good for one execution.
-        deadline_s: a task that makes no progress for so long ends the run as `hung`.
+        deadline_s: a task that makes no progress for so long ends the run as `hung`; before the
+            first step it has two minutes at least.
         live: show the output of all tasks as it comes, each line with its task's name.
         on_progress: told of every change of any task.
         interrupts: held by a caller who executes several plans in threads; None: held here.
@@ -139,11 +140,11 @@ class _Run:
             return time.monotonic() > self._give_up_at
         if self._in_trouble():
             self._give_up_at = time.monotonic() + REPORT_GRACE_S
-        elif still := self._watch.standing_still(self._deadline_s):
-            self.evidence.still = still
-            self.evidence.still_s = self._deadline_s
-            return True
-        return False
+        else:
+            self.evidence.still_s, self.evidence.still = self._watch.standing_still(
+                self._deadline_s
+            )
+        return bool(self.evidence.still)
 
     def _close(self, servers: list[Child]) -> bool:
         """Only servers are left: tell each to stop, once it serves; before, it could not hear."""

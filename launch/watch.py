@@ -7,8 +7,12 @@ from pydantic import NonNegativeInt
 
 from specs import Noun
 
+TRAINING = "training"
 SERVING = "serving"
 FINISHED = "finished"
+# Before the first step a task reports little, and how long that takes is up to the machine:
+# importing, building and tracing took 35 s of a small model on two busy cores.
+START_PATIENCE_S = 120.0
 
 
 class Progress(Noun):
@@ -60,21 +64,24 @@ class Watch:
                 news.append(progress)
         return news
 
-    def standing_still(self, seconds: float) -> list[Progress]:
-        """Tasks that have not moved for so long, the longest first.
+    def standing_still(self, seconds: float) -> tuple[float, list[Progress]]:
+        """Tasks that have not moved for so long, the longest first, and how long that is.
 
+        Before the first step of any task it is START_PATIENCE_S at least.
         A server moves no steps, and one that has finished may wait for the others. When all have
         finished and their processes stay, they stand still too.
         """
         unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
         now = time.monotonic()
+        if not any(at.phase in (TRAINING, FINISHED) for at in self.latest.values()):
+            seconds = max(seconds, START_PATIENCE_S)
         if unfinished:
             still = [task for task in unfinished if now - self._changed[task] > seconds]
         elif now - max(self._changed.values()) > seconds:
             still = list(self.latest)
         else:
             still = []
-        return [self.latest[task] for task in sorted(still, key=self._changed.__getitem__)]
+        return seconds, [self.latest[t] for t in sorted(still, key=self._changed.__getitem__)]
 
 
 def _parse(task: str, content: str) -> Progress | None:

@@ -58,8 +58,30 @@ def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
     write_progress(tmp_path, "rank-0", "2.5 0 0 importing")
 
     watch.look()
+    age(watch, "rank-0", 110)
 
-    assert watch.standing_still(20) == []
+    assert watch.standing_still(200) == (200, [])
+
+
+def test_before_the_first_step_a_run_has_time(tmp_path: Path) -> None:
+    """Two minutes at least, until any task trains; then as long as was asked for."""
+    watch = Watch(tmp_path, ("rank-0", "rank-1"))
+    write_progress(tmp_path, "rank-0", "1.5 0 0 building")
+    write_progress(tmp_path, "rank-1", "1.5 0 0 building")
+    watch.look()
+    age(watch, "rank-0", 110)
+
+    early = watch.standing_still(20)
+    age(watch, "rank-0", 15)
+    late = watch.standing_still(20)
+    write_progress(tmp_path, "rank-1", "2.5 1 40 training")
+    watch.look()
+    age(watch, "rank-0", -80)
+    training = watch.standing_still(20)
+
+    assert early == (120, [])
+    assert (late[0], [progress.task for progress in late[1]]) == (120, ["rank-0"])
+    assert (training[0], [progress.task for progress in training[1]]) == (20, ["rank-0"])
 
 
 def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
@@ -71,8 +93,9 @@ def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
     age(watch, "rank-0", 50)
     age(watch, "rank-1", 90)
 
-    still = watch.standing_still(20)
+    seconds, still = watch.standing_still(20)
 
+    assert seconds == 20
     assert [progress.task for progress in still] == ["rank-1", "rank-0"]
     assert [str(progress) for progress in still] == [
         "rank-1 was training, step 3 of 40",
@@ -90,7 +113,7 @@ def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
     age(watch, "ps-0", 90)
     age(watch, "worker-0", 90)
 
-    assert watch.standing_still(20) == []
+    assert watch.standing_still(20) == (20, [])
 
 
 def test_finished_processes_must_end(tmp_path: Path) -> None:
@@ -100,7 +123,7 @@ def test_finished_processes_must_end(tmp_path: Path) -> None:
     watch.look()
     age(watch, "rank-0", 30)
 
-    assert [progress.task for progress in watch.standing_still(20)] == ["rank-0"]
+    assert [progress.task for progress in watch.standing_still(20)[1]] == ["rank-0"]
 
 
 def test_last_lines(tmp_path: Path) -> None:
