@@ -20,7 +20,11 @@ def finite(seconds: float) -> float:
 
 Deadline = Annotated[
     float,
-    typer.Option(min=1, callback=finite, help="Seconds without progress: then a run is hung (120 at least before its first step)."),
+    typer.Option(
+        min=1,
+        callback=finite,
+        help="Seconds without progress: then a run is hung (120 at least before its first step).",
+    ),
 ]
 
 
