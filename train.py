@@ -3,6 +3,7 @@
 python train.py --backend mirrored --replicas 2
 horovodrun -np 4 python train.py --backend horovod
 mpirun -np 2 python train.py --backend horovod
+srun --ntasks=2 python train.py --backend multi_worker_mirrored
 TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 """
 
@@ -14,7 +15,15 @@ from typing import Annotated, Any
 import typer
 
 from launch.flags import with_spec_flags
-from launch.task import Reporter, end_process, must_be_writable, run_launched, run_process
+from launch.scontrol import node_addresses
+from launch.task import (
+    Reporter,
+    end_process,
+    must_be_writable,
+    own_surroundings,
+    run_launched,
+    run_process,
+)
 from measure.process import process_start_unix_s
 from specs import RefusalError, RunSpec, Surroundings, read_surroundings
 
@@ -70,7 +79,7 @@ def _train(
 
 
 def _surroundings() -> Surroundings:
-    return read_surroundings(os.environ)
+    return read_surroundings(os.environ, node_addresses)
 
 
 @with_spec_flags(_surroundings)
@@ -86,7 +95,7 @@ def _by_hand(
     ] = None,
 ) -> None:
     """Train one workload under one backend, as one process of a run."""
-    surroundings = read_surroundings(os.environ)
+    surroundings = own_surroundings(spec)
     folder = run_dir or Path("runs") / spec.run_name
     # Only this process's own record: other ranks of this run may have started, or ended, before.
     record = folder / "records" / f"{surroundings.task_name}.json"

@@ -380,6 +380,7 @@ _LAUNCHED = {
     "horovodrun": "horovodrun",
     "mpirun": "mpirun (or horovodrun, which uses it where it can)",
     "tf_config": "TF_CONFIG",
+    "slurm": "srun",
 }
 _HOW_TO_START = {
     "alone": "Start it as: python train.py --backend {backend} --replicas {size}",

@@ -18,11 +18,12 @@ from specs.options import HorovodOptions
 
 
 class HorovodRing(Backend):
-    """Joins horovodrun or mpirun; alone it is a job of size 1."""
+    """Joins horovodrun, mpirun or srun; alone it is a job of size 1."""
 
     name: ClassVar[str] = "horovod"
 
     _hvd: Any = None
+    _meeting: Any = None
 
     @classmethod
     def obstacle(cls, options: BackendOptions) -> str | None:
@@ -64,6 +65,10 @@ class HorovodRing(Backend):
         """
         options, launched_by = self._options, self.surroundings.kind
         env = os.environ
+        if self.surroundings.step is not None:
+            from backends.horovod_meeting import meet  # it needs Horovod
+
+            self._meeting = meet(self.surroundings.step, env)
         if launched_by == "mpirun":
             chosen = env.setdefault("HOROVOD_CONTROLLER", "mpi")
             env.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
@@ -75,7 +80,7 @@ class HorovodRing(Backend):
             raise RefusalError(
                 "Horovod's controller is chosen by the launcher.",
                 received=f"controller={options.controller} under {launched_by} ({chosen})",
-                advice="mpi: mpirun or horovodrun --mpi. gloo: horovodrun --gloo.",
+                advice="mpi: mpirun or horovodrun --mpi. gloo: horovodrun --gloo or srun.",
             )
         if options.fusion_threshold_mb is not None:
             env["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb * 1024 * 1024)
@@ -83,11 +88,16 @@ class HorovodRing(Backend):
             env["HOROVOD_CYCLE_TIME"] = str(options.cycle_time_ms)
         if options.hierarchical_allreduce is not None:
             env["HOROVOD_HIERARCHICAL_ALLREDUCE"] = str(int(options.hierarchical_allreduce))
+        env.update(options.open_mpi_environment)
 
     def _stop(self) -> None:
         if self._hvd is not None:
             self._hvd.shutdown()
             self._hvd = None
+        if self._meeting is not None:
+            self._meeting.shutdown()
+            self._meeting.server_close()
+            self._meeting = None
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
         """DistributedOptimizer: gradients are averaged over all ranks before they are applied."""

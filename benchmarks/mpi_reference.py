@@ -43,9 +43,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from collectives.place import Place  # noqa: E402
 from collectives.run import measure_stacks  # noqa: E402
 from collectives.sizes import parse_sizes, size_text  # noqa: E402
-from collectives.stacks import spec_of  # noqa: E402
 from launch import Site, make_plan  # noqa: E402
 from launch.children import environment  # noqa: E402
 from measure.collectives import times_of  # noqa: E402
@@ -99,7 +99,7 @@ def _ours(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
         communication = measure_stacks(
             ["mpi"],
             sizes,
-            ranks=asked.replicas,
+            place=Place.here(asked.replicas),
             most=LOOPS,
             budget_s=1.0,
             folder=Path(folder),
@@ -122,7 +122,8 @@ def _theirs(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
         scratch.mkdir()
         site = dataclasses.replace(Site.here(), scratch=str(scratch))
         run_dir = Path(folder) / "run"
-        (process,) = make_plan(spec_of("mpi", asked.replicas), run_dir=run_dir, site=site).processes
+        spec, _ = Place.here(asked.replicas).of_stack("mpi")
+        (process,) = make_plan(spec, run_dir=run_dir, site=site).processes
         task = site.task_command(run_dir)
         assert process.argv[-len(task) :] == task
         argv = [
@@ -155,7 +156,7 @@ def _as_rank(asked: argparse.Namespace) -> None:
     """One rank of the reference: pinned as ours are, then whatever it is."""
     cores = sorted(os.sched_getaffinity(0))
     local_rank = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
-    share = spec_of("mpi", asked.replicas).resources.cores_per_replica
+    share = Place.here(asked.replicas).of_stack("mpi")[0].resources.cores_per_replica
     assert share is not None
     pin(cores_for(local_rank, 1, share, cores))
     sizes = parse_sizes(asked.sizes, ranks=asked.replicas)

@@ -29,6 +29,7 @@ from cli.verification import certify_arms
 from compare.arms import arm_spec, parse_arms, shared_out, twin
 from compare.budget import MOST_ROUNDS, parse_duration, parse_precision
 from compare.experiment import Executor, launched, run_arm, run_rounds
+from launch import Placement
 from launch.execute import Execution
 from launch.flags import spec_from_flags
 from measure.machine import machine_facts
@@ -164,6 +165,7 @@ def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) 
         position=0,
         folder=folder,
         executor=executor,
+        placement=Placement(),
         place="before",
     )
     found = throughput_examples_s(run)

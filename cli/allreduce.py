@@ -1,7 +1,7 @@
 """`ringside allreduce`."""
 
+import dataclasses
 import math
-import os
 import shlex
 import sys
 import time
@@ -17,21 +17,28 @@ from rich.table import Table
 
 from cli.arms import OutputFolder
 from cli.folders import new_folder
+from cli.hosts import HostfileFlag, InterfaceFlag, OversubscribeFlag, placement_from
 from cli.stopping import telling
+from collectives import sizes as array_sizes
+from collectives.link import measure_links
 from collectives.pattern import check_ranks
+from collectives.place import Place, filled
 from collectives.request import BUDGET_S
 from collectives.run import measure_stacks, samples_csv
-from collectives.sizes import check_memory, parse_sizes, size_text
+from collectives.sizes import LONGEST_S, check_memory, fitting, parse_sizes, size_text
 from collectives.stacks import parse_stacks
 from collectives.store import keep, why_not_kept
+from launch import Placement, Site
+from launch.preflight import check_hosts
 from measure.collectives import (
     algorithm_bandwidth_gb_s,
     bus_bandwidth_gb_s,
     fit_cost_model,
     times_of,
 )
+from measure.link_share import IMPOSSIBLE, share_of_link, slowest_bits_per_s
 from report.words import stack_name
-from specs import Communication, Outcome, RefusalError, StackTimings, Timing, write_whole
+from specs import Communication, Link, Outcome, RefusalError, StackTimings, Timing, write_whole
 
 NOTE = (
     "float32; input and result are separate arrays (MPI's broadcast has one). The result of bare "
@@ -42,17 +49,35 @@ NOTE = (
     "form, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
     "then adds a gradient to it."
 )
+NOTE_ON_LINKS = (
+    "of link: the least time that the slowest link allows any stack, by the plain TCP transfer, ÷ "
+    "the time of the slowest rank; of an all-reduce with one rank a host it is the bus bandwidth ÷ "
+    "the link's. More than 100 % is possible by what lies in buffers; more than 105 % is marked, "
+    "since then the link was not the one that was measured. Parameter servers: the last host "
+    "serves, those before it have the workers."
+)
 
 DOCUMENT = "communication.json"
 
 
 def command(
-    replicas: Annotated[int, typer.Option(min=2, help="Ranks, all on this machine.")] = 2,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=2, help="Ranks. Default: 2, or every slot of the hostfile."),
+    ] = None,
     sizes: Annotated[
-        str, typer.Option(help="Ranges (each 4 times the one before) and sizes, commas between.")
-    ] = "4KiB-256MiB",
+        str | None,
+        typer.Option(
+            help="Ranges (each 4 times the one before) and sizes, commas between. Default: "
+            f"{array_sizes.DEFAULT}, between hosts what the link carries in {LONGEST_S:.0f} s."
+        ),
+    ] = None,
     stacks: Annotated[
-        str, typer.Option(help='Names with commas between, such as "mpi,horovod gloo".')
+        str,
+        typer.Option(
+            help="Names with commas between, options after colons: "
+            '"horovod gloo,horovod mpi:btl_tcp_links=2".'
+        ),
     ] = "all",
     repetitions: Annotated[
         int, typer.Option(min=1, help="At most, of each operation at each size.")
@@ -60,6 +85,9 @@ def command(
     seconds: Annotated[
         float, typer.Option(min=0.01, help="At most, for one operation at one size.")
     ] = BUDGET_S,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    oversubscribe: OversubscribeFlag = False,
     name: Annotated[
         str | None, typer.Option(help="Of the folder. Default: allreduce, time.")
     ] = None,
@@ -69,25 +97,25 @@ def command(
 
     One stack after the other, each in fresh processes, every rank pinned to its share of the cores.
     The first repetitions (two, or a tenth) are checked and not counted; of large arrays there are
-    fewer, but five. Later comparisons predict from the last measurement of all stacks at four
-    sizes or more, with no more ranks than cores.
+    fewer, but five. Between hosts each link is measured first, by a plain transfer. Later
+    comparisons on the same hosts predict from the last measurement of all stacks at four sizes or
+    more, with no more ranks than cores.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
     if not math.isfinite(seconds):
         raise RefusalError("--seconds must be a number of seconds.", received=seconds)
-    check_ranks(replicas)
+    placement = placement_from(hostfile, interface, oversubscribe=oversubscribe)
+    ranks = replicas or max(2, sum(host.slots for host in placement.hosts or ()))
+    check_ranks(ranks)
     names = parse_stacks(stacks)
-    chosen = parse_sizes(sizes, ranks=replicas)
-    check_memory(chosen, ranks=replicas, available_bytes=psutil.virtual_memory().available)
+    chosen = parse_sizes(sizes or array_sizes.DEFAULT, ranks=ranks)
+    place = _place(ranks, placement, output, console)
+    if sizes is None:
+        chosen = _fitting(chosen, place, console)
+    if not place.hosts:
+        check_memory(chosen, ranks=ranks, available_bytes=psutil.virtual_memory().available)
     folder = new_folder(output, name or f"allreduce-{datetime.now():%Y%m%d-%H%M%S}")
     began = time.monotonic()
-    usable_cores = len(os.sched_getaffinity(0))
-    if replicas > usable_cores:
-        console.print(
-            f"more ranks ({replicas}) than usable cores ({usable_cores}): they wait for each "
-            "other, and times are longer than the stacks need",
-            highlight=False,
-        )
 
     with telling(console, lambda: _what_is_there(folder)), console.status("") as status:
 
@@ -98,7 +126,7 @@ def command(
         communication = measure_stacks(
             names,
             chosen,
-            ranks=replicas,
+            place=place,
             most=repetitions,
             budget_s=seconds,
             folder=folder,
@@ -106,15 +134,61 @@ def command(
             on_start=lambda stack: status.update(f"timing {stack}…"),
             on_end=through,
         )
-    _keep(communication, usable_cores, console)
+    _keep(communication, place.usable_cores, console)
     console.print(render(communication))
     console.print(NOTE, highlight=False)
+    if communication.links:
+        console.print(NOTE_ON_LINKS, highlight=False)
     console.print(render_models(communication))
     console.print(
         f"{time.monotonic() - began:.0f} s; every sample: {folder}", soft_wrap=True, highlight=False
     )
     if not communication.passed:
         raise typer.Exit(1)
+
+
+def _place(ranks: int, placement: Placement, output: Path, console: Console) -> Place:
+    """Where the ranks go: hosts that are ready, and what their links carry."""
+    if placement.hosts is None:
+        place = Place.here(ranks)
+        if ranks > place.cores:
+            console.print(
+                f"more ranks ({ranks}) than usable cores ({place.cores}): they wait for each "
+                "other, and times are longer than the stacks need",
+                highlight=False,
+            )
+        return place
+    placement, site = filled(placement, ranks), Site.here()
+    with console.status("looking at the hosts…"):
+        spec, _ = Place(ranks, placement, cores=1).of_stack("mpi")  # a rank in each slot
+        facts = check_hosts(placement, site, folder=output, specs=[spec])
+    place = Place.on_hosts(ranks, placement, facts)
+    with console.status("measuring the links…"):
+        place = dataclasses.replace(place, links=measure_links(placement, site))
+    for link in place.links:
+        console.print(f"{link.sender} → {link.receiver} {link_text(link)}", highlight=False)
+    return place
+
+
+def link_text(link: Link) -> str:
+    """`0.957 Gbit/s by plain TCP`."""
+    tool = "plain TCP" if link.tool == "tcp" else link.tool
+    return f"{link.bits_per_s / 1e9:.3g} Gbit/s by {tool}"
+
+
+def _fitting(sizes: tuple[int, ...], place: Place, console: Console) -> tuple[int, ...]:
+    """What the slowest link carries in a reasonable time; told, if that is less."""
+    bits_per_s = slowest_bits_per_s(place.links)
+    if bits_per_s is None:
+        return sizes
+    fit = fitting(sizes, ranks=place.ranks, bits_per_s=bits_per_s)
+    if fit != sizes:
+        console.print(
+            f"sizes up to {size_text(max(fit))}: more would take longer than {LONGEST_S:.0f} s "
+            "each time on the slowest link (--sizes insists)",
+            highlight=False,
+        )
+    return fit
 
 
 def _tell(stack: StackTimings, console: Console) -> None:
@@ -154,6 +228,11 @@ def render(communication: Communication) -> Group:
     return Group(_render_times(communication), _render_absent(communication))
 
 
+def _name(stack: StackTimings) -> str:
+    """A stack with its settings on lines of their own: beside figures both are too wide."""
+    return "\n".join(stack_name(stack.stack).split(":"))
+
+
 def _render_absent(communication: Communication) -> Table:
     """In a table of its own: a reason is longer than a cell among the figures is wide."""
     table = Table(box=None, show_header=False)
@@ -162,7 +241,7 @@ def _render_absent(communication: Communication) -> Table:
     for stack in communication.stacks:
         if not stack.outcome.completed:
             first, *more = _why(stack.outcome).splitlines()
-            table.add_row(stack_name(stack.stack), first + (" … (whole above)" if more else ""))
+            table.add_row(_name(stack), first + (" … (whole above)" if more else ""))
     return table
 
 
@@ -173,17 +252,27 @@ def _why(outcome: Outcome) -> str:
 
 
 def _render_times(communication: Communication) -> Table:
-    table = Table(
-        title=f"{communication.num_ranks} ranks on {communication.machine.host}", box=None
-    )
-    table.add_column("stack", no_wrap=True)
+    where = ", ".join(dict.fromkeys(communication.hosts)) or communication.machine.host
+    table = Table(title=f"{communication.num_ranks} ranks on {where}", box=None)
+    table.add_column("stack", overflow="fold", min_width=19, max_width=26)
     table.add_column("operation")
-    for heading in ("size", "count", "min ms", "avg ms", "max ms", "algbw", "busbw", "n", "#wrong"):
+    headings = ["size", "count", "min ms", "avg ms", "max ms", "algbw", "busbw"]
+    bits_per_s = slowest_bits_per_s(communication.links)
+    headings += ["of link"] if bits_per_s else []
+    for heading in (*headings, "n", "#wrong"):
         table.add_column(heading, justify="right", no_wrap=True)
     for stack in communication.stacks:
         for timing in stack.timings:
-            table.add_row(stack_name(stack.stack), *_cells(timing))
+            *cells, count, wrong = _cells(timing)
+            if bits_per_s:
+                hosts = len(set(communication.hosts))
+                cells.append(_share(share_of_link(timing, num_hosts=hosts, bits_per_s=bits_per_s)))
+            table.add_row(_name(stack), *cells, count, wrong)
     return table
+
+
+def _share(share: float) -> str:
+    return f"[red]{share:.0%} ?[/]" if share > IMPOSSIBLE else f"{share:.0%}"
 
 
 def _cells(timing: Timing) -> tuple[str, ...]:
@@ -207,7 +296,7 @@ def _cells(timing: Timing) -> tuple[str, ...]:
 def render_models(communication: Communication) -> Table:
     """α, β and γ of each stack and operation, with their errors."""
     table = Table(title="latency α, seconds per byte β and γ, fitted", box=None)
-    table.add_column("stack", no_wrap=True)
+    table.add_column("stack", overflow="fold", min_width=19, max_width=26)
     table.add_column("operation")
     for heading in ("α µs", "1/β GB/s", "1/γ GB/s", "median error", "largest"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -219,7 +308,7 @@ def render_models(communication: Communication) -> Table:
                 continue  # a line through one point says nothing
             model = fit_cost_model(timings, add_seconds_per_byte=communication.add_seconds_per_byte)
             table.add_row(
-                stack_name(stack.stack),
+                _name(stack),
                 operation.replace("_", "/"),
                 f"{1e6 * model.alpha_s:.1f}",
                 _rate(model.beta_s_per_byte),

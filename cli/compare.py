@@ -9,13 +9,28 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from cli.arms import NOT_OF_SEVERAL_ARMS, BackendNames, FolderName, OutputFolder, Sizes, choose_arms
+from cli.arms import (
+    NOT_OF_SEVERAL_ARMS,
+    BackendNames,
+    FolderName,
+    OutputFolder,
+    Sizes,
+    choose_arms,
+    on_hosts,
+)
 from cli.folders import Deadline, default_name, new_folder
+from cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
 from cli.lock import only_one
-from cli.stages import begin, go_on
+from cli.stages import begin, go_on, look_again
 from cli.stopping import telling
 from cli.surroundings import alone
-from compare.arms import DEFAULT_BACKENDS, twin
+from compare.arms import twin
 from compare.budget import rounds_asked
 from compare.experiment import RESULTS
 from compare.resume import reopened
@@ -37,8 +52,8 @@ def command(
     *,
     context: typer.Context,
     spec: RunSpec,
-    backends: BackendNames = DEFAULT_BACKENDS,
-    replicas: Sizes = "1,2",
+    backends: BackendNames = None,
+    replicas: Sizes = None,
     scaling: Annotated[
         Literal["strong", "weak"],
         typer.Option(
@@ -84,6 +99,10 @@ def command(
         Literal["float32", "float64"],
         typer.Option(help="Numbers to compute with (--precision of the other commands)."),
     ] = "float32",
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
     deadline: Deadline = 120.0,
@@ -108,26 +127,28 @@ def command(
             reopened(resume, precision=precision, budget=budget)  # refuses, and leaves no lock
         with only_one(resume):
             comparison = reopened(resume, precision=precision, budget=budget)
+            look_again(comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
     asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
     trials_each = _trials(tuned, trials)
-    base, arms = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling)
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    chosen = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling, placement)
     if dry_run:
-        for arm in (*arms, *twin(arms)):
+        for arm in (*chosen.arms, *twin(chosen.arms)):
             console.print(arm.label, highlight=False)
         return
+    chosen, addresses = on_hosts(chosen, output)
     folder = new_folder(output, name or default_name(spec))
     with only_one(folder):
         with telling(console, lambda: NOTHING_YET):
             comparison = begin(
                 console,
-                base,
-                arms,
+                chosen,
+                addresses=addresses,
                 folder=folder,
                 command=shlex.join(["ringside", *sys.argv[1:]]),
                 asked=asked,
-                scaling=scaling,
                 order_seed=order_seed,
                 deadline_s=deadline,
                 verify=verify,

@@ -7,20 +7,35 @@ from typing import Annotated
 import typer
 
 from cli.folders import Deadline
+from cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
+from cli.slurm import NodesFlag, SbatchFlag, SlurmFlag, refuse_without_slurm, slurm_plan
 from cli.surroundings import alone
-from launch import LauncherName, execute, make_plan
+from launch import LauncherName, Site, execute, make_plan
 from launch.flags import with_spec_flags
-from specs import RefusalError, RunSpec, read_hostfile
+from launch.hostfile import spread
+from launch.preflight import check_hosts
+from launch.slurm import must_be_accepted
+from specs import RefusalError, RunSpec
 
 
 @with_spec_flags(alone)
 def command(
     *,
     spec: RunSpec,
-    hostfile: Annotated[
-        Path | None, typer.Option(help="Lines of `host slots=N`. Default: this machine.")
-    ] = None,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
     launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
+    slurm: SlurmFlag = False,
+    nodes: NodesFlag = None,
+    sbatch: SbatchFlag = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
     ] = None,
@@ -33,9 +48,16 @@ def command(
     ] = False,
 ) -> None:
     """Start one run under one backend, wait for it, and say how it ended."""
-    hosts = read_hostfile(hostfile) if hostfile else None
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    spec = spec.replace(topology=spread(spec.topology, placement))
     folder = run_dir or Path("runs") / spec.run_name
-    plan = make_plan(spec, run_dir=folder, hosts=hosts, launcher=launcher)
+    if slurm:
+        plan = slurm_plan(
+            spec, folder, placement=placement, launcher=launcher, nodes=nodes, lines=sbatch or ()
+        )
+    else:
+        refuse_without_slurm(nodes, sbatch or ())
+        plan = make_plan(spec, run_dir=folder, placement=placement, launcher=launcher)
     if dry_run:
         print(plan.render(), end="")
         return
@@ -45,6 +67,9 @@ def command(
             received=f"{folder}, which holds records already",
             advice="Choose another with --run-dir, or remove it.",
         )
+    if slurm:
+        must_be_accepted(plan)
+    check_hosts(placement, Site.here(), folder=folder, specs=[spec])
     execution = execute(plan, deadline_s=deadline, live=verbose)
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:

@@ -20,7 +20,10 @@ COMMANDS = {
     "compare": ("cli.compare", "Train the same model under every backend; table and report."),
     "verify": ("cli.verify", "Prove that every backend computes the same; certificates."),
     "launch": ("cli.launch", "Start one run under one backend: plan, processes, outcome."),
+    "kubernetes": ("cli.kubernetes", "Print one run's manifests for Kubernetes."),
     "allreduce": ("cli.allreduce", "Time all-reduce, broadcast and push/pull of every stack."),
+    "predict": ("cli.predict", "Predict steps at sizes and links that nobody has at hand."),
+    "lab": ("cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
     "doctor": ("cli.doctor", "Which backends can run here, and why others cannot."),
     "report": ("cli.report", "Write a report again, or set two comparisons side by side."),
     "verify-report": ("cli.verify_report", "Compute a whole report again from its raw samples."),
@@ -39,6 +42,9 @@ def build_app(arguments: list[str]) -> typer.Typer:
     for name, (module, summary) in COMMANDS.items():
         if name in arguments:
             command = importlib.import_module(module).command
+            if isinstance(command, typer.Typer):  # of several commands
+                app.add_typer(command, name=name)
+                continue
             app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
         else:
             app.command(name, help=summary)(_stub())

@@ -1,36 +1,42 @@
 """What a comparison does one after the other; each stage leaves out what is there already."""
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
 
-from cli.arms import able_here
+from cli.arms import Chosen, able_here, ready_hosts
 from cli.progress import ComparisonProgress
 from cli.verification import certify_arms
+from collectives.link import measure_links
 from collectives.store import find_communication
-from compare.arms import Scaling, arm_spec, twin
+from compare.arms import twin
 from compare.budget import counted, duration, percent
 from compare.circumstances import circumstances
 from compare.durations import expected_s
-from compare.experiment import base_of, keep, launched, run_rounds
+from compare.experiment import keep, launched, run_rounds, spec_of
+from compare.hosts import placement_of
 from compare.tuning import arms_to_tune, tune
 from compare.why import arms_that_explain
-from measure.machine import machine_facts
-from specs import Arm, Comparison, Rounds, RunSpec
+from launch import Placement, Site
+from specs import Comparison, Link, RefusalError, Rounds
 from verify import store
 from verify.certify import Subject
+from verify.machines import machine_of
+from verify.processes import Start
+
+LINK_S = 1.0  # for each of them, before the first run and after the last
 
 
 def begin(
     console: Console,
-    base: RunSpec,
-    arms: tuple[Arm, ...],
+    chosen: Chosen,
     *,
+    addresses: dict[str, str],
     folder: Path,
     command: str,
     asked: Rounds,
-    scaling: Scaling,
     order_seed: int,
     deadline_s: float,
     verify: bool,
@@ -38,30 +44,38 @@ def begin(
     trials_each: int,
 ) -> Comparison:
     """A comparison with the arms that can run here, on disk, before anything has run."""
-    subjects, unable = able_here(console, base, arms, scaling)
+    base, placement = chosen.base, chosen.placement
+    subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
     if why:
-        able += arms_that_explain(able, base, scaling)
+        able += arms_that_explain(able, base, chosen.scaling)
+    links = _links(console, placement, addresses)
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
         command=command,
-        machine=machine_facts(),
+        machine=machine_of(placement),
         seed=order_seed,
         rounds=0,
         arms=able,
         not_run=unable,
-        detection=store.find_matrix(),
+        detection=store.find_matrix(placement),
         base=base,
-        scaling=scaling,
+        scaling=chosen.scaling,
         asked=asked,
-        communication=find_communication(),
+        communication=find_communication(tuple(addresses), links),
         verify=verify,
         trials_each=trials_each,
         deadline_s=deadline_s,
         code_version=store.code_version(),
         circumstances=circumstances(base),
+        hosts=placement.hosts or (),
+        interface=placement.interface,
+        servers_on=placement.servers_on,
+        oversubscribe=placement.oversubscribe,
+        addresses=addresses,
+        links=links,
     )
     keep(comparison, folder)
     return comparison
@@ -78,13 +92,56 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
     if comparison.asked.precision is None:
         total = len(comparison.arms) * max(comparison.asked.least, comparison.rounds)
     done = len(comparison.runs)
+    placement = placement_of(comparison)
     with ComparisonProgress(console, total_runs=total, done=done) as progress:
-        return run_rounds(
+        comparison = run_rounds(
             comparison,
             folder=folder,
-            executor=launched(comparison.deadline_s, progress),
+            executor=launched(comparison.deadline_s, progress, placement),
             observer=progress,
         )
+    if comparison.links:
+        at_end = _links(console, placement, comparison.addresses)
+        comparison = comparison.replace(links_at_end=at_end)
+        keep(comparison, folder)
+    return comparison
+
+
+def _links(console: Console, placement: Placement, used: Collection[str]) -> tuple[Link, ...]:
+    """What the links between the hosts that are used carry just now; none, if one carries nothing.
+
+    That is told and not refused: what runs make of such a link is their outcome.
+    """
+    hosts = tuple(host for host in placement.hosts or () if host.name in used)
+    if len(hosts) < 2:
+        return ()
+    with console.status("measuring the links…"):
+        try:
+            return measure_links(
+                placement.replace(hosts=hosts), Site.here(), seconds=LINK_S, tools=("tcp",)
+            )
+        except RefusalError as error:
+            console.print(f"[yellow]links not measured[/] {error}", highlight=False)
+            return ()
+
+
+def look_again(comparison: Comparison, folder: Path) -> None:
+    """Ask every host of an interrupted comparison whether it is still ready.
+
+    Raises:
+        RefusalError: some are not, or a host has another address now.
+    """
+    placement = placement_of(comparison)
+    if not placement.names:
+        return
+    specs = [spec_of(comparison, arm) for arm in comparison.arms]
+    for name, facts in ready_hosts(specs, placement, folder).items():
+        if facts.address != (was := comparison.addresses.get(name, "")):
+            raise RefusalError(
+                "A comparison goes on with the hosts with which it began.",
+                received=f"{name} is {facts.address}, and it was {was or 'not used'}",
+                advice="Start a new comparison.",
+            )
 
 
 def announcement(comparison: Comparison) -> list[str]:
@@ -102,8 +159,8 @@ def announcement(comparison: Comparison) -> list[str]:
     if asked.budget_s is not None:
         rounds += f" or {duration(asked.budget_s)} are over"
     lines = [f"{counted(len(arms), 'arm')} × {rounds}"]
-    base = base_of(comparison)
-    round_s = expected_s(arm_spec(base, arm, comparison.scaling) for arm in arms)
+    placement = placement_of(comparison)
+    round_s = expected_s((spec_of(comparison, arm) for arm in arms), placement)
     if round_s is None:
         return [*lines, "how long a round takes, the first one will say"]
     least = duration(round_s * asked.least)
@@ -119,13 +176,14 @@ def _certified(console: Console, comparison: Comparison, folder: Path) -> Compar
         return comparison
     there = {certificate.arm.label for certificate in comparison.certificates}
     subjects = [
-        Subject(arm, arm_spec(base_of(comparison), arm, comparison.scaling))
+        Subject(arm, spec_of(comparison, arm))
         for arm in comparison.arms
         if not (arm.twin_of or arm.explains or arm.label in there)
     ]
     if not subjects:
         return comparison
-    made = certify_arms(console, subjects, folder, reuse=True)
+    start = Start(placement_of(comparison))
+    made = certify_arms(console, subjects, folder, reuse=True, start=start)
     comparison = comparison.replace(certificates=(*comparison.certificates, *made))
     keep(comparison, folder)
     return comparison
@@ -133,9 +191,9 @@ def _certified(console: Console, comparison: Comparison, folder: Path) -> Compar
 
 def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison:
     """Make the trials; say for each arm what was chosen."""
-    arms, each, base = arms_to_tune(comparison), comparison.trials_each, base_of(comparison)
+    arms, each = arms_to_tune(comparison), comparison.trials_each
     total = each * len(arms)
-    once_s = expected_s(arm_spec(base, arm, comparison.scaling) for arm in arms)
+    once_s = expected_s((spec_of(comparison, arm) for arm in arms), placement_of(comparison))
     about = "" if once_s is None else f", about {duration(each * once_s)}"
     console.print(f"{each} trials for each of {counted(len(arms), 'arm')}{about}", highlight=False)
     with ComparisonProgress(
@@ -144,7 +202,7 @@ def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison
         comparison = tune(
             comparison,
             folder=folder,
-            executor=launched(comparison.deadline_s, progress),
+            executor=launched(comparison.deadline_s, progress, placement_of(comparison)),
             observer=progress,
         )
     keep(comparison, folder)

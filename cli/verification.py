@@ -7,11 +7,14 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.progress import Stages
+from launch import Placement
+from launch.hostfile import THIS_MACHINE
 from specs import Certificate, DetectionMatrix, write_whole
 from verify import store
 from verify.case import DEFAULT_STEPS
 from verify.certify import Subject, certify, file_name
 from verify.detect import detect
+from verify.processes import HERE, Start
 
 
 def certify_arms(
@@ -21,6 +24,7 @@ def certify_arms(
     *,
     steps: int = DEFAULT_STEPS,
     reuse: bool = False,
+    start: Start = HERE,
 ) -> tuple[Certificate, ...]:
     """Certify arms, a line for each; the certificates are written into the folder.
 
@@ -30,8 +34,9 @@ def certify_arms(
         folder: of the command.
         steps: updates to compare.
         reuse: take certificates that earlier commands have kept, where nothing has changed since.
+        start: where the processes are started, and by which launcher.
     """
-    kept = {s.arm.label: store.find(s.spec, steps=steps) if reuse else None for s in subjects}
+    kept = {s.arm.label: _kept(s, steps, start) if reuse else None for s in subjects}
     with Stages(console) as stages:
 
         def done(certificate: Certificate) -> None:
@@ -52,6 +57,7 @@ def certify_arms(
                 steps=steps,
                 on_start=stages.start,
                 on_end=done,
+                start=start,
             )
         }
     if len(missing) < len(subjects):
@@ -69,6 +75,12 @@ def certify_arms(
         if old is not None:
             _write(next(c for c in certificates if c.arm.label == label), folder)
     return certificates
+
+
+def _kept(subject: Subject, steps: int, start: Start) -> Certificate | None:
+    """The certificate that an earlier command has made of this run, started in this way."""
+    spec, launcher = subject.spec, start.launcher_of(subject.spec)
+    return store.find(spec, steps=steps, placement=start.placement, launcher=launcher)
 
 
 def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
@@ -90,13 +102,16 @@ def _write(certificate: Certificate, folder: Path) -> None:
     write_whole(path, certificate.to_json())
 
 
-def make_mistakes(console: Console, subjects: Sequence[Subject], folder: Path) -> DetectionMatrix:
+def make_mistakes(
+    console: Console, subjects: Sequence[Subject], folder: Path, placement: Placement = THIS_MACHINE
+) -> DetectionMatrix:
     """Make every deliberate mistake in every arm; the matrix is written into the folder."""
     with Stages(console) as stages:
         matrix = detect(
             subjects,
             folder=folder / "controls",
             on_start=stages.start,
+            placement=placement,
         )
     write_whole(folder / "detection.json", matrix.to_json())
     try:

@@ -16,14 +16,24 @@ from cli.arms import (
     Sizes,
     able_here,
     choose_arms,
+    on_hosts,
 )
 from cli.folders import default_name, new_folder
+from cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
 from cli.surroundings import alone
 from cli.verification import certify_arms, make_mistakes
-from compare.arms import DEFAULT_BACKENDS
+from compare.hosts import all_slots
+from launch import LauncherName
 from launch.flags import with_spec_flags
 from specs import RefusalError, RunSpec
 from verify.case import DEFAULT_STEPS
+from verify.processes import Start
 
 
 @with_spec_flags(
@@ -35,8 +45,8 @@ from verify.case import DEFAULT_STEPS
 def command(
     *,
     spec: RunSpec,
-    backends: BackendNames = DEFAULT_BACKENDS,
-    replicas: Sizes = "2",
+    backends: BackendNames = None,
+    replicas: Sizes = None,
     steps: Annotated[
         int, typer.Option(min=4, help="Updates to compare; they hold an epoch end.")
     ] = DEFAULT_STEPS,
@@ -46,6 +56,14 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show where each arm parts from the reference.")
     ] = False,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
+    launcher: Annotated[
+        LauncherName,
+        typer.Option(help="Of arms with several processes; auto: what each backend joins."),
+    ] = "auto",
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
 ) -> None:
@@ -54,24 +72,31 @@ def command(
     from report.certificates import render_certificates, render_matrix
 
     console = Console(width=None if sys.stdout.isatty() else 120)
-    base, arms = choose_arms(spec, backends, replicas)
-    if controls and all(arm.replicas == 1 for arm in arms):
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    chosen = choose_arms(
+        spec, backends, replicas or str(all_slots(placement) or 2), placement=placement
+    )
+    if controls and all(arm.replicas == 1 for arm in chosen.arms):
         raise RefusalError(
             "--controls needs an arm of several replicas: one has nobody to disagree with.",
             received=f"--replicas {replicas}",
             advice="Use --replicas 2.",
         )
+    for arm in chosen.arms:  # one that cannot join the launcher is refused
+        Start(placement, launcher).plan(chosen.spec_of(arm), output)
+    chosen, _ = on_hosts(chosen, output)
     folder = new_folder(output, name or f"verify-{default_name(spec)}")
     began = time.monotonic()
-    subjects, _ = able_here(console, base, arms)
-    certificates = certify_arms(console, subjects, folder, steps=steps)
+    start = Start(chosen.placement, launcher)
+    subjects, _ = able_here(console, chosen)
+    certificates = certify_arms(console, subjects, folder, steps=steps, start=start)
     console.print(render_certificates(certificates))
     if explain:
         for certificate in certificates:
             console.print(explanation(certificate), highlight=False, markup=False)
     # An arm that is not certified without a mistake says nothing about the gate.
     right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
-    matrix = make_mistakes(console, right, folder) if controls else None
+    matrix = make_mistakes(console, right, folder, placement) if controls else None
     if matrix is not None:
         console.print(render_matrix(matrix))
     passed = sum(certificate.passed for certificate in certificates)

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import pattern
-from collectives.loop import ROOT_RANK, Ranks, timed
+from collectives.loop import ROOT_RANK, Ranks, Took, timed
 from specs.communication import Operation
 
 
@@ -32,7 +32,7 @@ class MpiRanks(Ranks):
 
     def prepare(
         self, operation: Operation, array: pattern.Floats
-    ) -> Callable[[], tuple[float, pattern.Floats]]:
+    ) -> Callable[[], tuple[Took, pattern.Floats]]:
         """MPI_Allreduce from one array into another; MPI_Bcast of one array, as it always is."""
         result = np.full_like(array, -1)
 
@@ -44,7 +44,7 @@ class MpiRanks(Ranks):
             self._comm.Bcast(result, root=ROOT_RANK)
             return result
 
-        def once() -> tuple[float, pattern.Floats]:
+        def once() -> tuple[Took, pattern.Floats]:
             if operation == "broadcast" and self.rank == ROOT_RANK:
                 result[:] = array
             else:

@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,6 +13,19 @@ from specs import RefusalError
 from specs.communication import Operation
 
 ROOT_RANK = 0
+Result = TypeVar("Result")
+
+
+class Took(NamedTuple):
+    """What one operation took of a rank.
+
+    Attributes:
+        wall_s: from the barrier to its return.
+        cpu_s: of all threads of the process in that time.
+    """
+
+    wall_s: float
+    cpu_s: float
 
 
 class Ranks(ABC):
@@ -31,7 +45,7 @@ class Ranks(ABC):
     @abstractmethod
     def prepare(
         self, operation: Operation, array: pattern.Floats
-    ) -> Callable[[], tuple[float, pattern.Floats]]:
+    ) -> Callable[[], tuple[Took, pattern.Floats]]:
         """What does the operation once.
 
         Args:
@@ -39,16 +53,18 @@ class Ranks(ABC):
             array: what this rank puts in; it is filled anew before each call.
 
         Returns:
-            A function: (seconds from the barrier, which it makes, to the return; the result).
+            A function: (what it took from the barrier, which it makes, to the return; the result).
         """
 
 
-def timed(ranks: Ranks, operate: Callable[[], pattern.Floats]) -> tuple[float, pattern.Floats]:
+def timed(ranks: Ranks, operate: Callable[[], Result]) -> tuple[Took, Result]:
     """One barrier, then the operation on the clock."""
     ranks.barrier()
+    cpu_began = time.process_time()  # not between the barrier's clock and the operation
     began = time.perf_counter()
     result = operate()
-    return time.perf_counter() - began, result
+    wall_s = time.perf_counter() - began
+    return Took(wall_s, time.process_time() - cpu_began), result
 
 
 def time_everything(
@@ -83,14 +99,14 @@ def _time_one(
     wrong = 0
     done = 0
 
-    def repeat() -> float:
+    def repeat() -> Took:
         nonlocal wrong, done
         pattern.fill(array, rank=ranks.rank, repetition=done)
-        seconds, result = operate()
+        took, result = operate()
         wrong += _wrong(operation, result, ranks.size, done, array.size)
         done += 1
         on_repetition()
-        return seconds
+        return took
 
     for _ in range(LEAST_WARM_UP):
         began = time.perf_counter()
@@ -101,9 +117,14 @@ def _time_one(
     )
     while done < warm_up:
         repeat()
-    seconds = tuple(repeat() for _ in range(count))
+    all_took = [repeat() for _ in range(count)]
     return RankTimes(
-        operation=operation, size_bytes=size_bytes, seconds=seconds, wrong=wrong, warm_up=warm_up
+        operation=operation,
+        size_bytes=size_bytes,
+        seconds=tuple(took.wall_s for took in all_took),
+        wrong=wrong,
+        warm_up=warm_up,
+        cpu_s=sum(took.cpu_s for took in all_took),
     )
 
 

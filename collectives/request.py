@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from specs import Document, Noun
 from specs.communication import Operation
@@ -35,13 +35,18 @@ class Request(Document):
 
 
 class RankTimes(Noun):
-    """One operation at one size, as one rank saw it."""
+    """One operation at one size, as one rank saw it.
+
+    Attributes:
+        cpu_s: of its process within all the seconds; None: not counted.
+    """
 
     operation: Operation
     size_bytes: PositiveInt
     seconds: tuple[PositiveFloat, ...]
     wrong: NonNegativeInt
     warm_up: NonNegativeInt
+    cpu_s: NonNegativeFloat | None = None
 
 
 class Answer(Document):

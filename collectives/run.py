@@ -7,20 +7,23 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from collectives.place import Place
 from collectives.request import REQUEST, Answer, Request, answer_file
-from collectives.stacks import STACKS, obstacle, spec_of
+from collectives.stacks import obstacle, stack_of
 from collectives.store import code_version
 from launch import Execution, Site, execute, make_plan
 from measure.machine import machine_facts
 from specs import Communication, Outcome, StackTimings, Timing, write_whole
+from specs.communication import Operation
 
 # Moving 256 MiB ten times between slow machines is slow; standing still for so long is not.
 DEADLINE_S = 300.0
 PROGRAM = "allreduce_task.py"
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 ADDED_BYTES = 64 * 2**20
 ADDITIONS = 9
 
@@ -29,24 +32,26 @@ def measure_stacks(
     stacks: Sequence[str],
     sizes: Sequence[int],
     *,
-    ranks: int,
+    place: Place,
     most: int,
     budget_s: float,
     folder: Path,
     command: str,
+    operations: Sequence[Operation] = OPERATIONS,
     on_start: Callable[[str], None] = lambda stack: None,
     on_end: Callable[[Communication], None] = lambda communication: None,
 ) -> Communication:
     """Time the operations of each stack.
 
     Args:
-        stacks: names of collectives.stacks.STACKS, one at least.
+        stacks: names of collectives.stacks.STACKS, one at least, each with its settings.
         sizes: bytes of the array of each rank.
-        ranks: processes, on this machine.
+        place: where the ranks are.
         most: repetitions of each operation at each size.
         budget_s: what one operation at one size may take; see collectives.request.
         folder: of the command; each stack's processes have one of their own in it.
         command: as it was typed.
+        operations: that are timed, of those that a stack has.
         on_start: told of a stack before its processes start.
         on_end: given all that is known after each stack, which is the last in it.
     """
@@ -55,39 +60,48 @@ def measure_stacks(
         "command": command,
         "machine": machine_facts(),
         "code_version": code_version(),
-        "num_ranks": ranks,
-        "add_seconds_per_byte": add_seconds_per_byte(),
+        "num_ranks": place.ranks,
+        "hosts": place.hosts,
+        "links": place.links,
+        # Of this machine, which between hosts need be none of theirs.
+        "add_seconds_per_byte": None if place.hosts else add_seconds_per_byte(),
     }
     timings: tuple[StackTimings, ...] = ()
     for stack in stacks:
         on_start(stack)
         request = Request(
             stack=stack,
-            operations=STACKS[stack].operations,
+            operations=tuple(op for op in stack_of(stack).operations if op in operations),
             sizes=tuple(sizes),
             most=most,
             budget_s=budget_s,
         )
-        timings += (_measure(stack, request, ranks, folder / stack.replace(" ", "-")),)
+        timings += (_measure(stack, request, place, folder / folder_name(stack)),)
         communication = Communication(stacks=timings, **known)
         on_end(communication)
     return communication
 
 
-def _measure(name: str, request: Request, ranks: int, folder: Path) -> StackTimings:
+def folder_name(stack: str) -> str:
+    """Of what a stack's processes write."""
+    return "".join(c if c.isalnum() or c in "._=" else "-" for c in stack)
+
+
+def _measure(name: str, request: Request, place: Place, folder: Path) -> StackTimings:
     if reason := obstacle(name):
         return StackTimings(stack=name, outcome=Outcome(kind="refused", reason=reason))
     write_whole(folder / REQUEST, request.to_json())
     site = dataclasses.replace(Site.here(), program=PROGRAM)
+    spec, placement = place.of_stack(name)
     execution = execute(
-        make_plan(spec_of(name, ranks), run_dir=folder, site=site), deadline_s=DEADLINE_S
+        make_plan(spec, run_dir=folder, placement=placement, site=site), deadline_s=DEADLINE_S
     )
     outcome = execution.outcome
     timings: tuple[Timing, ...] = ()
     if outcome.completed:
         answers = [
             Answer.from_json(path.read_text(encoding="utf-8"), origin=str(path))
-            for path in (answer_file(folder, rank) for rank in range(ranks))
+            for path in (answer_file(folder, rank) for rank in range(spec.topology.num_processes))
         ]
         timings = joined(answers)
     return StackTimings(
@@ -108,9 +122,15 @@ def joined(answers: Sequence[Answer]) -> tuple[Timing, ...]:
             seconds=tuple(zip(*(rank.seconds for rank in one), strict=True)),
             wrong=sum(rank.wrong for rank in one),
             warm_up=one[0].warm_up,
+            cpu_s=_counted(tuple(rank.cpu_s for rank in one)),
         )
         for one in zip(*(answer.times for answer in answers), strict=True)
     )
+
+
+def _counted(found: tuple[float | None, ...]) -> tuple[float, ...]:
+    """CPU seconds of every rank; empty where one has not counted."""
+    return tuple(one for one in found if one is not None) if None not in found else ()
 
 
 def _cores(execution: Execution) -> tuple[tuple[int, ...], ...]:

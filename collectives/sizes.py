@@ -9,6 +9,9 @@ UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 STEP = 4
 ELEMENT_BYTES = 4
 ARRAYS = 2  # of each rank: what it puts in, and the result
+DEFAULT = "4KiB-256MiB"
+# Of one operation at the largest size, where sizes are left open; there are seven repetitions.
+LONGEST_S = 10.0
 EXAMPLE = "Example: --sizes 4KiB-256MiB (each 4 times the one before), or 1MiB,64MiB."
 
 
@@ -44,6 +47,17 @@ def parse_sizes(text: str, *, ranks: int) -> tuple[int, ...]:
                 advice=EXAMPLE,
             )
     return tuple(sorted(found))
+
+
+def fitting(sizes: Sequence[int], *, ranks: int, bits_per_s: float) -> tuple[int, ...]:
+    """The sizes at which no operation takes longer than LONGEST_S on a link; the smallest always.
+
+    The longest is push and pull with all ranks but one as workers of one server, each way once.
+    """
+    passes = 2 * max(1, ranks - 1)
+    return tuple(
+        size for size in sizes if size == min(sizes) or passes * 8 * size / bits_per_s <= LONGEST_S
+    )
 
 
 def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> None:

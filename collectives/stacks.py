@@ -1,6 +1,8 @@
-"""The stacks by name: what is started for each, what it can be asked, and where it cannot run."""
+"""The stacks by name: what is started for each, what it can be asked, and where it cannot run.
 
-import os
+A stack may have settings after its name, options of its backend: `horovod mpi:btl_tcp_links=2`.
+"""
+
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +10,13 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from measure.machine import gpu_names
-from specs import RefusalError, Resources, RunSpec, Topology, backend_options, unknown_name
+from specs import (
+    BackendOptions,
+    RefusalError,
+    backend_options,
+    parse_option,
+    unknown_name,
+)
 from specs.communication import Operation
 
 Family = Literal["mpi", "horovod", "tf.distribute", "parameter_server"]
@@ -80,10 +88,10 @@ STACKS: Mapping[str, Stack] = {
 
 
 def parse_stacks(text: str) -> tuple[str, ...]:
-    """Names with commas between; `all`: every one.
+    """Names with commas between, each with settings after colons; `all`: every one, without any.
 
     Raises:
-        RefusalError: an unknown name, none, or one twice.
+        RefusalError: an unknown name or setting, no name, or the same twice.
     """
     if text.strip() == "all":
         return tuple(STACKS)
@@ -91,35 +99,45 @@ def parse_stacks(text: str) -> tuple[str, ...]:
     if not names:
         raise RefusalError("--stacks must name at least one.", received=repr(text))
     for name in names:
-        if name not in STACKS:
-            raise unknown_name("stack", name, STACKS)
+        options_of(name)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RefusalError("Each stack may be named once.", received=f"{twice!r} twice")
     return tuple(names)
 
 
+def stack_of(name: str) -> Stack:
+    """The stack that a name means, with its settings or without.
+
+    Raises:
+        RefusalError: there is none.
+    """
+    known = name.partition(":")[0]
+    if known not in STACKS:
+        raise unknown_name("stack", known, STACKS)
+    return STACKS[known]
+
+
+def options_of(name: str) -> BackendOptions:
+    """The options of the stack's backend: those that make it the stack, and its settings.
+
+    Raises:
+        RefusalError: an unknown stack or setting, or one that would make it another stack.
+    """
+    stack = stack_of(name)
+    settings = dict(parse_option(pair) for pair in name.split(":")[1:])
+    if clash := sorted(set(settings) & set(stack.options)):
+        raise RefusalError(
+            "A setting of a stack must leave it the stack that it is.",
+            received=name,
+            advice=f"{clash[0]} is chosen by the name: {', '.join(STACKS)}.",
+        )
+    return backend_options(stack.backend, {**stack.options, **settings})
+
+
 def obstacle(name: str) -> str:
     """Why a stack cannot run on this machine, as far as that is seen without starting it."""
-    stack = STACKS[name]
+    stack = stack_of(name)
     if stack.options.get("controller") == "mpi" and shutil.which("mpirun") is None:
         return "mpirun is not installed"
     return stack.obstacle()
-
-
-def spec_of(name: str, ranks: int) -> RunSpec:
-    """The run by which the processes of a stack are placed; nothing is trained in it.
-
-    Each rank is pinned to its share of the cores, by the same rule under every stack.
-    """
-    stack = STACKS[name]
-    share = max(1, len(os.sched_getaffinity(0)) // ranks)
-    return RunSpec(
-        backend=stack.backend,
-        options=backend_options(stack.backend, stack.options),
-        topology=Topology(processes_per_host=ranks),
-        global_batch=ranks,
-        epochs=1,
-        save="record",
-        resources=Resources(cores_per_replica=share, intra_op_threads=share, inter_op_threads=2),
-    )

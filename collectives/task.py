@@ -1,13 +1,14 @@
 """What one process of a stack does; allreduce_task.py is the program."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from collectives.loop import Ranks, time_everything
 from collectives.request import REQUEST, Answer, RankTimes, Request, answer_file
-from collectives.stacks import STACKS, Stack
+from collectives.stacks import Stack, stack_of
 from launch.task import Reporter
-from specs import RunSpec, Surroundings, write_whole
+from specs import HorovodOptions, RunSpec, Surroundings, write_whole
 
 
 def work(
@@ -19,9 +20,11 @@ def work(
 ) -> None:
     """Join the others, time what is asked, and write it down."""
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    stack = STACKS[request.stack]
+    stack = stack_of(request.stack)
     reporter.phase("importing")
     if stack.family == "mpi":
+        assert isinstance(spec.options, HorovodOptions)  # of its plan, see collectives.stacks
+        os.environ.update(spec.options.open_mpi_environment)  # read when mpi4py.MPI is imported
         from collectives.bare_mpi import MpiRanks
 
         ranks = MpiRanks()

@@ -4,6 +4,9 @@ The operation is one call of a compiled function, as it is in a training. What e
 a tensor already. The result is a new tensor: TensorFlow and Horovod allocate it within the time,
 and the first write to each of its pages is in the time too. A training pays for that in every step;
 bare MPI, whose result has its place beforehand, does not.
+
+tf.distribute packs gradients, whole ones only, up to `bytes_per_pack`, and reduces several packs at
+once. With that setting the array comes as so many tensors as fill a pack each; else it is one.
 """
 
 from abc import abstractmethod
@@ -15,7 +18,7 @@ import numpy as np
 from backends.base import Backend
 from backends.horovod_ring import import_horovod
 from collectives import pattern
-from collectives.loop import ROOT_RANK, Ranks, timed
+from collectives.loop import ROOT_RANK, Ranks, Took, timed
 from legacy_keras import tf
 from specs import RefusalError
 from specs.communication import Operation
@@ -44,48 +47,55 @@ class BackendRanks(Ranks):
 
     def prepare(
         self, operation: Operation, array: pattern.Floats
-    ) -> Callable[[], tuple[float, pattern.Floats]]:
+    ) -> Callable[[], tuple[Took, pattern.Floats]]:
         """The operation as one compiled function."""
         function = self._function(operation)
 
-        def once() -> tuple[float, pattern.Floats]:
+        def once() -> tuple[Took, pattern.Floats]:
             # identity: onto the GPU, if there is one, before the clock starts.
-            tensor = tf.identity(tf.constant(array))
+            tensors = [tf.identity(tf.constant(part)) for part in self._parts(operation, array)]
             if self._on_gpu:
                 tf.test.experimental.sync_devices()
-            seconds, result = timed(self, lambda: finished(function(tensor), self._on_gpu))
-            return seconds, np.asarray(result)  # from a GPU it comes here, off the clock
+            took, results = timed(self, lambda: finished(function(tensors), self._on_gpu))
+            # From a GPU they come here, off the clock; so they are joined.
+            return took, np.concatenate(results) if len(results) > 1 else np.asarray(results[0])
 
         return once
 
+    def _parts(self, operation: Operation, array: pattern.Floats) -> list[pattern.Floats]:
+        """The array in the tensors that it comes as."""
+        del operation
+        return [array]
+
     @abstractmethod
-    def _function(self, operation: Operation) -> Callable[[Any], Any]:
-        """Tensor of this rank → result."""
+    def _function(self, operation: Operation) -> Callable[[list[Any]], list[Any]]:
+        """Tensors of this rank → results."""
 
 
-def finished(result: Any, on_gpu: bool) -> Any:
-    """Wait until a result is there, and copy nothing: MPI's is not copied either.
+def finished(results: list[Any], on_gpu: bool) -> list[Any]:
+    """Wait until results are there, and copy nothing: MPI's are not copied either.
 
     `EagerTensor.numpy()` waits and copies. A view of the tensor's memory waits likewise, as it must
     have the address; on a CPU it is that memory.
     """
     if on_gpu:
         tf.test.experimental.sync_devices()
-        return result
-    return np.asarray(memoryview(result))
+        return results
+    return [np.asarray(memoryview(result)) for result in results]
 
 
 class HorovodRanks(BackendRanks):
     """hvd.allreduce with Sum, hvd.broadcast."""
 
-    def _function(self, operation: Operation) -> Callable[[Any], Any]:
+    def _function(self, operation: Operation) -> Callable[[list[Any]], list[Any]]:
         hvd = import_horovod_functions()
 
         @tf.function
-        def function(tensor: Any) -> Any:
+        def function(tensors: list[Any]) -> list[Any]:
+            (tensor,) = tensors
             if operation == "allreduce":
-                return hvd.allreduce(tensor, op=hvd.Sum)
-            return hvd.broadcast(tensor, root_rank=ROOT_RANK)
+                return [hvd.allreduce(tensor, op=hvd.Sum)]
+            return [hvd.broadcast(tensor, root_rank=ROOT_RANK)]
 
         return function
 
@@ -93,38 +103,47 @@ class HorovodRanks(BackendRanks):
 class StrategyRanks(BackendRanks):
     """A sum of gradients as the optimizer asks for it; the broadcast that variables begin with."""
 
-    def _function(self, operation: Operation) -> Callable[[Any], Any]:
+    @property
+    def _options(self) -> CommunicationOptions:
+        assert isinstance(self.backend.spec.options, CommunicationOptions)
+        return self.backend.spec.options
+
+    def _parts(self, operation: Operation, array: pattern.Floats) -> list[pattern.Floats]:
+        each = self._options.bytes_per_pack // array.itemsize
+        if operation != "allreduce" or not each:
+            return [array]
+        return [array[start : start + each] for start in range(0, array.size, each)]
+
+    def _function(self, operation: Operation) -> Callable[[list[Any]], list[Any]]:
         return self._allreduce() if operation == "allreduce" else self._broadcast()
 
-    def _allreduce(self) -> Callable[[Any], Any]:
+    def _allreduce(self) -> Callable[[list[Any]], list[Any]]:
         """As tf_keras.src.optimizers.utils.all_reduce_sum_gradients does, packs included."""
         with self.backend.scope():
             variable = tf.Variable(0.0)  # says where the sum is wanted, as the weights do
 
-        def reduce(strategy: Any, tensor: Any) -> Any:
-            pairs = [(tensor, variable)]
+        def reduce(strategy: Any, tensors: list[Any]) -> Any:
+            pairs = [(tensor, variable) for tensor in tensors]
             return strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
 
-        def on_replica(tensor: Any) -> Any:
-            return tf.distribute.get_replica_context().merge_call(reduce, args=(tensor,))[0]
+        def on_replica(tensors: list[Any]) -> Any:
+            return tf.distribute.get_replica_context().merge_call(reduce, args=(tensors,))
 
         @tf.function
-        def function(tensor: Any) -> Any:
-            return tf.distribute.get_strategy().run(on_replica, args=(tensor,))
+        def function(tensors: list[Any]) -> Any:
+            return tf.distribute.get_strategy().run(on_replica, args=(tensors,))
 
-        def call(tensor: Any) -> Any:
+        def call(tensors: list[Any]) -> list[Any]:
             with self.backend.scope():
-                return function(tensor)
+                return list(function(tensors))
 
         return call
 
-    def _broadcast(self) -> Callable[[Any], Any]:
-        options = self.backend.spec.options
-        assert isinstance(options, CommunicationOptions)
+    def _broadcast(self) -> Callable[[list[Any]], list[Any]]:
         group = {
             "group_size": self.size,
             "group_key": GROUP_KEY,
-            "communication_hint": options.implementation.lower(),
+            "communication_hint": self._options.implementation.lower(),
         }
 
         @tf.function
@@ -137,9 +156,10 @@ class StrategyRanks(BackendRanks):
                 T=tensor.dtype, shape=tf.shape(tensor), instance_key=instance, **group
             )
 
-        def call(tensor: Any) -> Any:
+        def call(tensors: list[Any]) -> list[Any]:
+            (tensor,) = tensors
             _INSTANCES[0] += 1
-            return function(tensor, tf.constant(_INSTANCES[0]))
+            return [function(tensor, tf.constant(_INSTANCES[0]))]
 
         return call
 

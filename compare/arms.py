@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from launch import Placement
+from launch.hostfile import THIS_MACHINE, spread
 from specs import (
     Arm,
     BackendOptions,
@@ -20,6 +22,10 @@ from specs.options import OPTIONS, parse_option
 DEFAULT_BACKENDS = (
     "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
     "horovod,horovod:controller=mpi,tpu"
+)
+# What is worth its time between hosts: the stacks that reach over them, and the reference.
+DEFAULT_BACKENDS_ON_HOSTS = (
+    "serial,multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
 )
 REFERENCE = "serial"
 Scaling = Literal["strong", "weak"]
@@ -118,11 +124,16 @@ def _refuse_twice(arms: Iterable[Arm]) -> None:
         raise RefusalError("Each arm may be named once.", received=", ".join(twice))
 
 
-def refuse_same_runs(base: RunSpec, arms: Iterable[Arm], scaling: Scaling = "strong") -> None:
+def refuse_same_runs(
+    base: RunSpec,
+    arms: Iterable[Arm],
+    scaling: Scaling = "strong",
+    placement: Placement = THIS_MACHINE,
+) -> None:
     """Refuse arms that differ in name only: a setting of one is what all others have anyway."""
     labels: dict[str, str] = {}
     for arm in arms:
-        first = labels.setdefault(arm_spec(base, arm, scaling).content_hash, arm.label)
+        first = labels.setdefault(arm_spec(base, arm, scaling, placement).content_hash, arm.label)
         if first != arm.label:
             raise RefusalError(
                 "Two arms must not be the same run.",
@@ -166,19 +177,24 @@ def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
     return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
 
 
-def arm_spec(base: RunSpec, arm: Arm, scaling: Scaling = "strong") -> RunSpec:
+def arm_spec(
+    base: RunSpec,
+    arm: Arm,
+    scaling: Scaling = "strong",
+    placement: Placement = THIS_MACHINE,
+) -> RunSpec:
     """The run of one arm: the base spec on the arm's backend, at its size, with its settings.
 
     Threads of `base` are those of one replica, also where a person chose them: a process has those
     of all its replicas, so that every replica has the same number under every backend. Intra-op
     threads that nobody chose follow the cores. With weak scaling the global batch of `base` is that
-    of one replica.
+    of one replica. A hostfile spreads the processes over its hosts.
     """
     single = capabilities_of(arm.backend).process_model == "single"
     topology = (
         Topology(replicas_per_process=arm.replicas)
         if single
-        else Topology(processes_per_host=arm.replicas)
+        else spread(Topology(processes_per_host=arm.replicas), placement)
     )
     of_one, own, share = base.resources, arm.settings, topology.replicas_per_process
     intra = own.intra_op_threads or of_one.intra_op_threads or of_one.cores_per_replica or 1
@@ -206,15 +222,24 @@ def arm_spec(base: RunSpec, arm: Arm, scaling: Scaling = "strong") -> RunSpec:
     )
 
 
-def shared_out(resources: Resources, arms: tuple[Arm, ...]) -> Resources:
+def shared_out(
+    resources: Resources, arms: tuple[Arm, ...], cores_each: int | None = None
+) -> Resources:
     """Cores for each replica so that the largest arm has them all; the same for every arm.
 
     A one-replica arm thus has one replica's share of the machine, not all of it: else scaling would
     compare one process on all cores with several on the same ones (STACK.md, Threads).
+
+    Args:
+        resources: what a person chose.
+        arms: all of them.
+        cores_each: what each replica can have on the hosts where they are; None: they are on this
+            machine.
     """
-    cores = len(os.sched_getaffinity(0))
-    most = max(arm.replicas for arm in arms)
+    if cores_each is None:
+        most = max(arm.replicas for arm in arms)
+        cores_each = max(1, len(os.sched_getaffinity(0)) // most)
     return resources.replace(
-        cores_per_replica=resources.cores_per_replica or max(1, cores // most),
+        cores_per_replica=resources.cores_per_replica or cores_each,
         inter_op_threads=resources.inter_op_threads or 2,
     )

@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from launch import Placement
+from launch.hostfile import THIS_MACHINE
 from specs import RunSpec, write_whole
 from specs.folders import cache_dir
 
@@ -27,11 +29,11 @@ def known_durations() -> dict[str, float]:
     return {k: float(v) for k, v in found.items() if isinstance(v, (int, float)) and v > 0}
 
 
-def remember(spec: RunSpec, seconds: float) -> None:
+def remember(spec: RunSpec, seconds: float, placement: Placement = THIS_MACHINE) -> None:
     """Keep how long a whole run took; where nothing can be kept, nothing is."""
     kept = known_durations()
-    kept.pop(_key(spec), None)
-    kept[_key(spec)] = round(seconds, 2)
+    kept.pop(_key(spec, placement), None)
+    kept[_key(spec, placement)] = round(seconds, 2)
     newest = dict(list(kept.items())[-MOST_KEPT:])
     try:
         write_whole(durations_file(), json.dumps(newest))
@@ -39,15 +41,15 @@ def remember(spec: RunSpec, seconds: float) -> None:
         return
 
 
-def expected_s(specs: Iterable[RunSpec]) -> float | None:
+def expected_s(specs: Iterable[RunSpec], placement: Placement = THIS_MACHINE) -> float | None:
     """About how long these runs take one after the other; None: not all of them are known."""
     kept = known_durations()
-    times = [kept.get(_key(spec)) for spec in specs]
+    times = [kept.get(_key(spec, placement)) for spec in specs]
     known = [time for time in times if time is not None]
     return sum(known) if known and len(known) == len(times) else None
 
 
-def _key(spec: RunSpec) -> str:
+def _key(spec: RunSpec, placement: Placement) -> str:
     """What a run is, but for its seed: every round has another."""
     place = os.getcwd() if ":" in spec.workload or spec.data_dir else ""
-    return f"{spec.replace(seed=0).content_hash[:16]}{place}"
+    return f"{spec.replace(seed=0).content_hash[:16]}{','.join(placement.names)}{place}"

@@ -9,9 +9,12 @@ from pathlib import Path
 from compare import durations
 from compare.arms import arm_spec
 from compare.budget import State, why_end
+from compare.hosts import placement_of
+from compare.hosts_load import HostsWatch
 from compare.order import round_order
-from launch import Progress, execute, make_plan
+from launch import Placement, Progress, execute, make_plan
 from launch.execute import Execution
+from launch.hostfile import THIS_MACHINE
 from measure.load import LoadWatch, cores_of
 from measure.rounds import disturbance, rounds_used
 from measure.summary import summarize
@@ -41,19 +44,29 @@ class Observer:
         """A whole round is made."""
 
 
-def launched(deadline_s: float, observer: Observer) -> Executor:
-    """Runs arms by their launchers on this machine, and watches what else it does."""
+def launched(
+    deadline_s: float, observer: Observer, placement: Placement = THIS_MACHINE
+) -> Executor:
+    """Runs arms by their launchers where they belong, and watches what else is done there."""
 
-    def run(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+    def executed(spec: RunSpec, run_dir: Path) -> Execution:
+        return execute(
+            make_plan(spec, run_dir=run_dir, placement=placement),
+            deadline_s=deadline_s,
+            on_progress=observer.step,
+        )
+
+    def here(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         with LoadWatch(cores_of(spec, sorted(os.sched_getaffinity(0)))) as watch:
-            execution = execute(
-                make_plan(spec, run_dir=run_dir),
-                deadline_s=deadline_s,
-                on_progress=observer.step,
-            )
+            execution = executed(spec, run_dir)
         return execution, watch.load
 
-    return run
+    def on_hosts(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+        watch = HostsWatch(placement.names)
+        execution = executed(spec, run_dir)
+        return execution, watch.load(execution)
+
+    return on_hosts if placement.names else here
 
 
 def run_rounds(
@@ -89,6 +102,7 @@ def run_rounds(
                 position=len(comparison.runs),
                 folder=folder,
                 executor=executor,
+                placement=placement_of(comparison),
             )
             _refuse_changes(comparison)  # before it is kept
             comparison = comparison.replace(
@@ -130,6 +144,7 @@ def run_arm(
     position: int,
     folder: Path,
     executor: Executor,
+    placement: Placement,
     place: str = "runs",
 ) -> Run:
     """One execution of an arm, in a folder of its own.
@@ -141,6 +156,7 @@ def run_arm(
         position: of the run among all.
         folder: of the comparison.
         executor: runs it.
+        placement: where.
         place: folder for the runs, in that of the comparison.
     """
     run_dir = folder / place / f"{position:03d}-{_file_name(arm.label)}"
@@ -148,7 +164,7 @@ def run_arm(
         shutil.rmtree(run_dir)
     execution, load = executor(arm, spec, run_dir)
     if execution.outcome.completed:
-        durations.remember(spec, execution.wall_s)
+        durations.remember(spec, execution.wall_s, placement)
     return Run(
         arm=arm.label,
         round=number,
@@ -170,9 +186,13 @@ def keep(comparison: Comparison, folder: Path) -> None:
 
 def spec_of_round(comparison: Comparison, arm: Arm, number: int) -> RunSpec:
     """The run of an arm in a round: every round has a seed of its own, the same for all arms."""
-    base = base_of(comparison)
-    spec = arm_spec(base, arm, comparison.scaling)
-    return spec.replace(seed=(base.seed + number) % (MAX_SEED + 1))
+    seed = (base_of(comparison).seed + number) % (MAX_SEED + 1)
+    return spec_of(comparison, arm).replace(seed=seed)
+
+
+def spec_of(comparison: Comparison, arm: Arm) -> RunSpec:
+    """The run of an arm, with the seed of the first round."""
+    return arm_spec(base_of(comparison), arm, comparison.scaling, placement_of(comparison))
 
 
 def base_of(comparison: Comparison) -> RunSpec:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from specs import Arm, backend_options
+from specs import Arm, HorovodOptions, backend_options
 
 Value = bool | int | float | str
 MIB = 2**20
@@ -17,12 +17,13 @@ class Knob:
     Attributes:
         name: an option of the backend, or a field of Settings.
         values: worth a trial beside what the arm has.
-        needs: without which it has no effect: `gpus`, or several `replicas`.
+        needs: without which it has no effect: `gpus`, several `replicas`, several `hosts`,
+            Horovod's controller `mpi`.
     """
 
     name: str
     values: tuple[Value, ...]
-    needs: tuple[Literal["gpus", "replicas"], ...] = ()
+    needs: tuple[Literal["gpus", "replicas", "hosts", "mpi"], ...] = ()
 
 
 # Every arm has these, also those without distribution: the same number of trials for each.
@@ -58,13 +59,27 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
         Knob("num_groups", (1, 4), ("replicas",)),
         Knob("compression", ("fp16",), ("replicas",)),
         Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
+        Knob("btl_tcp_links", (2,), ("replicas", "hosts", "mpi")),
+        Knob("btl_tcp_sndbuf", (128 * 1024,), ("replicas", "hosts", "mpi")),
+        Knob(
+            "coll_tuned_allreduce_algorithm",
+            ("recursive_doubling", "ring"),
+            ("replicas", "hosts", "mpi"),
+        ),
     ),
 }
 
 
-def candidates(arm: Arm, *, gpus: bool) -> list[tuple[str, Value]]:
-    """Every (knob, value) that may change how fast the arm is, without what it has already."""
-    there = {"gpus": gpus, "replicas": arm.replicas > 1}
+def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, Value]]:
+    """Every (knob, value) that may change how fast the arm is, without what it has already.
+
+    Args:
+        arm: to be tuned.
+        gpus: there are some.
+        hosts: its replicas are on several.
+    """
+    mpi = isinstance(arm.options, HorovodOptions) and arm.options.controller == "mpi"
+    there = {"gpus": gpus, "replicas": arm.replicas > 1, "hosts": hosts, "mpi": mpi}
     return [
         (knob.name, value)
         for knob in (*KNOBS.get(arm.backend, ()), *COMMON)

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from compare.arms import arm_spec
 from compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_precision
 from compare.circumstances import circumstances, refuse_other_circumstances
-from compare.experiment import RESULTS, base_of, spec_of_round
-from measure.machine import machine_facts
+from compare.experiment import RESULTS, base_of, spec_of, spec_of_round
+from compare.hosts import placement_of
 from measure.summary import summarize
 from specs import Comparison, MachineFacts, RefusalError, Rounds, RunSpec
 from specs.noun import differences
 from verify import store
+from verify.machines import machine_of
 
 DIGITS = 12
 
@@ -43,7 +43,7 @@ def reopened(folder: Path, *, precision: str | None, budget: str | None) -> Comp
             advice="Give another --budget or --precision to make more rounds, or write its report "
             f"again: ringside report {folder}",
         )
-    _refuse_changes(comparison, machine_facts())
+    _refuse_changes(comparison, machine_of(placement_of(comparison)))
     _refuse_other_runs(comparison, path)
     return comparison.replace(asked=asked, ended_because="")
 
@@ -104,8 +104,8 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
         if one.arm.label not in arms:
             why = "there is no such arm"
         else:
-            arm = arms[one.arm.label]
-            why = store.stale(one, arm_spec(base_of(comparison), arm, comparison.scaling))
+            due = spec_of(comparison, arms[one.arm.label])
+            why = store.stale(one, due, placement_of(comparison))
         if why:
             raise RefusalError(
                 "What was certified must still be so.",
@@ -116,13 +116,12 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
 
 def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
     """Refuse runs and trials that this comparison would not have made."""
-    base, scaling = base_of(comparison), comparison.scaling
     arms = {arm.label: arm for arm in comparison.arms}
     for index, run in enumerate(comparison.runs):
         due = spec_of_round(comparison, arms[run.arm], run.round)
         _refuse_other_spec(f"{path}: runs.{index}.spec", run.spec, due)
     for index, trial in enumerate(comparison.trials):
-        due = arm_spec(base, trial.arm, scaling)
+        due = spec_of(comparison, trial.arm)
         _refuse_other_spec(f"{path}: trials.{index}.run.spec", trial.run.spec, due)
     try:
         summarize(comparison)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.arms import arm_spec, largest
-from compare.experiment import Executor, Observer, base_of, keep, run_arm
+from compare.arms import largest
+from compare.experiment import Executor, Observer, keep, run_arm, spec_of
+from compare.hosts import placement_of
 from compare.knobs import Value, as_text, candidates, with_changes
 from measure.run_figures import throughput_examples_s
 from specs import Arm, Comparison, RefusalError, Run, Trial
@@ -96,11 +97,12 @@ def tune(
             observer.start(changed.label)
             run = run_arm(
                 changed,
-                arm_spec(base_of(comparison), changed, comparison.scaling),
+                spec_of(comparison, changed),
                 number=0,
                 position=len(comparison.trials),
                 folder=folder,
                 executor=executor,
+                placement=placement_of(comparison),
                 place="trials",
             )
             trial = Trial(arm=changed, tuned_from=arm.label, run=run)
@@ -140,7 +142,7 @@ def _able(
     for name, value in singles:
         try:
             changed = with_changes(arm, {name: value})
-            arm_spec(base_of(comparison), changed, comparison.scaling)
+            spec_of(comparison, changed)
         except RefusalError:
             continue
         able.append((name, value))

@@ -1,6 +1,7 @@
 """Turn a spec into processes: plans first, then one module that runs them. No TensorFlow."""
 
 from launch.execute import Execution, execute
+from launch.hostfile import Placement
 from launch.plan import Plan, Process
 from launch.planner import LauncherName, make_plan
 from launch.site import Site
@@ -9,6 +10,7 @@ from launch.watch import Progress
 __all__ = [
     "Execution",
     "LauncherName",
+    "Placement",
     "Plan",
     "Process",
     "Progress",

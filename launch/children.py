@@ -153,7 +153,7 @@ class Children:
         if self._guard is not None and self._guard.poll() is None:
             return
         plan = self.plan
-        remote = [f"--remote={shlex.join(command)}" for command in self._remote_sweeps()]
+        remote = [f"--remote={shlex.join(command)}" for command in self._afterwards()]
         self._guard = subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", str(SWEEPER), plan.run_id),
@@ -167,6 +167,10 @@ class Children:
             cwd="/",
             start_new_session=True,
         )
+
+    def _afterwards(self) -> list[list[str]]:
+        """What the guard runs when we no longer can."""
+        return [*self._remote_sweeps(), *map(list, self.plan.cleanup)]
 
     def _remote_sweeps(self) -> list[list[str]]:
         command = (self.plan.python, "-I", "-S", str(SWEEPER), self.plan.run_id)
@@ -184,7 +188,7 @@ class Children:
             # its leader is still to be waited for.
             _signal_group(child, signal.SIGKILL)
         self._wait_for_all(KILL_S)
-        sweep.sweep_remote(self._remote_sweeps())
+        sweep.sweep_remote([*map(list, self.plan.cleanup)])
         sweep.tidy(Path(self.plan.run_dir), self.plan.scratch)
         for child in self.started.values():
             os.close(child.handle)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pydantic import NonNegativeFloat
 
-from launch import preflight, ssh
+from launch import probe, ssh
 from launch.children import Child, Children, environment
 from launch.interrupts import Interrupts
+from launch.keepers import Keepers
 from launch.logs import Follower, last_lines
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.verdict import Evidence, Records, Verdict, judge
@@ -25,6 +26,9 @@ REPORT_GRACE_S = 5.0
 # For servers, once everybody whom they served has gone.
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
+# For a host to answer: at first ssh must connect (10 s, see ssh.OPTIONS) and start Python.
+FIRST_ANSWER_S = 30.0
+LAST_ANSWER_S = 5.0
 
 
 class Execution(Noun):
@@ -67,17 +71,20 @@ def execute(
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
-    run_dir = Path(plan.run_dir)
-    reason = _prepare(plan, run_dir)
-    if reason:
-        return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
+    if reason := _prepare(plan, run_dir := Path(plan.run_dir)):
+        return _refused(reason)
     records = Records(run_dir, plan.expects)
-    watch = Watch(run_dir, plan.expects)
+    watch = Watch(run_dir, plan.expects, queued=plan.queued)
     follower = Follower(run_dir) if live else None
-    with Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts:
+    with (
+        Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
+        Keepers(plan) as keepers,
+    ):
+        if absent := keepers.roll_call(FIRST_ANSWER_S, interrupts.raise_noted):
+            return _refused(keepers.complaint(absent))
         started = time.monotonic()
         with Children(plan, dict(os.environ)) as children:
-            run = _Run(children, records, watch, deadline_s)
+            run = _Run(children, records, watch, keepers, deadline_s)
             while not run.over():
                 children.wait(POLL_S)
                 interrupts.raise_noted()
@@ -86,14 +93,16 @@ def execute(
                         on_progress(progress)
                 if follower is not None:
                     follower.copy()
+            run.look_for_lost_hosts()
         wall_s = max(0.0, children.ended_at - started)
-    records.look()
-    watch.look()
     if follower is not None:
         follower.copy(rest=True)
-    run.evidence.progress = watch.latest
-    run.evidence.survivors = children.survivors
-    return _report(judge(plan, records, run.evidence), plan, records, wall_s)
+    run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
+    return run.ended(plan, wall_s)
+
+
+def _refused(reason: str) -> Execution:
+    return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
 
 
 def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Execution:
@@ -115,9 +124,15 @@ class _Run:
     """The state of a run: going on, in trouble, at its end."""
 
     def __init__(
-        self, children: Children, records: Records, watch: Watch, deadline_s: float
+        self,
+        children: Children,
+        records: Records,
+        watch: Watch,
+        keepers: Keepers,
+        deadline_s: float,
     ) -> None:
         self.evidence = Evidence()
+        self._keepers = keepers
         self._children = children
         self._records = records
         self._watch = watch
@@ -132,7 +147,8 @@ class _Run:
             if child.exited is not None and child not in self.evidence.exits:
                 self.evidence.exits.append(child)
         alive = self._children.alive()
-        if not alive:
+        self.evidence.lost = self._keepers.lost()
+        if not alive or self.evidence.lost:
             return True
         if all(child.process.serves for child in alive):
             return self._close(alive)
@@ -145,6 +161,19 @@ class _Run:
                 self._deadline_s
             )
         return bool(self.evidence.still)
+
+    def ended(self, plan: Plan, wall_s: float) -> Execution:
+        """What became of it, once everything has ended."""
+        self._records.look()
+        self._watch.look()
+        self.evidence.progress = self._watch.latest
+        verdict = judge(plan, self._records, self.evidence)
+        return _report(verdict, plan, self._records, wall_s)
+
+    def look_for_lost_hosts(self) -> None:
+        """When a run ends badly, every host must answer once more: its peers complain first."""
+        if not (self._records.all_completed() or self.evidence.lost):
+            self.evidence.lost = self._keepers.roll_call(LAST_ANSWER_S)
 
     def _close(self, servers: list[Child]) -> bool:
         """Only servers are left: tell each to stop, once it serves; before, it could not hear."""
@@ -182,21 +211,23 @@ def _prepare(plan: Plan, run_dir: Path) -> str:
         (run_dir / folder).mkdir(parents=True, exist_ok=True)
     spec_file = run_dir / "spec.json"
     write_whole(spec_file, plan.spec.to_json())
+    for name, text in plan.files.items():
+        write_whole(run_dir / name, text)
     return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file)
 
 
 def _local_obstacle(plan: Plan, spec_file: Path) -> str:
-    found = preflight.obstacles(spec_file, _ports(plan, local=True))
+    found = probe.obstacles(spec_file, _ports(plan, local=True))
     return f"This machine is not ready: {'; '.join(found)}." if found else ""
 
 
 def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
     """Ask every other machine at once whether it is ready."""
-    script = str(Path(preflight.__file__).resolve())
+    script = str(Path(probe.__file__).resolve())
     asked: dict[str, subprocess.Popen[str]] = {}
     for host in plan.remote_hosts:
         ports = map(str, _ports(plan, host=host))
-        command = (plan.python, "-I", "-S", script, str(spec_file), *ports)
+        command = (plan.python, "-I", "-S", script, "ready", str(spec_file), *ports)
         asked[host] = subprocess.Popen(
             ssh.remote_command(host, command),
             stdin=subprocess.DEVNULL,

@@ -109,6 +109,8 @@ def spec_from_flags(
     own = dict(map(parse_option, option or []))
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
+    options = backend_options(name, own)
+    surroundings = surroundings.placed(name, servers=getattr(options, "servers", 1))
     return RunSpec(
         workload=workload,
         workload_options={
@@ -116,7 +118,7 @@ def spec_from_flags(
         },
         data_dir=data_dir,
         backend=name,
-        options=backend_options(name, own),
+        options=options,
         topology=topology_for(name, replicas, surroundings),
         global_batch=global_batch or defaults.global_batch,
         epochs=epochs or defaults.epochs,

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from launch.mpirun import scratch_env
+from launch.mpirun import remote_flags, scratch_env
 from launch.plan import RUN_ID, Plan
 from launch.site import Site, ranks_plan
 from specs import Host, RunSpec
@@ -13,25 +13,35 @@ from specs import Host, RunSpec
 GLOO_TIMEOUT_S = 120
 
 
-def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+def plan(
+    spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], interface: str, site: Site
+) -> Plan:
     """The plan of a run under horovodrun.
 
     The hosts are named one by one: Horovod's parser fails at a comment in a hostfile.
     `--disable-cache`: the cache would keep what was true of a host for an hour, in the user's home.
     """
-    away = tuple(host.name for host in hosts if not site.is_local(host.name))
+    away = site.away(host.name for host in hosts)
     by_mpi = getattr(spec.options, "controller", None) == "mpi"
     env = {RUN_ID: site.run_id}
     scratch = ""
     if by_mpi:
         # Tasks pin themselves, alike under every launcher. (`--name=value`: the values begin with
         # a dash. --allow-run-as-root is added by horovodrun itself.)
-        how = ["--mpi", "--binding-args=--bind-to none --map-by slot", "--mpi-args=--oversubscribe"]
+        # It names the interface of btl_tcp itself, and Open MPI takes no parameter twice.
+        reach = remote_flags({"oob_tcp_if_include": interface}, site) if away else ()
+        how = [
+            "--mpi",
+            "--binding-args=--bind-to none --map-by slot",
+            f"--mpi-args={shlex.join(['--oversubscribe', *reach])}",
+        ]
         if not away:
             scratch = site.scratch
             env |= scratch_env(scratch)
     else:
         how = ["--gloo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)]
+    if interface:
+        how += ["--network-interfaces", interface]
     argv = (
         "horovodrun",
         *("-np", str(spec.topology.num_processes)),

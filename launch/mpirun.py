@@ -1,13 +1,17 @@
 """Ranks started by Open MPI's mpirun."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from launch import ssh
 from launch.plan import LAUNCHER, RUN_ID, Plan
 from launch.site import Site, ranks_plan
 from specs import Host, RefusalError, RunSpec
 
 
-def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+def plan(
+    spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], interface: str, site: Site
+) -> Plan:
     """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
     if getattr(spec.options, "controller", None) == "gloo":
         raise RefusalError(
@@ -15,10 +19,11 @@ def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -
             received="controller=gloo",
             advice="Use -o controller=mpi, or the launcher horovodrun.",
         )
-    away = tuple(host.name for host in hosts if not site.is_local(host.name))
+    away = site.away(host.name for host in hosts)
     # What a task on another machine would look for here is not there, so it is not told.
     exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
-    reach = ["--prefix", str(Path(site.python).parent.parent), "-x", "PATH"] if away else []
+    networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
+    reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
     argv = (
         "mpirun",
         *(["--allow-run-as-root"] if site.is_root else []),
@@ -35,6 +40,24 @@ def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -
     env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
     return ranks_plan(
         spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
+    )
+
+
+def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
+    """Where Open MPI finds itself on other machines, by which network, and with whose mark.
+
+    Its daemons (orted) get no environment from us: `env` before their name puts the mark in, so
+    that a keeper finds them.
+
+    Args:
+        networks: its parameters that name an interface.
+        site: this machine.
+    """
+    return (
+        *("--prefix", str(Path(site.python).parent.parent)),
+        *(part for name, value in networks.items() for part in ("--mca", name, value)),
+        *("--mca", "plm_rsh_args", " ".join(ssh.OPTIONS)),
+        *("--mca", "orte_launch_agent", f"env {RUN_ID}={site.run_id} orted"),
     )
 
 

@@ -51,6 +51,9 @@ class Plan(Noun):
         remote_hosts: machines other than this one.
         scratch: folder for what a launcher keeps in shared memory; gone after the run.
         python: the interpreter, here and on the remote hosts.
+        files: text of each file that a launcher reads, by its name in the run dir.
+        cleanup: commands that end what no signal of ours reaches, whatever became of the run.
+        queued: it may wait for its start, for as long as others want the machines.
     """
 
     spec: RunSpec
@@ -62,7 +65,12 @@ class Plan(Noun):
     remote_hosts: tuple[str, ...] = ()
     scratch: str = ""
     python: str
+    files: dict[str, str] = Field(default_factory=dict)
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    queued: bool = False
 
     def render(self) -> str:
-        """What --dry-run prints: a line for each process, as it could be typed."""
+        """What --dry-run prints: the files, or a line for each process, as it could be typed."""
+        if self.files:
+            return "".join(self.files.values())
         return "".join(f"{process.render()}\n" for process in self.processes)

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Literal
 
 from launch import horovodrun, local, mpirun, tf_config
+from launch.hostfile import THIS_MACHINE, Placement, place, place_alone
 from launch.plan import Plan
 from launch.site import Site
-from specs import Host, RefusalError, RunSpec, Topology, assign_slots, capabilities_of
+from specs import RefusalError, RunSpec, capabilities_of
 
 LauncherName = Literal["auto", "local", "horovodrun", "mpirun"]
 
@@ -15,7 +16,7 @@ def make_plan(
     spec: RunSpec,
     *,
     run_dir: Path,
-    hosts: tuple[Host, ...] | None = None,
+    placement: Placement = THIS_MACHINE,
     launcher: LauncherName = "auto",
     site: Site | None = None,
 ) -> Plan:
@@ -24,7 +25,7 @@ def make_plan(
     Args:
         spec: the run.
         run_dir: folder of the run; on several machines, the same one on all.
-        hosts: where the replicas go, in this order; None: this machine, with room for all.
+        placement: which hosts, and what joins them.
         launcher: `auto` takes the one that the backend can join.
         site: this machine; tests give another.
 
@@ -34,20 +35,25 @@ def make_plan(
     site = site or Site.here()
     run_dir = run_dir.absolute()
     chosen = _choose(spec, launcher)
-    used = _place(spec.topology, hosts)
-    if chosen == "horovodrun":
-        return horovodrun.plan(spec, run_dir=run_dir, hosts=used, site=site)
-    if chosen == "mpirun":
-        return mpirun.plan(spec, run_dir=run_dir, hosts=used, site=site)
     if capabilities_of(spec.backend).process_model == "single":
-        return local.plan(spec, run_dir=run_dir, hosts=used, site=site)
-    if launcher == "local" and (away := [h.name for h in used if not site.is_local(h.name)]):
+        host = place_alone(spec.topology, placement)
+        return local.plan(spec, run_dir=run_dir, host=host, site=site)
+    hosts = place(spec.topology, placement)
+    names = [host.name for host in hosts]
+    interface = site.interface(names, placement.interface)
+    if chosen == "horovodrun":
+        return horovodrun.plan(spec, run_dir=run_dir, hosts=hosts, interface=interface, site=site)
+    if chosen == "mpirun":
+        return mpirun.plan(spec, run_dir=run_dir, hosts=hosts, interface=interface, site=site)
+    if launcher == "local" and (away := site.away(names)):
         raise RefusalError(
             "The local launcher starts processes on this machine only.",
             received=", ".join(away),
             advice="Use launcher auto: it reaches other machines over ssh.",
         )
-    return tf_config.plan(spec, run_dir=run_dir, hosts=used, site=site)
+    return tf_config.plan(
+        spec, run_dir=run_dir, hosts=hosts, servers_on=placement.servers_on, site=site
+    )
 
 
 def _choose(spec: RunSpec, launcher: LauncherName) -> Literal["local", "horovodrun", "mpirun"]:
@@ -73,30 +79,3 @@ def _choose(spec: RunSpec, launcher: LauncherName) -> Literal["local", "horovodr
             advice="Use launcher auto.",
         )
     return launcher
-
-
-def _place(topology: Topology, hosts: tuple[Host, ...] | None) -> tuple[Host, ...]:
-    """The hosts that are used, with the number of processes on each.
-
-    A topology of one host fills the hostfile in its order; one of several takes that many hosts,
-    and the same number of processes on each.
-    """
-    if hosts is None:
-        if topology.hosts > 1:
-            raise RefusalError(
-                "A run on several hosts must have a hostfile.", received=f"{topology.hosts} hosts"
-            )
-        return (Host(name="localhost", slots=topology.num_processes),)
-    filled = assign_slots(hosts, topology.num_processes)
-    if topology.hosts == 1:
-        return filled
-    chosen = hosts[: topology.hosts]
-    each = topology.processes_per_host
-    small = [f"{host.name} ({host.slots})" for host in chosen if host.slots < each]
-    if len(chosen) < topology.hosts or small:
-        raise RefusalError(
-            f"There must be {topology.hosts} hosts with {each} slots each.",
-            received=", ".join(small) or f"{len(chosen)} hosts",
-            advice="Change the hostfile, or the number of replicas.",
-        )
-    return tuple(Host(name=host.name, slots=each) for host in chosen)

@@ -1,30 +1,249 @@
-"""Is this machine ready for its tasks? Started by its path over ssh; the standard library only."""
+"""Ask all hosts at once whether they are ready, before anything is started; tell all problems."""
 
-import socket
-import sys
+import asyncio
+import contextlib
+import json
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from launch import probe, ssh
+from launch.hostfile import Placement, slots_used
+from launch.site import Site
+from specs import Noun, RefusalError, RunSpec
+
+# ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
+ANSWER_S = 30.0
+CLOCK_S = 1.0  # seconds by which clocks may differ: outcomes are ordered by files' times
+SCRIPT = Path(probe.__file__).resolve()
 
 
-def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
-    """What is in the way on this machine; empty when nothing is."""
-    found = [f"port {port} is taken" for port in ports if not _is_free(port)]
-    if not spec_file.is_file():
-        found.append(f"{spec_file} is not there; all machines must see the run's folder")
-    return found
+class HostFacts(Noun):
+    """What a host said.
+
+    Attributes:
+        address: IPv4 address that its name has here; empty: none, or a run on this machine only.
+        interface: that the run uses there; empty: it stays on this machine.
+        cores: that processes may use.
+        versions: of Python, TensorFlow, Horovod and Ringside's code, by name.
+        clock_offset_s: its clock minus ours.
+        clock_round_trip_s: of that question: the offset is known to half of it.
+    """
+
+    address: str
+    interface: str
+    cores: int
+    versions: dict[str, str]
+    clock_offset_s: float
+    clock_round_trip_s: float
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # The last connections of an earlier run may linger (TIME_WAIT); servers do not mind.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
+class _Answer(Noun):
+    """What one host said to all questions, or what is wrong with reaching it."""
+
+    problem: str = ""
+    clock_offset_s: float = 0.0
+    clock_round_trip_s: float = 0.0
+    said: dict[str, Any] = Field(default_factory=dict)
 
 
-if __name__ == "__main__":
-    problems = obstacles(Path(sys.argv[1]), [int(port) for port in sys.argv[2:]])
-    print("; ".join(problems))
-    raise SystemExit(1 if problems else 0)
+def check_hosts(
+    placement: Placement, site: Site, *, folder: Path, specs: Sequence[RunSpec] = ()
+) -> dict[str, HostFacts]:
+    """Ask every host of a placement; nothing is asked of runs without a hostfile.
+
+    Args:
+        placement: its hosts, used or not.
+        site: this machine.
+        folder: where results will go; it need not exist yet.
+        specs: runs to come: what they read must be on every host, and cores for their replicas.
+
+    Returns:
+        What each host said, by its name.
+
+    Raises:
+        RefusalError: with every problem of every host, or a run that has no room.
+    """
+    if placement.hosts is None:
+        return {}
+    used = [slots_used(spec, placement) for spec in specs]
+    with _token(folder) as (file, content):
+        questions = {"token": str(file), "names": placement.names, "paths": _paths(specs, site)}
+        answers = asyncio.run(_ask_all(placement.names, site, questions))
+        here = probe.facts(questions)
+    heard = {name: answer for name, answer in answers.items() if not answer.problem}
+    problems = [f"{name}: {answer.problem}" for name, answer in answers.items() if answer.problem]
+    problems += _same_machines(heard)
+    for name, answer in heard.items():
+        problems += [f"{name}: {what}" for what in _differences(answer, here, content, folder)]
+        slots = max((one.get(name, 0) for one in used), default=0)
+        if not placement.oversubscribe:
+            problems += _too_many(name, slots, answer.said["cores"])
+    interface = ""
+    if away := site.away(placement.names):
+        interface = site.interface(away, placement.interface)
+        problems += _network_problems(interface, away, heard, here)
+    if problems:
+        raise RefusalError(
+            "Every host must be ready before anything is started.",
+            received="\n  ".join([f"{len(problems)} to mend", *problems]),
+        )
+    return {
+        name: _described(answer, here["addresses"][name], interface)
+        for name, answer in heard.items()
+    }
+
+
+def _described(answer: _Answer, address: str, interface: str) -> HostFacts:
+    return HostFacts(
+        address=address,
+        interface=interface,
+        cores=answer.said["cores"],
+        versions=answer.said["versions"],
+        clock_offset_s=answer.clock_offset_s,
+        clock_round_trip_s=answer.clock_round_trip_s,
+    )
+
+
+def _too_many(name: str, slots: int, cores: int) -> Iterator[str]:
+    if slots > cores:
+        yield f"{name}: {slots} replicas on {cores} usable cores (--oversubscribe to insist)"
+
+
+def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[str]:
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, answer in heard.items():
+        names[answer.said["identity"]].append(name)
+    for same in names.values():
+        if len(same) > 1:
+            yield f"{' and '.join(same)}: one machine; name it once, its slots added up"
+
+
+def _differences(
+    answer: _Answer, here: Mapping[str, Any], token: str, folder: Path
+) -> Iterator[str]:
+    """What of a host is not as it is here."""
+    there, own = answer.said["versions"], here["versions"]
+    for what in sorted({*there, *own}):
+        if there.get(what) != own.get(what):
+            yield f"{what} is {there.get(what, 'missing')} there, {own.get(what, 'missing')} here"
+    if answer.said["token"] != token:
+        yield f"it does not see {folder.absolute()}: results need a folder that all hosts share"
+    elif not answer.said["writable"]:
+        yield f"it may not write in {folder.absolute()}"
+    for path in answer.said["missing"]:
+        yield f"{path} is not there"
+    if abs(answer.clock_offset_s) - answer.clock_round_trip_s / 2 > CLOCK_S:
+        yield f"its clock is {answer.clock_offset_s:+.1f} s off; set both by NTP"
+
+
+def _network_problems(
+    interface: str, away: Sequence[str], heard: Mapping[str, _Answer], here: Mapping[str, Any]
+) -> Iterator[str]:
+    """Whether every name means, everywhere, an address of the one interface of that host."""
+    for name in away:
+        if name in heard and not here["addresses"][name]:
+            yield f"{name}: only ssh knows the name; put it into DNS or /etc/hosts"
+    if not interface:
+        return
+    if interface not in here["interfaces"]:
+        yield f"this machine: {_no_interface(interface, here['interfaces'])}"
+    for name, answer in heard.items():
+        if interface not in answer.said["interfaces"]:
+            yield f"{name}: {_no_interface(interface, answer.said['interfaces'])}"
+            continue
+        addresses = answer.said["interfaces"][interface]
+        for asker, other in heard.items():
+            if (found := other.said["addresses"][name]) not in addresses:
+                yield (
+                    f"{name}: on {asker} the name means {found or 'nothing'}, not "
+                    f"{' or '.join(addresses)} of {interface}; see /etc/hosts there"
+                )
+                break
+
+
+def _no_interface(interface: str, seen: Mapping[str, list[str]]) -> str:
+    return f"no interface {interface}, there are {', '.join(sorted(seen))} (--interface)"
+
+
+def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
+    """What must be at its place on every host: the working folder, data, own workloads."""
+    files = [spec.workload.partition(":")[0] for spec in specs]
+    wanted = [file for file in files if file.endswith(".py")]
+    wanted += [spec.data_dir for spec in specs if spec.data_dir]
+    return [site.cwd, *dict.fromkeys(str(Path(site.cwd, path)) for path in wanted)]
+
+
+@contextlib.contextmanager
+def _token(folder: Path) -> Iterator[tuple[Path, str]]:
+    """A file with a secret in the folder, or in the nearest one above it that exists."""
+    above = folder.absolute()
+    while not above.is_dir():
+        above = above.parent
+    content = secrets.token_hex(16)
+    file = above / f".ringside-{content[:8]}"
+    try:
+        file.write_text(content)
+        yield file, content
+    except OSError as error:
+        raise RefusalError("The folder for the results must be writable.", received=error) from None
+    finally:
+        file.unlink(missing_ok=True)
+
+
+async def _ask_all(
+    names: Sequence[str], site: Site, questions: Mapping[str, Any]
+) -> dict[str, _Answer]:
+    answers = await asyncio.gather(*(_ask(name, site, questions) for name in names))
+    return dict(zip(names, answers, strict=True))
+
+
+async def _ask(name: str, site: Site, questions: Mapping[str, Any]) -> _Answer:
+    """Ask one host; whatever goes wrong is its problem."""
+    command: tuple[str, ...] = (site.python, "-I", str(SCRIPT), "facts")
+    if not site.is_local(name):
+        command = ssh.remote_command(name, command)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await _talk(process, name, site, questions)
+    except TimeoutError:
+        return _Answer(problem=f"no answer within {ANSWER_S:g} s")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _talk(
+    process: asyncio.subprocess.Process, name: str, site: Site, questions: Mapping[str, Any]
+) -> _Answer:
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    # A login script may talk before we do.
+    while (line := await process.stdout.readline()).decode().strip() != probe.READY:
+        if not line:
+            said = (await process.stderr.read()).decode(errors="replace")
+            return _Answer(problem=ssh.complaint(name, await process.wait(), said, site.python))
+    sent = time.time()
+    process.stdin.write(b"?\n")
+    clock = float(await process.stdout.readline())
+    received = time.time()
+    process.stdin.write(f"{json.dumps(questions)}\n".encode())
+    if not (line := await process.stdout.readline()):
+        said = (await process.stderr.read()).decode(errors="replace")
+        return _Answer(problem=ssh.complaint(name, await process.wait(), said, site.python))
+    return _Answer(
+        clock_offset_s=clock - (sent + received) / 2,
+        clock_round_trip_s=max(0.0, received - sent),
+        said=json.loads(line),
+    )

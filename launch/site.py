@@ -5,11 +5,12 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from launch import network
 from launch.plan import LAUNCHER_NAME, Plan, Process
 from specs import RunSpec
 
@@ -25,11 +26,12 @@ class Site:
         root: the checkout, the same on every host.
         cwd: where processes on other machines start, so that `my_model.py:workload` is found.
         run_id: marks the processes of one run.
-        names: names of this machine.
+        names: names and addresses of this machine.
         is_root: Open MPI wants a flag from root.
         scratch: folder that a launcher may fill; removed after the run.
         free_ports: asks for so many TCP ports.
         program: of the checkout, that each task runs.
+        interface_to: names the network interface by which others are reached.
     """
 
     python: str
@@ -41,6 +43,7 @@ class Site:
     scratch: str
     free_ports: Callable[[int], tuple[int, ...]]
     program: str = "train.py"
+    interface_to: Callable[[tuple[str, ...]], str] = field(default=network.interface_to)
 
     @classmethod
     def here(cls) -> Self:
@@ -54,7 +57,9 @@ class Site:
             root=str(ROOT),
             cwd=str(Path.cwd()),
             run_id=run_id,
-            names=frozenset({*LOOPBACK_NAMES, own_name, own_name.partition(".")[0]}),
+            names=frozenset(
+                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *network.own_addresses()}
+            ),
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),
             free_ports=free_ports,
@@ -63,6 +68,15 @@ class Site:
     def is_local(self, host: str) -> bool:
         """Whether a name of a host means this machine."""
         return host in self.names
+
+    def away(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The hosts that are not this machine."""
+        return tuple(name for name in dict.fromkeys(names) if not self.is_local(name))
+
+    def interface(self, names: Iterable[str], wanted: str | None = None) -> str:
+        """The network interface that a run uses; empty: it stays on this machine."""
+        away = self.away(names)
+        return (wanted or self.interface_to(away)) if away else ""
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
         """The command that starts one task: the same in every arm.

@@ -2,8 +2,9 @@
 
 horovodrun and mpirun put their children into sessions of their own, and a child may do so again.
 But all of them inherit the run's id in their environment. This file needs the standard library
-only: it is also started by its path, on other machines (`sweep.py RUN_ID`), and as the guard that
-outlives the launcher (`sweep.py RUN_ID --when-gone PID`).
+only: it is also started by its path, on other machines as the run's keeper
+(`sweep.py RUN_ID --keep`), and here as the guard that outlives the launcher
+(`sweep.py RUN_ID --when-gone PID`).
 """
 
 import argparse
@@ -21,6 +22,8 @@ MARK = "RINGSIDE_RUN_ID"
 # A process in uninterruptible sleep (a dead network disk) dies when the kernel lets it.
 PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
+# The launcher sends a byte a second. Without one for so long it is gone, or the link to it is.
+SILENCE_S = 15.0
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
 
@@ -102,7 +105,7 @@ def tidy(run_dir: Path, scratch: str) -> None:
 
 
 def sweep_remote(commands: list[list[str]]) -> None:
-    """Run the sweeps of other machines, all at once; one that cannot be reached is left alone."""
+    """Run what ends processes elsewhere, all at once; a machine out of reach is left alone."""
     running = [
         subprocess.Popen(
             command,
@@ -122,6 +125,13 @@ def sweep_remote(commands: list[list[str]]) -> None:
             process.wait()
 
 
+def keep() -> None:
+    """Send back what comes in; returns when nothing more comes, or nothing for too long."""
+    with contextlib.suppress(OSError):
+        while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
+            os.write(1, said)
+
+
 def wait_until_gone(pid: int) -> None:
     """Return when the parent of this process, which has this id, has ended."""
     try:
@@ -134,16 +144,19 @@ def wait_until_gone(pid: int) -> None:
 
 
 def main() -> int:
-    """Sweep now, or when the launcher is gone."""
+    """Sweep now, or when the launcher is gone, or can no longer be heard."""
     parser = argparse.ArgumentParser()
     parser.add_argument("run_id")
     parser.add_argument("--when-gone", type=int)
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--run-dir", type=Path)
     parser.add_argument("--scratch", default="")
     parser.add_argument("--remote", action="append", default=[])
     options = parser.parse_args()
     if options.when_gone:
         wait_until_gone(options.when_gone)
+    if options.keep:
+        keep()
     left = kill_members(options.run_id)
     sweep_remote([shlex.split(command) for command in options.remote])
     if options.run_dir:

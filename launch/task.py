@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from launch.scontrol import node_addresses
 from measure.machine import machine_facts
 from measure.process import cores_for, cpu_seconds, peak_memory_bytes, pin, process_start_unix_s
 from specs import (
@@ -131,6 +132,12 @@ def run_process(
     return outcome.exit_code
 
 
+def own_surroundings(spec: RunSpec) -> Surroundings:
+    """Who started this process, and its place in a run of this spec."""
+    surroundings = read_surroundings(os.environ, node_addresses)
+    return surroundings.placed(spec.backend, servers=getattr(spec.options, "servers", 1))
+
+
 def run_launched(work: Work, arguments: list[str]) -> int:
     """Started by Ringside's launcher: `--spec F --run-dir D [--log] [--watch-stdin]`.
 
@@ -139,7 +146,8 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     """
     spec_file = Path(arguments[arguments.index("--spec") + 1])
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
-    surroundings = read_surroundings(os.environ)
+    spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
+    surroundings = own_surroundings(spec)
     if "--log" in arguments:
         with must_be_writable():
             _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
@@ -147,7 +155,6 @@ def run_launched(work: Work, arguments: list[str]) -> int:
         _follow_launcher(os.environ["RINGSIDE_LAUNCHER"])
     if "--watch-stdin" in arguments:
         _follow_stdin()
-    spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
     return run_process(work, spec, surroundings, run_dir, aloud=False)
 
 
@@ -161,8 +168,10 @@ def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
     if servers_everywhere and (surroundings.task is None or surroundings.task.type != "worker"):
         # Coordinator and servers get no cores of their own: they share those of the workers, so
         # that an arm with R replicas never has more than R replicas' cores.
-        replicas = spec.topology.num_replicas
-        cores = cores_for(0, replicas, wanted, available)
+        own = surroundings.task.address.rpartition(":")[0] if surroundings.task else ""
+        workers = surroundings.task.cluster.worker if surroundings.task else ()
+        beside = sum(worker.rpartition(":")[0] == own for worker in workers)
+        cores = cores_for(0, max(1, beside), wanted, available)
     else:
         cores = cores_for(
             surroundings.local_rank, spec.topology.replicas_per_process, wanted, available

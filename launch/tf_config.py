@@ -1,5 +1,6 @@
 """The tasks of a TF_CONFIG: on this machine, or by hostfile over ssh."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from launch import ssh
@@ -14,14 +15,29 @@ FIRST_REMOTE_PORT = 20000
 REMOTE_PORTS = 10000
 
 
-def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -> Plan:
+def plan(
+    spec: RunSpec,
+    *,
+    run_dir: Path,
+    hosts: tuple[Host, ...],
+    servers_on: tuple[str, ...],
+    site: Site,
+) -> Plan:
     """The plan of a backend whose processes find each other by TF_CONFIG."""
-    away = tuple(host.name for host in hosts if not site.is_local(host.name))
-    _refuse_loopback_among(hosts, away)
-    cluster = _cluster(spec, hosts, site=site, here=not away)
     coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    names = dict.fromkeys((*(host.name for host in hosts), *(servers_on if coordinated else ())))
+    away = site.away(names)
+    _refuse_loopback_among(names, away)
+    cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
+    env = {RUN_ID: site.run_id}
+    if away:
+        # A proxy for downloads TensorFlow's channels would take, too (gRPC reads http_proxy), and
+        # it seldom lets one host of a cluster reach another.
+        env["no_grpc_proxy"] = ",".join(names)
     processes = tuple(
-        _process(task, run_dir=run_dir, site=site, serves=coordinated and task.type != "chief")
+        _process(
+            task, run_dir=run_dir, site=site, env=env, serves=coordinated and task.type != "chief"
+        )
         for task in cluster.tasks()
     )
     return Plan(
@@ -36,9 +52,9 @@ def plan(spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], site: Site) -
     )
 
 
-def _refuse_loopback_among(hosts: tuple[Host, ...], away: tuple[str, ...]) -> None:
+def _refuse_loopback_among(names: Iterable[str], away: tuple[str, ...]) -> None:
     """Others cannot reach this machine by the name localhost: they would find themselves."""
-    loopback = [host.name for host in hosts if host.name in LOOPBACK_NAMES]
+    loopback = [name for name in names if name in LOOPBACK_NAMES]
     if away and loopback:
         raise RefusalError(
             "Beside other machines, this one must have a name that they can reach it by.",
@@ -47,11 +63,18 @@ def _refuse_loopback_among(hosts: tuple[Host, ...], away: tuple[str, ...]) -> No
         )
 
 
-def _cluster(spec: RunSpec, hosts: tuple[Host, ...], *, site: Site, here: bool) -> Cluster:
+def _cluster(
+    spec: RunSpec,
+    hosts: tuple[Host, ...],
+    servers_on: tuple[str, ...],
+    *,
+    site: Site,
+    here: bool,
+) -> Cluster:
     """Which task is where: workers fill the slots, the extra tasks come on top.
 
     Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
-    servers take turns over the hosts.
+    servers take turns over the hosts, or over those that were named for them.
     """
     workers = [host.name for host in hosts for _ in range(host.slots)]
     chief: list[str] = []
@@ -59,7 +82,8 @@ def _cluster(spec: RunSpec, hosts: tuple[Host, ...], *, site: Site, here: bool) 
     if capabilities_of(spec.backend).process_model == "coordinator":
         count = int(getattr(spec.options, "servers", 1))
         chief = [hosts[0].name]
-        servers = [hosts[index % len(hosts)].name for index in range(count)]
+        turns = servers_on or tuple(host.name for host in hosts)
+        servers = [turns[index % len(turns)] for index in range(count)]
     names = [*chief, *workers, *servers]
     if here:
         # One address for all: a task's local rank is counted among those of its own address.
@@ -75,18 +99,13 @@ def _cluster(spec: RunSpec, hosts: tuple[Host, ...], *, site: Site, here: bool) 
     )
 
 
-def _process(task: ClusterTask, *, run_dir: Path, site: Site, serves: bool) -> Process:
+def _process(
+    task: ClusterTask, *, run_dir: Path, site: Site, env: dict[str, str], serves: bool
+) -> Process:
     """One task, here or behind ssh."""
-    env = {RUN_ID: site.run_id, "TF_CONFIG": task.to_tf_config()}
+    env = {**env, "TF_CONFIG": task.to_tf_config()}
     command = site.task_command(run_dir)
     host = task.address.rpartition(":")[0]
     if site.is_local(host):
         return Process(name=task.name, argv=command, env=env, serves=serves)
-    argv = ssh.remote_task(host, (*command, "--watch-stdin"), env=env, cwd=site.cwd)
-    return Process(
-        name=task.name,
-        argv=argv,
-        env={RUN_ID: site.run_id},  # of ssh itself: it is a process of the run, too
-        serves=serves,
-        holds_stdin=True,
-    )
+    return ssh.remote_process(task.name, host, command, env=env, cwd=site.cwd, serves=serves)

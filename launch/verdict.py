@@ -37,6 +37,8 @@ EXIT_CODES = (
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),
     re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
 )
+# How a launcher of ours says itself what became of its job: error class and reason.
+STATED = re.compile(r"^launcher: (?P<kind>[A-Z]\w+): (?P<reason>.+)$", re.MULTILINE)
 EXIT_SIGNALS = re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<code>\d+)")
 
 
@@ -49,14 +51,16 @@ class Evidence:
         progress: where each task was last.
         still: tasks that stood still; the run is hung if there are any.
         still_s: for how long they did.
-        survivors: processes that could not be killed.
+        survivors: processes that could not be killed: ids here, hosts elsewhere.
+        lost: hosts that no longer answer.
     """
 
     exits: list[Child] = field(default_factory=list)
     progress: dict[str, Progress] = field(default_factory=dict)
     still: Sequence[Progress] = ()
     still_s: float = 0.0
-    survivors: Sequence[int] = ()
+    survivors: Sequence[str] = ()
+    lost: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,14 @@ class Records:
 
 def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
     """Name the cause: a user's error before a death, a death before what its peers made of it."""
+    if evidence.lost and not records.all_completed():
+        return _lost(evidence)
     if evidence.still:
         return _hung(evidence)
     if records.all_completed():
         if evidence.survivors:
-            return _failed(f"processes {list(evidence.survivors)} cannot be killed", "Survivors")
+            left = ", ".join(evidence.survivors)
+            return _failed(f"processes cannot be killed: {left}", "Survivors")
         return Verdict(Outcome(kind="completed"))
     bad = [record for record in records.by_time() if not record.outcome.completed]
     telling = [record for record in bad if not _is_echo(record.outcome)]
@@ -129,6 +136,14 @@ def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
         return _failed(f"the record of {task} cannot be read: {why}", "NoRecord", task)
     missing = records.missing()
     return _failed(f"ended without a record: {', '.join(missing)}", "NoRecord", missing[0])
+
+
+def _lost(evidence: Evidence) -> Verdict:
+    reason = (
+        f"{', '.join(evidence.lost)}: no answer any more. Look at the network to it and whether it "
+        "is up; what ran there ends itself within 20 s"
+    )
+    return _failed(reason, "HostLost")
 
 
 def _hung(evidence: Evidence) -> Verdict:
@@ -178,7 +193,10 @@ def _launcher_death(
     code = child.returncode or 0
     if code == 0:
         return None
-    blamed = _blamed(tail_text(log_file(Path(plan.run_dir), LAUNCHER_NAME))) if code > 0 else []
+    said = tail_text(log_file(Path(plan.run_dir), LAUNCHER_NAME)) if code > 0 else ""
+    if (stated := STATED.search(said)) is not None:
+        return _failed(stated["reason"], stated["kind"], LAUNCHER_NAME)
+    blamed = _blamed(said)
     for rank, how in blamed:
         if rank in records.missing():
             return _died(plan, evidence, rank, how)

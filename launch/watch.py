@@ -37,9 +37,16 @@ class Progress(Noun):
 
 
 class Watch:
-    """Reads the progress files of all tasks of a run."""
+    """Reads the progress files of all tasks of a run.
 
-    def __init__(self, run_dir: Path, tasks: tuple[str, ...]) -> None:
+    Args:
+        run_dir: folder of the run.
+        tasks: those that will report.
+        queued: time counts from the first word of any task.
+    """
+
+    def __init__(self, run_dir: Path, tasks: tuple[str, ...], *, queued: bool = False) -> None:
+        self._waiting = queued
         now = time.monotonic()
         self._files = {task: run_dir / "progress" / task for task in tasks}
         self._content = dict.fromkeys(tasks, "")
@@ -62,6 +69,9 @@ class Watch:
             if progress is not None and progress != self.latest[task]:
                 self.latest[task] = progress
                 news.append(progress)
+        if self._waiting:
+            self._changed = dict.fromkeys(self._changed, time.monotonic())
+            self._waiting = not any(self._content.values())
         return news
 
     def standing_still(self, seconds: float) -> tuple[float, list[Progress]]:

@@ -57,6 +57,12 @@ def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
     return cores_for(0, topology.num_replicas if coordinated else on_host, each, available)
 
 
+def own_cpu_s() -> float:
+    """User and system time of this process and of all its descendants that were waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def others_cpu_s(*, busy_s: float, own_s: float) -> float:
     """CPU time of the processes that are not our own.
 
@@ -121,7 +127,5 @@ class LoadWatch:
             text = PROC_STAT.read_text(encoding="ascii")
         except OSError:
             return None, 0.0, 0
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         swap = psutil.swap_memory()
-        own_s = sum(one.ru_utime + one.ru_stime for one in used)
-        return read_ticks(text, self._cores), own_s, swap.sin + swap.sout
+        return read_ticks(text, self._cores), own_cpu_s(), swap.sin + swap.sout

@@ -272,7 +272,8 @@ def sent_bytes_per_step(run: Run) -> Figure:
     if not why_not and not capabilities_of(run.spec.backend).synchronous:
         why_not = "asynchronous: what is sent belongs to no one step"
     epochs = [] if why_not else counted_epochs(run)
-    hosts = run.spec.topology.hosts
+    # Of a hostfile that is filled unevenly, the topology says one host.
+    hosts = max(run.spec.topology.hosts, len({one.machine.host for one in run.records}))
     if any(sum(bool(epoch.sent_bytes) for epoch in records) != hosts for records in epochs):
         why_not = "not recorded" if hosts == 1 else "not recorded on every host"
     if why_not:

@@ -217,6 +217,8 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
     for what in ("cpu_model", "cores", "gpus"):
         _refuse("machine", what, getattr(before.machine, what), getattr(now.machine, what))
     _refuse("comparison", "scaling", before.scaling, now.scaling)
+    slots = [[host.slots for host in one.hosts] for one in (before, now)]
+    _refuse("comparison", "slots of the hosts", *slots)
     specs = [_base_of(one) for one in (before, now)]
     if None in specs:
         return
@@ -276,12 +278,17 @@ def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, 
 
 def _facts(comparison: Comparison) -> dict[str, str]:
     machine: MachineFacts = comparison.machine
+    slowest = min((link.bits_per_s for link in comparison.links), default=None)
     codes = sorted({one.code_version[:12] for one in comparison.certificates})
     return {
         **machine.packages,
         "Python": machine.python,
         "kernel": machine.kernel,
         "host": machine.host,
+        "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
+        "interface": comparison.interface or "none",
+        # One digit: no link carries twice the very same.
+        "slowest link": "none" if slowest is None else f"{slowest / 1e9:.1g} Gbit/s",
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",
         "seed of the order": str(comparison.seed),

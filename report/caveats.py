@@ -14,6 +14,7 @@ from report.ranking import counted_runs, ranked, sizes_of
 from report.words import listed, plural, share
 from specs import Comparison, MachineFacts, capabilities_of
 
+MUCH_LINK = 0.10  # by which a link may carry more or less after the last run than before
 MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
 
 
@@ -44,6 +45,8 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_asynchronous(summary, placed),
         *_quality(summary),
         *_machines(summary.runs),
+        *_links(comparison),
+        *_unwatched(comparison),
     ]
 
 
@@ -316,3 +319,39 @@ def _machines(runs: Sequence[RunRow]) -> Iterator[Caveat]:
                 f"Hosts differ in their {what}: {listed(sorted(found), limit=3)}.",
                 "Use hosts of one kind with one environment.",
             )
+
+
+def _links(comparison: Comparison) -> Iterator[Caveat]:
+    """Links that did not stay as they were, and such as nobody could measure."""
+    used = len(comparison.addresses)
+    if used < 2:
+        return
+    if not comparison.links:
+        yield Caveat(
+            "The links between the hosts could not be measured: nobody knows what a stack could "
+            "have reached.",
+            "Measure again when something comes through all of them.",
+        )
+    at_end = {(one.sender, one.receiver): one.bits_per_s for one in comparison.links_at_end}
+    changed = []
+    for link in comparison.links:
+        last = at_end.get((link.sender, link.receiver))
+        if last is not None and abs(last / link.bits_per_s - 1) > MUCH_LINK:
+            before, after = (f"{bits / 1e9:.3g}" for bits in (link.bits_per_s, last))
+            changed.append(f"{link.sender} → {link.receiver} ({before}, then {after} Gbit/s)")
+    if changed:
+        yield Caveat(
+            f"Between the first and the last run links changed by more than {share(MUCH_LINK)}: "
+            f"{listed(changed, limit=3)}.",
+            "Compare within rounds only, or measure again on a network that nobody else uses.",
+        )
+
+
+def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
+    """Runs of which nobody knows what else their hosts did."""
+    blind = [run for run in comparison.runs if run.outcome.completed and run.load is None]
+    if comparison.hosts and blind:
+        yield Caveat(
+            f"In {plural(len(blind), 'run')} nobody could look at what else the hosts did.",
+            "Do not read these rounds as undisturbed; look at the hosts' own records.",
+        )

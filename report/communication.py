@@ -14,6 +14,7 @@ from measure.collectives import (
     wire_bytes,
 )
 from measure.gap import COMMUNICATION
+from measure.link_share import IMPOSSIBLE, share_of_link, slowest_bits_per_s
 from measure.summary import ArmRow, Spread, Summary
 from report.breakdown import Breakdown
 from report.cells import Block, Cell, Column, Folded, Heading, Picture, Section, Table, Text
@@ -32,9 +33,7 @@ from specs import Communication, Comparison, StackTimings, Timing, capabilities_
 from specs.communication import Operation
 
 TITLE = "What does communication cost?"
-NOT_MEASURED = (
-    "The collectives of this machine are not measured. Run `ringside allreduce`, then compare."
-)
+NOT_MEASURED = "The collectives are not measured here. Run `ringside allreduce`, then compare."
 OPERATIONS = {"allreduce": "all-reduce", "broadcast": "broadcast", "push_pull": "push and pull"}
 
 Models = Mapping[tuple[str, str], CostModel]
@@ -49,6 +48,8 @@ def communication_section(
     blocks: list[Block] = []
     if found is not None:
         blocks += [Picture("communication"), _models_table(found, models)]
+        if found.links:
+            blocks.append(Text(_links(found)))
         blocks.append(Folded("Every size", (_timings_table(found),), ("report.html",)))
     arms = _arms_table(summary, models, breakdown)
     if arms.rows:
@@ -125,6 +126,19 @@ def _answer(found: Communication, models: Models) -> str:
     return told
 
 
+def _links(found: Communication) -> str:
+    """What each link carries, and what is said of it below."""
+    told = "; ".join(
+        f"{link.sender} to {link.receiver} {number(link.bits_per_s / 1e9)} Gbit/s"
+        + ("" if link.tool == "tcp" else f" ({link.tool})")
+        for link in found.links
+    )
+    return (
+        f"Links, each measured by a plain TCP transfer before the collectives: {told}. Of the "
+        "link: the least time that the slowest of them allows, divided by that of the slowest rank."
+    )
+
+
 def _models_table(found: Communication, models: Models) -> Table:
     columns = (
         Column("Stack", numeric=False),
@@ -186,10 +200,11 @@ def _timings_table(found: Communication) -> Table:
         Column("Time", "µs, mean over ranks [least–most]"),
         Column("Algorithm bandwidth", "GB/s"),
         Column("Bus bandwidth", "GB/s"),
+        *([Column("Of the link")] if found.links else []),
         Column("Wrong", "elements"),
     )
     rows = tuple(
-        _timing(stack, timing)
+        _timing(stack, timing, _of_the_link(found, timing))
         for stack in found.stacks
         for timings in timings_by_operation(stack).values()
         for timing in timings
@@ -197,7 +212,17 @@ def _timings_table(found: Communication) -> Table:
     return Table(columns, rows, label="Every size of every collective", kind="collectives")
 
 
-def _timing(stack: StackTimings, timing: Timing) -> tuple[Cell, ...]:
+def _of_the_link(found: Communication, timing: Timing) -> tuple[Cell, ...]:
+    """The share that it reaches; no cell, where there are no links."""
+    bits_per_s = slowest_bits_per_s(found.links)
+    if bits_per_s is None:
+        return ()
+    hosts = len(set(found.hosts))
+    reached = share_of_link(timing, num_hosts=hosts, bits_per_s=bits_per_s)
+    return (Cell(share(reached), bad=reached > IMPOSSIBLE),)
+
+
+def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) -> tuple[Cell, ...]:
     times, bus = times_of(timing), bus_bandwidth_gb_s(timing)
     low, high = number(times.shortest_s * 1e6), number(times.longest_s * 1e6)
     algorithm = algorithm_bandwidth_gb_s(size_bytes=timing.size_bytes, seconds=times.average_s)
@@ -209,6 +234,7 @@ def _timing(stack: StackTimings, timing: Timing) -> tuple[Cell, ...]:
         Cell(number(times.average_s * 1e6), f"[{low}–{high}]"),
         Cell(number(algorithm)),
         Cell(NOTHING if bus is None else number(bus)),
+        *of_the_link,
         Cell(f"{timing.wrong:,}", bad=timing.wrong > 0),
     )
 

@@ -24,6 +24,8 @@ def environment_section(comparison: Comparison, digest: str) -> Section:
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
         f"{number(gib(machine.memory_bytes))} GiB."
     )
+    if len(comparison.addresses) > 1:
+        answer = f"{plural(len(comparison.addresses), 'host')}, of which the first is {answer}"
     facts = Terms(tuple(facts_of(comparison, digest)), label="Machine and command", facts=True)
     return Section("environment", "Where was it measured?", "Environment", answer, (facts,))
 
@@ -36,6 +38,7 @@ def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
         ("Made", made),
         ("Command", comparison.command),
         ("Seed of the order", str(comparison.seed)),
+        *hosts_and_links(comparison),
         ("Host", machine.host),
         ("Processor", f"{machine.cpu_model}, {plural(machine.cores, 'core')}"),
         ("Memory", f"{number(gib(machine.memory_bytes))} GiB"),
@@ -46,6 +49,29 @@ def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
         ("Digest of the raw samples", digest),
         ("Code of this report", report_version()),
     ]
+
+
+def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
+    """(name, value) of what is between the machines; none of one machine."""
+    if not comparison.hosts:
+        return []
+    slots = {host.name: host.slots for host in comparison.hosts}
+    hosts = [
+        f"{name} ({', '.join(filter(None, (address, plural(slots[name], 'slot'))))})"
+        for name, address in comparison.addresses.items()
+    ]
+    facts = [("Hosts used", ", ".join(hosts)), ("Interface", comparison.interface or "none")]
+    if comparison.servers_on:
+        facts.append(("Parameter servers on", ", ".join(comparison.servers_on)))
+    if comparison.oversubscribe:
+        facts.append(("Oversubscribed", "more processes than cores on a host were asked for"))
+    at_end = {(link.sender, link.receiver): link for link in comparison.links_at_end}
+    for link in comparison.links:
+        told = f"{link.bits_per_s / 1e9:.3g} Gbit/s before the first run"
+        if (last := at_end.get((link.sender, link.receiver))) is not None:
+            told += f", {last.bits_per_s / 1e9:.3g} Gbit/s after the last"
+        facts.append((f"Link {link.sender} → {link.receiver}", f"{told}, plain TCP"))
+    return facts
 
 
 def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:

@@ -12,7 +12,7 @@ from specs.certificate import (
     Deviation,
 )
 from specs.cluster import Cluster, ClusterTask, parse_tf_config
-from specs.communication import Communication, StackTimings, Timing
+from specs.communication import Communication, Link, StackTimings, Timing
 from specs.comparison import Circumstances, Comparison, Load, NotRun, Rounds, Run, Trial
 from specs.errors import RefusalError, unknown_name
 from specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
@@ -57,6 +57,7 @@ __all__ = [
     "InputShard",
     "LearningRateRule",
     "LedgerDigest",
+    "Link",
     "Load",
     "MachineFacts",
     "NotRun",

@@ -26,7 +26,7 @@ class Capabilities(Noun):
     process_model: ProcessModel
     synchronous: bool = True
     always_one_replica: bool = False
-    joins: tuple[Literal["tf_config", "horovodrun", "mpirun"], ...] = ()
+    joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
     accelerator: Literal["TPU"] | None = None
 
 
@@ -38,17 +38,17 @@ CAPABILITIES: Mapping[str, Capabilities] = {
     "mirrored": Capabilities(family="tf.distribute", process_model="single"),
     "central_storage": Capabilities(family="tf.distribute", process_model="single"),
     "multi_worker_mirrored": Capabilities(
-        family="tf.distribute", process_model="per_replica", joins=("tf_config",)
+        family="tf.distribute", process_model="per_replica", joins=("tf_config", "slurm")
     ),
     "parameter_server": Capabilities(
         family="tf.distribute",
         process_model="coordinator",
         synchronous=False,
-        joins=("tf_config",),
+        joins=("tf_config", "slurm"),
     ),
     "tpu": Capabilities(family="tf.distribute", process_model="single", accelerator="TPU"),
     "horovod": Capabilities(
-        family="horovod", process_model="per_replica", joins=("horovodrun", "mpirun")
+        family="horovod", process_model="per_replica", joins=("horovodrun", "mpirun", "slurm")
     ),
 }
 

@@ -1,10 +1,11 @@
 """Parity certificate: proof that an arm computes what the serial reference computes."""
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from specs.arm import Arm
+from specs.hostfile import Host
 from specs.noun import Document, Noun, UnixSeconds
 from specs.record import MachineFacts
 from specs.run_spec import RunSpec
@@ -86,7 +87,9 @@ class Certificate(Document):
         steps: updates that were compared in float64.
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
-        machine: on which it was found.
+        machine: on which it was found; of several hosts the first.
+        hosts: over which the replicas were spread, with their slots; empty: one machine.
+        launcher: that was asked for; auto: the one that the backend joins.
         reference_digest, final_digest: SHA-256 of the float64 weights after the last step, of the
             serial reference and of the arm.
         data_digest: of the training examples, see RunRecord.
@@ -95,8 +98,10 @@ class Certificate(Document):
         obstacle: why the arm cannot be certified at all; empty: nothing stood in the way.
         folder: where the logs are, and the traces of an arm that did not pass.
 
-    Schema history: 1 first version.
+    Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine.
     """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     arm: Arm
     spec: RunSpec
@@ -105,6 +110,8 @@ class Certificate(Document):
     code_version: str
     sources: dict[str, str] = Field(default_factory=dict)
     machine: MachineFacts
+    hosts: tuple[Host, ...] = ()
+    launcher: str = "auto"
     created_unix_s: UnixSeconds
     reference_digest: str = ""
     final_digest: str = ""
@@ -128,6 +135,10 @@ class Certificate(Document):
         if self.obstacle or failed is None:
             return self.obstacle or "nothing was checked"
         return f"{failed.name}: {failed.finding}"
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        return body, 2 if version == 1 else version
 
     @property
     def spec_hash(self) -> str:

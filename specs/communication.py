@@ -1,6 +1,6 @@
 """Communication: what each stack takes for one collective, every sample kept."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -28,6 +28,8 @@ class Timing(Noun):
         seconds: [repetition][rank], each of one operation, from a barrier to its return.
         wrong: elements that differ from the closed-form result, over all ranks and repetitions.
         warm_up: repetitions before these, which were checked and are not kept.
+        cpu_s: of each rank's process, all its threads, within all its seconds together; empty: not
+            counted. MPI waits by asking again and again: its ranks always take all they can get.
     """
 
     operation: Operation
@@ -35,6 +37,7 @@ class Timing(Noun):
     seconds: tuple[tuple[PositiveFloat, ...], ...]
     wrong: NonNegativeInt
     warm_up: NonNegativeInt = 0
+    cpu_s: tuple[NonNegativeFloat, ...] = ()
 
     @model_validator(mode="after")
     def _every_rank_every_time(self) -> Self:
@@ -80,17 +83,45 @@ class StackTimings(Noun):
         return sum(timing.wrong for timing in self.timings)
 
 
-class Communication(Document):
-    """Collectives of every stack with the same ranks on the same machine.
+class Link(Noun):
+    """What one host really sends to another, as a plain program sees it.
 
     Attributes:
-        add_seconds_per_byte: time in which one rank adds one byte to another in memory, γ of the
-            cost model; median of a loop over 64 MiB.
-
-    Schema history: 1 first version.
+        sender: host, by its name in the hostfile.
+        receiver: likewise.
+        tool: `tcp`: one connection of collectives/transfer.py. `iperf3`: one of iperf3.
+        bytes: that came, payload of TCP alone, after a warm-up.
+        seconds: in which they came, by the receiver's clock.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 1
+    sender: str
+    receiver: str
+    tool: Literal["tcp", "iperf3"]
+    bytes: PositiveInt
+    seconds: PositiveFloat
+
+    @property
+    def bits_per_s(self) -> float:
+        """Payload, in bit/s; frames and headers come on top."""
+        return 8 * self.bytes / self.seconds
+
+
+class Communication(Document):
+    """Collectives of every stack with the same ranks on the same hosts.
+
+    Attributes:
+        machine: where the command ran; of several hosts, none need be it.
+        add_seconds_per_byte: time in which one rank adds one byte to another in memory, γ of the
+            cost model; median of a loop over 64 MiB.
+        hosts: of each rank; empty: all on this machine. Parameter servers are on the last host of
+            several, and their workers, of which there may be fewer, on those before it.
+        links: from each host to the next, measured before the stacks.
+
+    Schema history: 1 first version. 2 hosts, links, CPU seconds; push/pull may have fewer
+    ranks.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     created_unix_s: UnixSeconds
     command: str
@@ -99,12 +130,22 @@ class Communication(Document):
     num_ranks: PositiveInt
     stacks: tuple[StackTimings, ...] = Field(min_length=1)
     add_seconds_per_byte: PositiveFloat | None = None
+    hosts: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
     @model_validator(mode="after")
     def _the_same_ranks_everywhere(self) -> Self:
+        if self.hosts and len(self.hosts) != self.num_ranks:
+            raise RefusalError(
+                "Every rank must have a host.",
+                received=f"{len(self.hosts)} hosts, {self.num_ranks} ranks",
+            )
         for stack in self.stacks:
             for timing in stack.timings:
-                if timing.num_ranks != self.num_ranks:
+                apart = self.several_hosts and timing.operation == "push_pull"
+                if timing.num_ranks != self.num_ranks and not (
+                    apart and timing.num_ranks < self.num_ranks
+                ):
                     raise RefusalError(
                         "Every timing must be of the same ranks.",
                         received=f"{stack.stack}, {timing.operation} of {timing.size_bytes} bytes: "
@@ -113,9 +154,19 @@ class Communication(Document):
         return self
 
     @property
+    def several_hosts(self) -> bool:
+        """Whether ranks reach each other over links."""
+        return len(set(self.hosts)) > 1
+
+    @property
     def passed(self) -> bool:
         """Whether every stack that can run here did, with every element right."""
         return all(
             stack.outcome.kind in ("completed", "refused") and not stack.wrong
             for stack in self.stacks
         )
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """1 knew this machine alone; 2 says so by no hosts."""
+        return (body, 2) if version == 1 else (body, version)

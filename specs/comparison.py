@@ -15,8 +15,9 @@ from pydantic import (
 
 from specs.arm import Arm
 from specs.certificate import Certificate, DetectionMatrix
-from specs.communication import Communication
+from specs.communication import Communication, Link
 from specs.errors import RefusalError
+from specs.hostfile import Host
 from specs.noun import Document, Noun, UnixSeconds, differences
 from specs.record import MachineFacts, Outcome, RunRecord
 from specs.run_spec import RunSpec
@@ -176,13 +177,22 @@ class Comparison(Document):
         deadline_s: a run without progress for so long ended as hung.
         code_version: of Ringside's code that made it, as in a certificate; empty: not known.
         circumstances: under which it was begun; None: not known.
+        hosts: of the hostfile, in its order; empty: this machine. The first of them is `machine`.
+        interface: name of the network interface that the stacks were told to use; None: all is on
+            the launching machine.
+        servers_on: hosts of parameter servers; empty: they took turns.
+        oversubscribe: more processes than cores on a host were meant.
+        addresses: of the hosts that are used, by name, as they were found before anything ran.
+        links: between them, measured before anything ran; empty: there is none.
+        links_at_end: the same after the last round.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, arms that explain, tuning,
-    communication; older files are read as ended after their rounds.
+    communication; older files are read as ended after their rounds. 4 hosts and the links between
+    them; older files are of one machine.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 3
+    SCHEMA_VERSION: ClassVar[int] = 4
 
     name: str
     created_unix_s: UnixSeconds
@@ -206,6 +216,13 @@ class Comparison(Document):
     deadline_s: PositiveFloat = 120.0
     code_version: str = ""
     circumstances: Circumstances | None = None
+    hosts: tuple[Host, ...] = ()
+    interface: str | None = None
+    servers_on: tuple[str, ...] = ()
+    oversubscribe: bool = False
+    addresses: dict[str, str] = Field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    links_at_end: tuple[Link, ...] = ()
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:
@@ -241,6 +258,18 @@ class Comparison(Document):
             )
         return self
 
+    @model_validator(mode="after")
+    def _certificates_are_of_its_hosts(self) -> Self:
+        for one in self.certificates:
+            if one.hosts != self.hosts:
+                certified, ran = (_named(hosts) for hosts in (one.hosts, self.hosts))
+                raise RefusalError(
+                    "Certificates of a comparison must be of the hosts that it ran on.",
+                    received=f"{one.arm.label} was verified on {certified}, the comparison is of "
+                    f"{ran}",
+                )
+        return self
+
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         if version in (1, 2):
@@ -255,7 +284,11 @@ class Comparison(Document):
                 "ended_because": "All rounds that were asked for were made.",
             }
             version = 3
-        return body, version
+        return body, 4 if version == 3 else version
+
+
+def _named(hosts: Iterable[Host]) -> str:
+    return ", ".join(f"{host.name} ({host.slots})" for host in hosts) or "one machine"
 
 
 def _first_twice(names: Iterable[str]) -> str:

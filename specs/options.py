@@ -1,9 +1,9 @@
 """The options of each backend, typed, under the names that upstream gives them."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from specs.errors import RefusalError, unknown_name
 from specs.noun import Noun
@@ -66,6 +66,15 @@ class HorovodOptions(BackendOptions):
         hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, within hosts first; None keeps
             Horovod's default. It has an effect with NCCL only.
         backward_passes_per_step: passes accumulated locally before one reduction.
+        coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
+            mpi. Of two hosts recursive_doubling fills the link; of more, it sends more than a ring.
+        btl_tcp_links: OMPI_MCA_btl_tcp_links, TCP connections between two ranks on different hosts,
+            for the controller mpi. Open MPI's own default is one, on which large messages that
+            cross each other wait for each other; so where an algorithm or btl_tcp_sndbuf is
+            chosen it is two: neither mended anything on one.
+        btl_tcp_sndbuf: OMPI_MCA_btl_tcp_sndbuf, bytes that the kernel holds of each connection, for
+            the controller mpi. What is held goes before the answer by which a message of the other
+            direction may begin, so with much of it only one direction works at a time.
     """
 
     controller: Literal["gloo", "mpi"] | None = None
@@ -75,6 +84,39 @@ class HorovodOptions(BackendOptions):
     num_groups: PositiveInt | None = None
     hierarchical_allreduce: bool | None = None
     backward_passes_per_step: PositiveInt = 1
+    coll_tuned_allreduce_algorithm: (
+        Literal["recursive_doubling", "ring", "segmented_ring", "rabenseifner"] | None
+    ) = None
+    btl_tcp_links: PositiveInt | None = None
+    btl_tcp_sndbuf: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _open_mpi_has_its_own(self) -> Self:
+        for name in ("coll_tuned_allreduce_algorithm", "btl_tcp_links", "btl_tcp_sndbuf"):
+            value = getattr(self, name)
+            if value is not None and self.controller == "gloo":
+                raise RefusalError(
+                    f"{name} is an option of Open MPI.",
+                    received=f"{name}={value} with controller=gloo",
+                    advice="Use controller=mpi.",
+                )
+        return self
+
+    @property
+    def open_mpi_environment(self) -> dict[str, str]:
+        """Variables that Open MPI reads when a process begins; what is left open is not in it."""
+        found = {}
+        links = self.btl_tcp_links
+        if self.coll_tuned_allreduce_algorithm is not None:
+            found["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"
+            found["OMPI_MCA_coll_tuned_allreduce_algorithm"] = self.coll_tuned_allreduce_algorithm
+            links = links or 2
+        if self.btl_tcp_sndbuf is not None:
+            found["OMPI_MCA_btl_tcp_sndbuf"] = str(self.btl_tcp_sndbuf)
+            links = links or 2
+        if links is not None:
+            found["OMPI_MCA_btl_tcp_links"] = str(links)
+        return found
 
 
 OPTIONS: Mapping[str, type[BackendOptions]] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from backends.base import Backend
 from backends.registry import make_backend
+from backends.threads import inter_op_threads, intra_op_threads
 from legacy_keras import tf
 from specs import RunSpec, Surroundings
 
@@ -28,8 +29,8 @@ def started(
     Yields:
         The backend; None in a server, once it has served.
     """
-    tf.config.threading.set_intra_op_parallelism_threads(spec.resources.intra_op_threads or 0)
-    tf.config.threading.set_inter_op_parallelism_threads(spec.resources.inter_op_threads or 0)
+    tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads(spec))
+    tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads(spec))
     tf.keras.backend.set_floatx(spec.precision)
     with make_backend(spec, surroundings) as backend:
         facts.update(role=backend.role, is_chief=backend.is_chief)

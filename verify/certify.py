@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from launch.interrupts import Interrupts
-from measure.machine import machine_facts
 from specs import (
     Arm,
     ByDesign,
@@ -27,7 +26,8 @@ from verify import store
 from verify.case import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
 from verify.checks import applied_once, convergence, training_ledger, validation_ledger
 from verify.gate import evaluation, parity
-from verify.processes import Watched, run_request, side_by_side
+from verify.machines import machine_of
+from verify.processes import HERE, Start, Watched, run_request, side_by_side
 from verify.trace import Trace
 
 REFERENCE = "serial"
@@ -62,6 +62,7 @@ def certify(
     steps: int = DEFAULT_STEPS,
     on_start: Callable[[str], None] = lambda _: None,
     on_end: Callable[[Certificate], None] = lambda _: None,
+    start: Start = HERE,
 ) -> tuple[Certificate, ...]:
     """Certify arms of one workload that differ only in backend, options and size.
 
@@ -71,6 +72,7 @@ def certify(
         steps: updates to compare.
         on_start: called with the label of what is started.
         on_end: called with each certificate.
+        start: where the processes are started, and by which launcher.
 
     Returns:
         A certificate for each arm, in their order, also for those that do not pass.
@@ -82,15 +84,16 @@ def certify(
     cases = _reference_cases(reference_spec, sizes, steps=steps, seeds=seeds)
     precision = subjects[0].spec.precision
     request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=precision)
-    reference = run_request(request, reference_spec, folder / "reference")
+    reference = run_request(request, reference_spec, folder / "reference", start=start)
     inspection = _inspection(reference)
     obstacle = _no_reference(reference, inspection)
 
     def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
+        blank = _blank(subject, steps, start)
         if obstacle:
-            return _blank(subject, steps).replace(obstacle=obstacle)
+            return blank.replace(obstacle=obstacle)
         on_start(subject.arm.label)
-        return _certified(subject, reference, inspection, folder, steps, interrupts)
+        return _certified(blank, subject, reference, inspection, folder, start, interrupts)
 
     certificates = []
     for made in side_by_side([partial(certified, subject) for subject in subjects]):
@@ -116,10 +119,12 @@ def _reference_spec(spec: RunSpec) -> RunSpec:
 
 
 def watched_spec(spec: RunSpec) -> RunSpec:
-    """The run as it is watched: not pinned, because nothing is timed, with full ledgers."""
-    resources = spec.resources.replace(
-        cores_per_replica=None, intra_op_threads=None, inter_op_threads=None
-    )
+    """The run as it is watched: not pinned, because nothing is timed, with full ledgers.
+
+    Inter-op threads stay: a parameter server with a single one, TensorFlow's default on a host of
+    one core, waits for ever.
+    """
+    resources = spec.resources.replace(cores_per_replica=None, intra_op_threads=None)
     return spec.replace(resources=resources, save="record", ledger="full", resume_from=None)
 
 
@@ -230,32 +235,35 @@ def _no_reference(reference: Watched, inspection: Mapping[str, Any]) -> str:
     return ""
 
 
-def _blank(subject: Subject, steps: int) -> Certificate:
+def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
     return Certificate(
         arm=subject.arm,
         spec=subject.spec,
         kind="exact" if subject.exact else "statistical",
         steps=steps,
         code_version=store.code_version(),
-        machine=machine_facts(),
+        machine=machine_of(start.placement),
+        hosts=start.placement.hosts or (),
+        launcher=start.launcher_of(subject.spec),
         created_unix_s=time.time(),
     )
 
 
 def _certified(
+    blank: Certificate,
     subject: Subject,
     reference: Watched,
     inspection: Mapping[str, Any],
     folder: Path,
-    steps: int,
+    start: Start,
     interrupts: Interrupts,
 ) -> Certificate:
     """Run an arm's cases and judge them."""
     spec = watched_spec(subject.spec)
-    request = Request(cases=_cases(spec, exact=subject.exact, steps=steps))
+    request = Request(cases=_cases(spec, exact=subject.exact, steps=blank.steps))
     place = folder / file_name(subject.arm.label)
-    watched = run_request(request, spec, place, interrupts)
-    blank = _blank(subject, steps).replace(folder=str(place))
+    watched = run_request(request, spec, place, interrupts, start)
+    blank = blank.replace(folder=str(place))
     if watched.obstacle:
         return blank.replace(obstacle=watched.obstacle)
     by_design = tuple(ByDesign(**one) for one in inspection["by_design"])

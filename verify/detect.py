@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from launch import Placement
+from launch.hostfile import THIS_MACHINE
 from launch.interrupts import Interrupts
-from measure.machine import machine_facts
 from specs import ControlResult, DetectionMatrix, RunSpec, Topology, backend_options
 from verify import store
 from verify.case import Case, Request
@@ -20,6 +21,7 @@ from verify.certify import (
     on_own_workload,
     watched_spec,
 )
+from verify.machines import machine_of
 from verify.mistakes import (
     EPOCHS,
     GLOBAL_BATCH,
@@ -28,7 +30,7 @@ from verify.mistakes import (
     shows_after_restart,
     workload_of,
 )
-from verify.processes import Watched, run_request, side_by_side
+from verify.processes import Start, Watched, run_request, side_by_side
 from verify.trace import Trace
 
 # Runs without a mistake, in each arm: (name, seed, workload's mistake that needs it).
@@ -50,6 +52,7 @@ def detect(
     *,
     folder: Path,
     on_start: Callable[[str], None] = lambda _: None,
+    placement: Placement = THIS_MACHINE,
 ) -> DetectionMatrix:
     """Make every mistake in every arm where it can be made, and ask the gate.
 
@@ -60,13 +63,14 @@ def detect(
         subjects: the arms; those of one replica have little to get wrong, and are left out.
         folder: where traces and logs go.
         on_start: called with the label of what is started.
+        placement: the hosts on which the processes are.
     """
     several = [subject for subject in subjects if subject.replicas > 1]
     batches = sorted({_batch(subject) for subject in several})
 
     def reference(batch: int, interrupts: Interrupts) -> Watched:
         on_start(f"the serial reference, batches of {batch}")
-        return _reference(batch, folder / f"serial-{batch}", interrupts)
+        return _reference(batch, folder / f"serial-{batch}", interrupts, Start(placement))
 
     made = side_by_side([partial(reference, batch) for batch in batches])
     references = dict(zip(batches, made, strict=True))
@@ -75,7 +79,7 @@ def detect(
         on_start(subject.arm.label)
         place = folder / file_name(subject.arm.label)
         bench = _Bench(subject, references[_batch(subject)], place)
-        bench.run(interrupts)
+        bench.run(interrupts, Start(placement))
         return bench
 
     benches = list(side_by_side([partial(tried, subject) for subject in several]))
@@ -85,7 +89,7 @@ def detect(
         results=tuple(result for bench in benches for result in bench.results()),
         clean_runs=sum(bench.clean_runs for bench in benches),
         false_alarms=tuple(alarm for bench in benches for alarm in bench.false_alarms()),
-        machine=machine_facts(),
+        machine=machine_of(placement),
         code_version=store.code_version(),
         created_unix_s=time.time(),
     )
@@ -113,7 +117,7 @@ def _clean_cases(spec: RunSpec, batch: int) -> tuple[Case, ...]:
     )
 
 
-def _reference(batch: int, folder: Path, interrupts: Interrupts) -> Watched:
+def _reference(batch: int, folder: Path, interrupts: Interrupts, start: Start) -> Watched:
     spec = RunSpec(
         backend=REFERENCE,
         options=backend_options(REFERENCE, {}),
@@ -122,7 +126,7 @@ def _reference(batch: int, folder: Path, interrupts: Interrupts) -> Watched:
         epochs=EPOCHS,
     )
     request = Request(cases=_clean_cases(spec, batch))
-    return run_request(request, watched_spec(spec), folder, interrupts)
+    return run_request(request, watched_spec(spec), folder, interrupts, start)
 
 
 class _Bench:
@@ -162,16 +166,16 @@ class _Bench:
         self._ended: dict[str, str] = {}
         self._tasks: tuple[str, ...] = ()
 
-    def run(self, interrupts: Interrupts) -> None:
+    def run(self, interrupts: Interrupts, start: Start) -> None:
         """Do every case; one that takes its processes down is noted, and the others go on anew."""
-        left, start = self._cases, 1
+        left, attempt = self._cases, 1
         while left:
-            place = self._folder / f"start-{start}"
-            watched = run_request(Request(cases=left), self._spec, place, interrupts)
+            place = self._folder / f"start-{attempt}"
+            watched = run_request(Request(cases=left), self._spec, place, interrupts, start)
             self._tasks = watched.tasks
             done = [c for c in left if len(watched.traces[c.name]) == len(watched.tasks)]
             self._traces |= {case.name: watched.traces[case.name] for case in done}
-            left, start = tuple(case for case in left if case not in done), start + 1
+            left, attempt = tuple(case for case in left if case not in done), attempt + 1
             if left:  # the first that is missing ended the processes
                 self._ended[left[0].name] = watched.obstacle or "its processes wrote no trace"
                 left = left[1:]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from launch import Execution, Site, execute, make_plan
+from launch import Execution, LauncherName, Placement, Plan, Site, execute, make_plan
+from launch.hostfile import THIS_MACHINE
 from launch.interrupts import Interrupts
 from measure.machine import gpu_names
 from specs import RunSpec, capabilities_of, write_whole
@@ -19,6 +20,42 @@ DEADLINE_S = 180.0
 MOST_AT_ONCE = 4
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the processes of an arm are started.
+
+    Attributes:
+        placement: the hosts that they are on.
+        launcher: that starts them; `auto`: the one that the backend joins.
+    """
+
+    placement: Placement = THIS_MACHINE
+    launcher: LauncherName = "auto"
+
+    def launcher_of(self, spec: RunSpec) -> LauncherName:
+        """Who starts a run: one process needs no launcher."""
+        single = capabilities_of(spec.backend).process_model == "single"
+        return "auto" if single else self.launcher
+
+    def plan(self, spec: RunSpec, folder: Path) -> Plan:
+        """The processes of a run.
+
+        Raises:
+            RefusalError: a launcher that its backend cannot join.
+        """
+        site = dataclasses.replace(Site.here(), program="verify_task.py")
+        return make_plan(
+            spec,
+            run_dir=folder,
+            site=site,
+            placement=self.placement,
+            launcher=self.launcher_of(spec),
+        )
+
+
+HERE = Start()
 
 
 @dataclass(frozen=True)
@@ -42,7 +79,11 @@ class Watched:
 
 
 def run_request(
-    request: Request, spec: RunSpec, folder: Path, interrupts: Interrupts | None = None
+    request: Request,
+    spec: RunSpec,
+    folder: Path,
+    interrupts: Interrupts | None = None,
+    start: Start = HERE,
 ) -> Watched:
     """Start the processes of a run, and let them do the cases of a request.
 
@@ -51,10 +92,10 @@ def run_request(
         spec: whose backend and topology the processes have.
         folder: of these processes; new or empty.
         interrupts: held by the caller, who runs several; None: this call holds them.
+        start: where and by which launcher.
     """
     write_whole(folder / REQUEST, request.to_json())
-    site = dataclasses.replace(Site.here(), program="verify_task.py")
-    plan = make_plan(spec, run_dir=folder, site=site)
+    plan = start.plan(spec, folder)
     execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
     coordinated = capabilities_of(spec.backend).process_model == "coordinator"
     watching = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from measure.machine import machine_facts
-from specs import Certificate, DetectionMatrix, RefusalError, RunSpec, write_whole
+from launch import Placement
+from launch.hostfile import THIS_MACHINE
+from specs import Certificate, DetectionMatrix, Host, RefusalError, RunSpec, write_whole
 from specs.folders import cache_dir
+from verify.machines import machine_of
 
 MATRIX = "detection.json"
 PROGRAMS = ("train.py", "verify_task.py", "compare/arms.py")
@@ -37,33 +39,37 @@ def certificates_dir() -> Path:
 
 def keep(certificate: Certificate) -> Path:
     """Write a certificate where `find` looks."""
-    path = _path(certificate.spec, certificate.steps)
+    path = _path(certificate.spec, certificate.steps, certificate.hosts, certificate.launcher)
     write_whole(path, certificate.to_json())
     return path
 
 
-def find(spec: RunSpec, *, steps: int) -> Certificate | None:
-    """The passing certificate of this very run, made on this machine by this code; else None.
+def find(
+    spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
+) -> Certificate | None:
+    """The passing certificate of this very run, made on these hosts by this code; else None.
 
     Of a user's own code none is used again: what it reads, and imports later, is not known.
     """
     if ":" in spec.workload or spec.pipeline.filter:
         return None
-    path = _path(spec, steps)
+    path = _path(spec, steps, placement.hosts or (), launcher)
     try:
         certificate = Certificate.from_json(path.read_text(encoding="utf-8"), origin=str(path))
     except (OSError, UnicodeDecodeError, RefusalError):
         return None
-    return certificate if certificate.passed and not stale(certificate, spec) else None
+    return certificate if certificate.passed and not stale(certificate, spec, placement) else None
 
 
-def stale(certificate: Certificate, spec: RunSpec) -> str:
+def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_MACHINE) -> str:
     """Why a certificate says nothing about a run here and now; empty: it does."""
     if certificate.spec_hash != spec.content_hash:
         return f"it is of the run {certificate.spec_hash[:8]}, this is {spec.content_hash[:8]}"
     if certificate.code_version != code_version():
         return "Ringside's code has changed since"
-    if certificate.machine != machine_facts():
+    if certificate.hosts != (placement.hosts or ()):
+        return "it was made on other hosts"
+    if certificate.machine != machine_of(placement):
         return "it was made on another machine, or with other packages"
     return _changed_source(certificate.sources.items())
 
@@ -96,14 +102,17 @@ def keep_matrix(matrix: DetectionMatrix) -> None:
     write_whole(certificates_dir() / MATRIX, matrix.to_json())
 
 
-def find_matrix() -> DetectionMatrix | None:
-    """The detection matrix that was made last, if on this machine by this code; else None."""
+def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
+    """The detection matrix that was made last, if on this machine by this code; else None.
+
+    Of several hosts the first is the machine: the gate is the same on all.
+    """
     path = certificates_dir() / MATRIX
     try:
         matrix = DetectionMatrix.from_json(path.read_text(encoding="utf-8"), origin=str(path))
     except (OSError, UnicodeDecodeError, RefusalError):
         return None
-    same = matrix.code_version == code_version() and matrix.machine == machine_facts()
+    same = matrix.code_version == code_version() and matrix.machine == machine_of(placement)
     return matrix if same else None
 
 
@@ -162,8 +171,9 @@ def _sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _path(spec: RunSpec, steps: int) -> Path:
+def _path(spec: RunSpec, steps: int, hosts: tuple[Host, ...], launcher: str) -> Path:
     place = os.getcwd() if spec.data_dir else ""  # which may be relative to it
-    words = f"{spec.content_hash} {steps} {place} {_surroundings()}"
+    named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
+    words = f"{spec.content_hash} {steps} {place} {named} {launcher} {_surroundings()}"
     key = hashlib.sha256(words.encode()).hexdigest()
     return certificates_dir() / f"{key}.json"

@@ -1,5 +1,6 @@
 """tf.distribute.MultiWorkerMirroredStrategy: one process for each replica, placed by TF_CONFIG."""
 
+import os
 import socket
 from typing import Any, ClassVar
 
@@ -35,7 +36,7 @@ class MultiWorkerMirrored(StrategyBackend):
                     received="multi_worker_mirrored",
                     advice="Use --backend parameter_server, or remove `ps` from the cluster.",
                 )
-            check_port_is_free(task)
+            take_place(task)
         use_local_gpu(self.local_rank, self.surroundings.local_size)
         options = self.spec.options
         assert isinstance(options, CommunicationOptions)
@@ -60,7 +61,17 @@ class MultiWorkerMirrored(StrategyBackend):
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
 
 
-def check_port_is_free(task: ClusterTask) -> None:
+def take_place(task: ClusterTask) -> None:
+    """Let TensorFlow find this task's place: it reads TF_CONFIG, which srun does not set.
+
+    Raises:
+        RefusalError: something listens at its address.
+    """
+    _check_port_is_free(task)
+    os.environ.setdefault("TF_CONFIG", task.to_tf_config())
+
+
+def _check_port_is_free(task: ClusterTask) -> None:
     """Refuse a TF_CONFIG whose own port is taken; TensorFlow would abort the process.
 
     Raises:
@@ -75,7 +86,7 @@ def check_port_is_free(task: ClusterTask) -> None:
             probe.listen(1)
         except OSError as error:
             raise RefusalError(
-                "The port of this task in TF_CONFIG must be free.",
+                "The port of this task must be free.",
                 received=f"{host}:{port} ({error.strerror})",
-                advice="Choose another port, or end the process that holds it.",
+                advice="Choose another port in TF_CONFIG, or end the process that holds this one.",
             ) from None

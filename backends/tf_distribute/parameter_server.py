@@ -16,14 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Reduction, Role, StrategyBackend
-from backends.tf_distribute.multi_worker_mirrored import check_port_is_free
+from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
+from backends.threads import inter_op_threads, intra_op_threads
 from legacy_keras import tf
 from specs import InputShard, RefusalError
 from specs.cluster import ClusterTask
 from specs.options import ParameterServerOptions
 
 POLL_S = 1.0
+# A coordinator that answers nothing so often in a row is gone; one packet may be lost.
+MISSED_POLLS = 3
 UNSEEN_LIMIT_S = 300.0
 
 
@@ -87,12 +90,12 @@ class ParameterServer(StrategyBackend):
         return len(self._task.cluster.worker)
 
     def _start(self) -> None:
-        check_port_is_free(self._task)
+        take_place(self._task)
         if self.role == "server":
             config = tf.compat.v1.ConfigProto()
             # The servers take their pools from here, not from tf.config.threading.
-            config.intra_op_parallelism_threads = self.spec.resources.intra_op_threads or 0
-            config.inter_op_parallelism_threads = self.spec.resources.inter_op_threads or 0
+            config.intra_op_parallelism_threads = intra_op_threads(self.spec)
+            config.inter_op_parallelism_threads = inter_op_threads(self.spec)
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
             self._server = tf.distribute.Server(
                 resolver.cluster_spec(),
@@ -182,12 +185,14 @@ class ParameterServer(StrategyBackend):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
         host, _, port = self._task.cluster.chief[0].rpartition(":")
-        seen, started = False, time.monotonic()
+        seen, missed, started = False, 0, time.monotonic()
         while not ended.wait(POLL_S):
             if _listens(host, int(port)):
-                seen = True
+                seen, missed = True, 0
             elif seen:
-                return
+                missed += 1
+                if missed == MISSED_POLLS:
+                    return
             elif time.monotonic() - started > UNSEEN_LIMIT_S:
                 raise TimeoutError(
                     f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"

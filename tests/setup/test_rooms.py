@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-WITHOUT_TENSORFLOW = {"specs", "measure", "launch", "compare", "report", "cli"}
+WITHOUT_TENSORFLOW = {"specs", "measure", "launch", "lab", "compare", "report", "cli"}
 
 
 def test_import_linter_knows_every_room() -> None:

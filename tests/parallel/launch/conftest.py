@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from launch import Plan, Site, make_plan
+from launch import Placement, Plan, Site, make_plan
 from launch.children import SWEEPER
 from launch.plan import LAUNCHER_NAME
 from launch.planner import LauncherName
@@ -73,7 +73,13 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
         )
         site = dataclasses.replace(Site.here(), root=str(HERE / "fake"))
         run_dir = tmp_path / f"run-{len(plans)}"
-        plan = make_plan(spec, run_dir=run_dir, hosts=hosts, launcher=launcher, site=site)
+        plan = make_plan(
+            spec,
+            run_dir=run_dir,
+            placement=Placement(hosts=hosts),
+            launcher=launcher,
+            site=site,
+        )
         if quick:
             plan = _without_build_check(plan, tmp_path)
         plans.append(plan)

@@ -301,8 +301,8 @@ there = subprocess.Popen(
     start_new_session=True,
 )
 def pass_on():
-    while os.read(0, 4096):
-        pass
+    while said := os.read(0, 4096):
+        os.write(there.stdin.fileno(), said)
     there.stdin.close()
 threading.Thread(target=pass_on, daemon=True).start()
 code = there.wait()

@@ -2,10 +2,12 @@
 
 import pytest
 
+from collectives.place import Place
 from collectives.request import repetitions
-from collectives.sizes import check_memory, parse_sizes, size_text
-from collectives.stacks import STACKS, obstacle, parse_stacks, spec_of
+from collectives.sizes import check_memory, fitting, parse_sizes, size_text
+from collectives.stacks import STACKS, obstacle, options_of, parse_stacks
 from specs import RefusalError
+from specs.options import CommunicationOptions
 
 
 def test_a_range_takes_four_times_the_size_each_time() -> None:
@@ -80,10 +82,40 @@ def test_every_stack_has_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None
     """Each rank its share, whoever starts it."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5})
 
-    resources = {spec_of(name, 2).resources for name in STACKS}
+    specs = [Place.here(2).of_stack(name)[0] for name in STACKS]
 
+    resources = {spec.resources for spec in specs}
     assert {(r.cores_per_replica, r.intra_op_threads) for r in resources} == {(3, 3)}
-    assert {spec_of(name, 2).topology.num_processes for name in STACKS} == {2}
+    assert {spec.topology.num_processes for spec in specs} == {2}
+
+
+def test_settings_are_options_of_the_stack() -> None:
+    """After colons, as the backend has them; those that make the stack are not to be had."""
+    (name,) = parse_stacks("tf.distribute RING:bytes_per_pack=1048576")
+
+    options = options_of(name)
+
+    assert options == CommunicationOptions(implementation="RING", bytes_per_pack=2**20)
+    with pytest.raises(RefusalError, match="Did you mean 'btl_tcp_links'"):
+        parse_stacks("horovod mpi:btl_tcp_link=2")
+    with pytest.raises(RefusalError, match="controller is chosen by the name"):
+        parse_stacks("horovod mpi:controller=gloo")
+    with pytest.raises(RefusalError, match="an option of Open MPI"):
+        parse_stacks("horovod gloo:btl_tcp_links=2")
+
+
+@pytest.mark.parametrize(
+    ("mbit_s", "largest"),
+    # 2 ranks: two passes of n. 2 · 8 · 4 MiB / 10 Mbit/s = 6.7 s; of 16 MiB 26.8 s.
+    [(10, 2**22), (100, 2**24), (1000, 2**28), (0.000_1, 4096)],
+)
+def test_sizes_fit_the_link(mbit_s: float, largest: int) -> None:
+    """Ten seconds for the longest operation; the smallest size stays in any case."""
+    sizes = parse_sizes("4KiB-256MiB", ranks=2)
+
+    fit = fitting(sizes, ranks=2, bits_per_s=mbit_s * 1e6)
+
+    assert max(fit) == largest and fit == sizes[: len(fit)]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 import cli.main
 from collectives import store
 from collectives.stacks import STACKS
-from collectives.store import find_communication, why_not_kept
-from specs import Communication, Outcome, StackTimings, Timing
+from collectives.store import find_communication, keep, why_not_kept
+from specs import Communication, Link, Outcome, StackTimings, Timing
 from tests.unit.measure.factory import MACHINE
 
 SIZES = (4096, 16384, 65536, 262144)
@@ -28,7 +28,7 @@ def stack_of(name: str, sizes: tuple[int, ...] = SIZES, times: int = 5, wrong: i
     return StackTimings(stack=name, outcome=COMPLETED, timings=tuple(timings))
 
 
-def of(*stacks: StackTimings) -> Communication:
+def of(*stacks: StackTimings, **where: Any) -> Communication:
     """A measurement on this machine by this code."""
     return Communication(
         created_unix_s=1.0,
@@ -37,6 +37,7 @@ def of(*stacks: StackTimings) -> Communication:
         code_version=store.code_version(),
         num_ranks=2,
         stacks=stacks,
+        **where,
     )
 
 
@@ -75,7 +76,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Nothing is started: the names of the stacks that were asked for, in order."""
     asked: list[str] = []
 
-    def measure(name: str, request: Any, ranks: int, folder: Path) -> StackTimings:
+    def measure(name: str, request: Any, place: Any, folder: Path) -> StackTimings:
         asked.append(name)
         return stack_of(name, sizes=request.sizes)
 
@@ -121,6 +122,27 @@ def test_ranks_that_share_cores_are_told(
     assert said.startswith("more ranks (2) than usable cores (1): ")
     assert "not kept for later comparisons: it has more ranks (2) than usable cores (1)" in said
     assert measured and find_communication() is None
+
+
+def link(mbit: int) -> Link:
+    """From one to the other."""
+    return Link(sender="one", receiver="two", tool="tcp", bytes=mbit * 125_000, seconds=1.0)
+
+
+@pytest.mark.usefixtures("measured")
+def test_hosts_have_their_own() -> None:
+    """Neither is taken for the other, nor for the same hosts on another link."""
+    local, remote = of(*every()), of(*every(), hosts=("one", "two"), links=(link(100),))
+
+    keep(local)
+    keep(remote)
+
+    assert find_communication() == local
+    assert find_communication(("one", "two")) == remote
+    assert find_communication(("two", "one")) is None
+    assert find_communication(("one", "two", "three")) is None
+    assert find_communication(("one", "two"), [link(109)]) == remote
+    assert find_communication(("one", "two"), [link(111)]) is None
 
 
 @pytest.mark.parametrize("through", [0, 2])

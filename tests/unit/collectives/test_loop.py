@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectives import store
-from collectives.loop import Ranks, time_everything, timed
+from collectives.loop import Ranks, Took, time_everything, timed
 from collectives.pattern import Floats
 from collectives.request import Answer, RankTimes, Request
 from collectives.run import joined, samples_csv
@@ -51,7 +51,7 @@ class Rank(Ranks):
         given = self.threads.exchange(self.rank, np.array([seconds]))
         return float(np.max(given))
 
-    def prepare(self, operation: str, array: Floats) -> Callable[[], tuple[float, Floats]]:
+    def prepare(self, operation: str, array: Floats) -> Callable[[], tuple[Took, Floats]]:
         def operate() -> Floats:
             arrays = self.threads.exchange(self.rank, array)
             if operation == "broadcast":
@@ -124,7 +124,7 @@ def test_no_rank_ends_while_another_still_receives() -> None:
         def barrier(self) -> None:
             calls.append("barrier")
 
-        def prepare(self, operation: str, array: Floats) -> Callable[[], tuple[float, Floats]]:
+        def prepare(self, operation: str, array: Floats) -> Callable[[], tuple[Took, Floats]]:
             def operate() -> Floats:
                 calls.append(operation)
                 return array

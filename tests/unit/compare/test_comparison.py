@@ -35,7 +35,7 @@ def test_file_of_version_1_is_read_as_never_verified() -> None:
     assert {row.not_comparable_because for row in summarize(old).arms} == {
         "it was not verified: run without --no-verify"
     }
-    assert json.loads(old.to_json())["schema_version"] == 3
+    assert json.loads(old.to_json())["schema_version"] == Comparison.SCHEMA_VERSION
 
 
 def test_file_of_an_unknown_version_is_refused() -> None:

@@ -189,7 +189,7 @@ def test_a_pinned_run_is_watched_on_its_own_processors(
     """Two replicas of one core each, of the 64 that there are."""
     completed = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    monkeypatch.setattr(experiment, "make_plan", lambda spec, run_dir: None)
+    monkeypatch.setattr(experiment, "make_plan", lambda *_, **__: None)
     monkeypatch.setattr(experiment, "execute", lambda *_, **__: completed)
     arm = comparison_of("horovod", "2").arms[-1]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from launch import Plan, Site, make_plan
-from specs import Host, RunSpec, Topology, capabilities_of, parse_hostfile
+from launch import Placement, Plan, Site, make_plan
+from specs import RunSpec, Topology, capabilities_of, parse_hostfile
 
 RUN_DIR = Path("/runs/one")
 PlanOf = Callable[..., Plan]
@@ -25,6 +25,7 @@ def site() -> Site:
         is_root=False,
         scratch="/shm/ringside-ab",
         free_ports=lambda count: tuple(range(4001, 4001 + count)),
+        interface_to=lambda hosts: "eth7",
     )
 
 
@@ -58,9 +59,11 @@ def plan_of(site: Site) -> PlanOf:
         hostfile: str | None = None,
         launcher: Any = "auto",
         on: Site = site,
+        **placed: Any,
     ) -> Plan:
         spec = spec_of(backend, replicas=replicas, hosts=hosts, options=options)
-        places: tuple[Host, ...] | None = parse_hostfile(hostfile) if hostfile else None
-        return make_plan(spec, run_dir=RUN_DIR, hosts=places, launcher=launcher, site=on)
+        hosts_there = parse_hostfile(hostfile) if hostfile else None
+        placement = Placement(hosts=hosts_there, **placed)
+        return make_plan(spec, run_dir=RUN_DIR, placement=placement, launcher=launcher, site=on)
 
     return plan_of

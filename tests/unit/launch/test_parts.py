@@ -12,7 +12,7 @@ import pytest
 from launch.children import environment
 from launch.logs import Follower, last_lines
 from launch.plan import Process
-from launch.preflight import obstacles
+from launch.probe import obstacles
 from launch.sweep import tidy
 from launch.watch import Progress, Watch
 

@@ -6,8 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from launch import Plan, Site
+import pytest
+
+from launch import Placement, Plan, Site
+from launch.hostfile import spread
 from launch.site import free_ports
+from specs import Topology, parse_hostfile
 
 PlanOf = Callable[..., Plan]
 
@@ -124,7 +128,7 @@ def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
 
     assert plan.render() == (
         f"{MARK} horovodrun -np 4 -H a:2,b:2 --gloo --gloo-timeout-seconds 120 "
-        f"--disable-cache sh -c 'exec {TRAIN}'\n"
+        f"--network-interfaces eth7 --disable-cache sh -c 'exec {TRAIN}'\n"
     )
     assert plan.remote_hosts == ("a", "b")
 
@@ -135,9 +139,42 @@ def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
 
     assert plan.render() == (
         f"{MARK} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
-        f"--mca pml ob1 --mca btl '^openib' --prefix /venv -x PATH -x RINGSIDE_RUN_ID {TRAIN}\n"
+        "--mca pml ob1 --mca btl '^openib' --prefix /venv --mca btl_tcp_if_include eth7 "
+        f"--mca oob_tcp_if_include eth7 --mca plm_rsh_args '{SSH.removeprefix('ssh ')}' "
+        f"--mca orte_launch_agent 'env {MARK} orted' -x PATH -x RINGSIDE_RUN_ID {TRAIN}\n"
     )
     assert plan.remote_hosts == ("b",)
+
+
+def test_horovodrun_with_mpi_on_two_hosts(plan_of: PlanOf) -> None:
+    """What Open MPI must be told to reach others is told through horovodrun."""
+    plan = plan_of(
+        "horovod", hosts=2, hostfile="a\nb", launcher="horovodrun", options={"controller": "mpi"}
+    )
+
+    (flag,) = [word for word in plan.processes[0].argv if word.startswith("--mpi-args=")]
+    assert flag == (
+        "--mpi-args=--oversubscribe --prefix /venv "
+        f"--mca oob_tcp_if_include eth7 --mca plm_rsh_args '{SSH.removeprefix('ssh ')}' "
+        f"--mca orte_launch_agent 'env {MARK} orted'"
+    )
+
+
+def test_a_named_interface_goes_to_every_launcher(plan_of: PlanOf) -> None:
+    """--interface is used in place of the one that the kernel would take."""
+    gloo = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0")
+    mpi = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0", launcher="mpirun")
+
+    assert "--network-interfaces ib0" in gloo.render()
+    assert "--mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0" in mpi.render()
+
+
+def test_a_hostfile_of_this_machine_needs_no_interface(plan_of: PlanOf) -> None:
+    """Nobody is told of networks where none is used."""
+    plan = plan_of("horovod", replicas=2, hostfile="here slots=2")
+
+    assert plan.processes[0].argv[:5] == ("horovodrun", "-np", "2", "-H", "here:2")
+    assert "--network-interfaces" not in plan.processes[0].argv
 
 
 def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
@@ -146,13 +183,14 @@ def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
 
     # 0xab = 171: the ports follow from the run id, because no kernel was asked.
     cluster = '"cluster": {"worker": ["here:20171", "b:20172"]}'
+    proxy = "no_grpc_proxy=here,b"
     own = f'TF_CONFIG=\'{{{cluster}, "task": {{"type": "worker", "index": 0}}}}\''
     # Quoted once for the shell over there and once more for the shell here.
     other = f"""TF_CONFIG={{{cluster}, "task": {{"type": "worker", "index": 1}}}}"""
     assert plan.render() == (
-        f"{MARK} {own} {TRAIN}\n"
+        f"{MARK} {proxy} {own} {TRAIN}\n"
         f"{MARK} {SSH} b 'cd /home/me && "
-        f"exec env {MARK} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
+        f"exec env {MARK} {proxy} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
     )
     assert plan.remote_hosts == ("b",)
     assert plan.processes[1].holds_stdin
@@ -168,6 +206,46 @@ def test_parameter_server_on_two_hosts(plan_of: PlanOf) -> None:
     assert plan.cluster.chief == ("here:20171",)
     assert plan.cluster.worker == ("here:20172", "b:20173")
     assert plan.cluster.ps == ("here:20174", "b:20175", "here:20176")
+
+
+def test_servers_on_chosen_hosts(plan_of: PlanOf) -> None:
+    """Servers take turns over the hosts that were named for them, with replicas or without."""
+    plan = plan_of(
+        "parameter_server", options={"servers": 3}, hosts=2, hostfile="a\nb\nc\nd",
+        servers_on=("d", "b"),
+    )  # fmt: skip
+
+    assert plan.cluster is not None
+    assert plan.cluster.chief == ("a:20171",)
+    assert plan.cluster.worker == ("a:20172", "b:20173")
+    assert plan.cluster.ps == ("d:20174", "b:20175", "d:20176")
+    assert set(plan.remote_hosts) == {"a", "b", "d"}
+
+
+def test_one_process_on_the_first_host_with_room(plan_of: PlanOf) -> None:
+    """A mirrored run goes over ssh to the first host that has a slot for each replica."""
+    plan = plan_of("mirrored", replicas=2, hostfile="here\nb slots=2\nc slots=2")
+
+    assert plan.render() == (
+        f"{MARK} {SSH} b 'cd /home/me && exec env {MARK} {TRAIN} --watch-stdin'\n"
+    )
+    assert plan.remote_hosts == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("hostfile", "replicas", "topology"),
+    [
+        ("a slots=2\nb slots=2", 4, Topology(hosts=2, processes_per_host=2)),
+        ("a slots=2\nb slots=2", 2, Topology(hosts=1, processes_per_host=2)),
+        ("a slots=3\nb slots=3", 4, Topology(hosts=1, processes_per_host=4)),
+        ("a\nb\nc\nd", 3, Topology(hosts=3, processes_per_host=1)),
+    ],
+)
+def test_spread(hostfile: str, replicas: int, topology: Topology) -> None:
+    """A topology has several hosts where the hostfile gives all of them the same number."""
+    placement = Placement(hosts=parse_hostfile(hostfile))
+
+    assert spread(Topology(processes_per_host=replicas), placement) == topology
 
 
 def test_a_topology_of_one_host_fills_the_hostfile_in_order(plan_of: PlanOf) -> None:

@@ -38,10 +38,23 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "Received: localhost beside b. "
         "Put the name or address of this machine into the hostfile.",
     ),
-    "one process on another machine": (
-        {"backend": "mirrored", "hostfile": "b slots=2"},
-        "The backend mirrored runs in one process, on this machine. Received: host b. "
-        "Start Ringside there, or put localhost first.",
+    "one process that fits on no host": (
+        {"backend": "mirrored", "hostfile": "a\nb"},
+        "A process with 2 replicas must have a host with 2 slots. Received: a (1), b (1). "
+        "Change the hostfile, or the number of replicas.",
+    ),
+    "servers on a host that is not there": (
+        {"backend": "parameter_server", "hostfile": "a\nb", "servers_on": ("b", "c")},
+        "Parameter servers go to hosts of the hostfile. Received: --servers-on c. "
+        "Hosts there: a, b.",
+    ),
+    "servers without a hostfile": (
+        {"backend": "parameter_server", "servers_on": ("c",)},
+        "Parameter servers go to hosts of the hostfile. Received: --servers-on c. Add --hostfile.",
+    ),
+    "an interface without a hostfile": (
+        {"backend": "horovod", "interface": "eth0"},
+        "--interface is of runs on several hosts. Received: --interface eth0. Add --hostfile.",
     ),
     "a launcher that the backend cannot join": (
         {"backend": "multi_worker_mirrored", "launcher": "mpirun"},
@@ -77,7 +90,7 @@ def test_refusal(case: str, plan_of: PlanOf) -> None:
     assert str(refusal.value) == message
 
 
-@pytest.mark.parametrize("name", ["local4", "two_hosts.template"])
+@pytest.mark.parametrize("name", ["local4", "two_hosts.template", "eight_hosts.template"])
 def test_the_hostfiles_that_come_with_ringside(name: str) -> None:
     """Each hostfile has room for four replicas."""
     hosts = read_hostfile(HOSTFILES / name)

@@ -295,6 +295,6 @@ def test_survivors(workers: Scene) -> None:
     """A process that cannot be killed spoils even a complete run: it would disturb the next."""
     workers.record("worker-0", COMPLETED)
     workers.record("worker-1", COMPLETED)
-    workers.evidence.survivors = [17]
+    workers.evidence.survivors = ["17", "b"]
 
-    assert workers.judge().outcome.reason == "processes [17] cannot be killed"
+    assert workers.judge().outcome.reason == "processes cannot be killed: 17, b"

@@ -1,8 +1,12 @@
 """What a report says of collectives, and of the bytes and the time of each arm."""
 
+import statistics
+
 import pytest
 
+from report.cells import Folded, Text
 from report.communication import NOT_MEASURED, communication_section, models_of, size_of
+from specs import Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables
 from tests.unit.report.views import bout_plots, bout_view
@@ -51,6 +55,31 @@ def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:
 
     assert (row[1].main, row[1].note) == ("–", "refused: needs an NVIDIA GPU: none is found")
     assert {cell.main for cell in row[2:]} == {"–"}
+
+
+def test_between_hosts_the_link_is_told() -> None:
+    """Each link, and beside every time the least that the slowest of them allows, as its share."""
+    comparison = bout()
+    assert comparison.communication is not None
+    links = tuple(
+        Link(sender=a, receiver=b, tool="tcp", bytes=rate, seconds=8.0)
+        for a, b, rate in (("one", "two", 4 * 10**9), ("two", "one", 3 * 10**9))
+    )
+    found = comparison.communication.replace(hosts=("one", "two"), links=links)
+
+    section = communication_section(comparison.replace(communication=found), judged(), None)
+
+    said = " ".join(block.text for block in section.blocks if isinstance(block, Text))
+    assert "one to two 4.00 Gbit/s; two to one 3.00 Gbit/s" in said
+    (folded,) = (block for block in section.blocks if isinstance(block, Folded))
+    table = tables(*folded.blocks)["Every size of every collective"]
+    (column,) = (i for i, one in enumerate(table.columns) if one.name == "Of the link")
+    timing = found.stacks[0].timings[8]
+    slowest = statistics.median(max(ranks) for ranks in timing.seconds)
+    # Between two: as many bytes as the array has, over the slower link.
+    percent = 100 * 8 * timing.size_bytes / 3e9 / slowest
+    assert table.rows[8][column].main.split() == [f"{percent:.0f}", "%"]
+    assert table.rows[8][column].bad == (percent > 105)
 
 
 def test_wrong_elements_are_shouted() -> None:

@@ -1,12 +1,14 @@
 """A certificate is used again only where nothing has changed since."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launch import Placement
 from measure.machine import machine_facts
-from specs import Arm, Certificate, Check, PipelineOptions, RunSpec, Topology
+from specs import Arm, Certificate, Check, Host, PipelineOptions, RunSpec, Topology
 from verify import store
 
 
@@ -51,6 +53,30 @@ def test_what_was_kept_is_found() -> None:
     assert store.find(spec(), steps=20) == certificate()
     assert store.find(spec(), steps=40) is None
     assert store.find(spec(seed=2), steps=20) is None
+
+
+def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
+    """Which hosts, with how many slots; what was proved of one launcher is not of another."""
+    a, b = Host(name="localhost"), Host(name="b")
+    two, other = Placement(hosts=(a, b)), Placement(hosts=(a, b.replace(slots=2)))
+    made = certificate(hosts=two.hosts)
+    store.keep(made)
+
+    assert store.find(spec(), steps=20, placement=two) == made
+    assert store.find(spec(), steps=20, placement=other) is None
+    assert store.find(spec(), steps=20, placement=two, launcher="mpirun") is None
+    assert store.find(spec(), steps=20) is None
+    assert store.stale(made, spec(), two) == ""
+    assert store.stale(made, spec(), other) == "it was made on other hosts"
+    assert store.stale(made, spec()) == "it was made on other hosts"
+
+
+def test_a_certificate_of_version_1_is_of_one_machine() -> None:
+    """It knew neither hosts nor launchers."""
+    body = {**json.loads(certificate().to_json()), "schema_version": 1}
+    del body["hosts"], body["launcher"]
+
+    assert Certificate.from_json(json.dumps(body)) == certificate()
 
 
 def test_what_did_not_pass_is_not_used() -> None:

@@ -1,0 +1,127 @@
+"""Horovod's ranks under srun: rank 0 serves the rendezvous that horovodrun would serve.
+
+srun numbers its tasks, but introduces them to each other only through MPI; Open MPI from PyPI has
+no such support (seen: "OMPI was not built with SLURM's PMI support"). So the ranks meet by Gloo, as
+under `horovodrun --gloo`; horovod/runner/gloo_run.py is what this stands for.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import MutableMapping
+
+import psutil
+from horovod.runner.common.util.hosts import SlotInfo
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+from specs import RefusalError
+from specs.slurm import SlurmStep
+
+# For the other ranks: until rank 0 has imported TensorFlow on a busy node; and for each step of the
+# meeting itself (Horovod's own 30 s are too few there, see launch/horovodrun.py).
+ARRIVAL_S = 120.0
+POLL_S = 0.2
+
+
+def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer | None:
+    """Tell Horovod, through `env`, where this rank stands and where all ranks meet.
+
+    Returns:
+        The server of the meeting, which rank 0 must shut down at its end; None in the others.
+
+    Raises:
+        RefusalError: its port is taken.
+        TimeoutError: rank 0 never came.
+    """
+    address, port = step.meeting_point
+    server = _serve(step, port) if step.rank == 0 else None
+    if server is None:
+        _wait_for(address, port)
+    own = slots(step)[step.rank]
+    env.update(
+        {
+            "HOROVOD_RANK": str(own.rank),
+            "HOROVOD_SIZE": str(own.size),
+            "HOROVOD_LOCAL_RANK": str(own.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(own.local_size),
+            "HOROVOD_CROSS_RANK": str(own.cross_rank),
+            "HOROVOD_CROSS_SIZE": str(own.cross_size),
+            "HOROVOD_HOSTNAME": own.hostname,
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(address),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        }
+    )
+    env.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(int(ARRIVAL_S)))
+    env.setdefault("HOROVOD_GLOO_IFACE", _interface(step))
+    return server
+
+
+def slots(step: SlurmStep) -> tuple[SlotInfo, ...]:
+    """The place of every rank, as horovodrun would give it to as many hosts."""
+    found = []
+    for rank, node in enumerate(step.nodes):
+        local_rank = rank - sum(step.tasks_per_node[:node])
+        # Those who are the same of their node: one on each node that has so many.
+        cross = [n for n, tasks in enumerate(step.tasks_per_node) if tasks > local_rank]
+        found.append(
+            SlotInfo(
+                hostname=f"node-{node}",  # only told apart, never resolved
+                rank=rank,
+                local_rank=local_rank,
+                cross_rank=cross.index(node),
+                size=step.size,
+                local_size=step.tasks_per_node[node],
+                cross_size=len(cross),
+            )
+        )
+    return tuple(found)
+
+
+def _serve(step: SlurmStep, port: int) -> RendezvousHTTPServer:
+    try:
+        server = RendezvousHTTPServer(("", port), RendezvousHandler, 0)
+    except OSError as error:
+        raise RefusalError(
+            "The port at which Horovod's ranks meet must be free.",
+            received=f"{port} ({error.strerror})",
+            advice="It follows from the numbers of job and step: start again.",
+        ) from None
+    server.daemon_threads = True
+    server.init(slots(step))
+    threading.Thread(target=server.serve_forever, daemon=True, name="meeting").start()
+    return server
+
+
+def _wait_for(address: str, port: int) -> None:
+    """Return once rank 0 listens."""
+    give_up = time.monotonic() + ARRIVAL_S
+    while True:
+        try:
+            with socket.create_connection((address, port), timeout=POLL_S):
+                return
+        except OSError as error:
+            if time.monotonic() > give_up:
+                raise TimeoutError(
+                    f"rank 0 did not come to {address}:{port} within {ARRIVAL_S:.0f} s ({error})"
+                ) from None
+        time.sleep(POLL_S)
+
+
+def _interface(step: SlurmStep) -> str:
+    """The network interface by which this node reaches the others.
+
+    Without one Gloo takes the address of the host's name, which Debian has at 127.0.1.1.
+    """
+    own = step.addresses[step.node]
+    peer = next((address for address in step.addresses if address != own), own)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((peer, 9))  # of a datagram socket: looks up the route, sends nothing
+        address = probe.getsockname()[0]
+    for name, bound in psutil.net_if_addrs().items():
+        if any(one.address == address for one in bound):
+            return name
+    raise RefusalError(
+        "The address by which a node reaches the others must belong to an interface.",
+        received=address,
+        advice="Name the interface in HOROVOD_GLOO_IFACE.",
+    )

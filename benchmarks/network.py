@@ -1,0 +1,225 @@
+"""How much of a link does each stack reach, and which setting mends it? On a lab of its own.
+
+    python benchmarks/network.py                       # 2 and 4 hosts at 10, 100, 1000 Mbit/s
+    python benchmarks/network.py --rates 1gbit --hosts 2 --sizes 64MiB --stacks "horovod gloo,mpi"
+
+Needs root, as `ringside lab up` does. For each number of hosts a lab is made, each host with its
+share of the cores, and for each rate its links are set and measured by a plain TCP transfer. Then
+each stack sums arrays over the hosts, one rank a host, as `ringside allreduce --hostfile` does it;
+parameter servers: the last host serves a variable that each of the others reads and adds to.
+
+Printed is Markdown: a line for each measurement, and for each stack its best setting. `of link` is
+the least time that the slowest link allows, ÷ the median time of the slowest rank. `CPU` is CPU
+seconds per wall second of the busiest rank, beside what its host may take: where it is all of that,
+the link waits for the processor. MPI waits by asking again and again, so its CPU says nothing, and
+of parameter servers it is not counted. Every sample is in runs/NAME.
+"""
+
+import argparse
+import dataclasses
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from collectives.link import measure_links  # noqa: E402
+from collectives.place import Place  # noqa: E402
+from collectives.run import measure_stacks, samples_csv  # noqa: E402
+from collectives.sizes import parse_sizes, size_text  # noqa: E402
+from collectives.stacks import parse_stacks  # noqa: E402
+from lab import Lab  # noqa: E402
+from launch import Placement, Site  # noqa: E402
+from launch.preflight import check_hosts  # noqa: E402
+from measure.collectives import times_of  # noqa: E402
+from measure.link_share import least_seconds, share_of_link, slowest_bits_per_s  # noqa: E402
+from report.words import stack_name  # noqa: E402
+from specs import Communication, Host, RefusalError, Timing, write_whole  # noqa: E402
+
+NAME = "bench"
+ALGORITHM = "coll_tuned_allreduce_algorithm"
+STACKS = (
+    "mpi,mpi:btl_tcp_sndbuf=131072,"
+    f"mpi:{ALGORITHM}=ring:btl_tcp_sndbuf=131072,"
+    "horovod mpi,horovod mpi:btl_tcp_sndbuf=131072,"
+    f"horovod mpi:{ALGORITHM}=ring:btl_tcp_sndbuf=131072,"
+    "horovod gloo,"
+    # Without NCCL AUTO is RING.
+    "tf.distribute RING,tf.distribute RING:bytes_per_pack=1048576,"
+    "parameter_server"
+)
+# Of one operation; larger arrays are left out where the link is too slow for them.
+LONGEST_S = 2.0
+REPETITIONS = 3
+ENOUGH = 0.9
+HEADINGS = ("rate", "hosts", "stack", "size", "ms", "busbw, Gbit/s", "of link", "CPU", "wrong")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measurement, as it is printed."""
+
+    rate: str
+    hosts: int
+    cores: float
+    stack: str
+    timing: Timing
+    bits_per_s: float
+
+    @property
+    def share(self) -> float:
+        """Of the slowest link."""
+        return share_of_link(self.timing, num_hosts=self.hosts, bits_per_s=self.bits_per_s)
+
+    def cells(self) -> tuple[str, ...]:
+        """Under HEADINGS."""
+        return (
+            self.rate,
+            str(self.hosts),
+            stack_name(self.stack),
+            size_text(self.timing.size_bytes),
+            f"{1e3 * times_of(self.timing).longest_s:.1f}",
+            f"{self.share * self.bits_per_s / 1e9:.3g}",
+            f"{self.share:.0%}",
+            self.cpu(),
+            f"{self.timing.wrong:,}",
+        )
+
+    def cpu(self) -> str:
+        """`0.31 of 1`: of the busiest rank."""
+        wall = [sum(of_rank) for of_rank in zip(*self.timing.seconds, strict=True)]
+        if not self.timing.cpu_s:
+            return "–"
+        busiest = max(c / w for c, w in zip(self.timing.cpu_s, wall, strict=True))
+        return f"{busiest:.2f} of {self.cores:g}"
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    asked = _asked()
+    folder = asked.output / (asked.name or f"network-{datetime.now():%Y%m%d-%H%M%S}")
+    began = time.monotonic()
+    lines: list[Line] = []
+    print("|", " | ".join(HEADINGS), "|")
+    print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
+    for line in _lines(asked, folder):
+        lines.append(line)
+        print("|", " | ".join(line.cells()), "|", flush=True)
+    print()
+    _print_best(lines)
+    print(f"\n{time.monotonic() - began:.0f} s; every sample: {folder}")
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rates", default="10mbit,100mbit,1gbit")
+    parser.add_argument("--hosts", default="2,4")
+    parser.add_argument("--sizes", default="1MiB,16MiB,64MiB")
+    parser.add_argument("--stacks", default=STACKS)
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--output", type=Path, default=ROOT / "runs")
+    parser.add_argument("--name", help="of the folder")
+    return parser.parse_args()
+
+
+def _lines(asked: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    """A lab for each number of hosts; its links at each rate; every stack on them."""
+    stacks = parse_stacks(asked.stacks)
+    for count in map(int, asked.hosts.split(",")):
+        sizes = parse_sizes(asked.sizes, ranks=count)
+        rates = asked.rates.split(",")
+        lab = Lab.up(name=NAME, hosts=count, rate=rates[0])
+        try:
+            for rate in rates:
+                lab.set_rate(None, rate)
+                run_dir = folder / f"{rate}-{count}-hosts"
+                communication = _measure(lab, stacks, sizes, run_dir, asked.repetitions)
+                yield from _lines_of(communication, rate, lab.hosts[0].cores)
+        finally:
+            lab.down()
+
+
+def _measure(
+    lab: Lab, stacks: Sequence[str], sizes: Sequence[int], folder: Path, repetitions: int
+) -> Communication:
+    """All stacks on the lab as it is."""
+    hosts = tuple(Host(name=host.name) for host in lab.hosts)
+    placement, site = Placement(hosts=hosts, interface=lab.interface), Site.here()
+    folder.mkdir(parents=True)
+    facts = check_hosts(placement, site, folder=folder)
+    links = measure_links(placement, site, tools=("tcp",))
+    place = dataclasses.replace(Place.on_hosts(len(hosts), placement, facts), links=links)
+    slowest = slowest_bits_per_s(links)
+    assert slowest is not None
+    communication = measure_stacks(
+        stacks,
+        [size for size in sizes if size == min(sizes) or _is_quick(size, len(hosts), slowest)],
+        place=place,
+        most=repetitions,
+        budget_s=1e-3,  # as few as there may be
+        folder=folder,
+        command=shlex.join(sys.argv),
+        operations=("allreduce", "push_pull"),
+    )
+    write_whole(folder / "communication.json", communication.to_json())
+    write_whole(folder / "samples.csv", samples_csv(communication))
+    return communication
+
+
+def _is_quick(size: int, hosts: int, bits_per_s: float) -> bool:
+    least_s = least_seconds(
+        "allreduce", size, num_ranks=hosts, num_hosts=hosts, bits_per_s=bits_per_s
+    )
+    return least_s <= LONGEST_S
+
+
+def _lines_of(communication: Communication, rate: str, cores: float) -> Iterator[Line]:
+    bits_per_s = slowest_bits_per_s(communication.links)
+    assert bits_per_s is not None
+    for stack in communication.stacks:
+        if not stack.outcome.completed:
+            print(f"{stack.stack}: {stack.outcome}", file=sys.stderr)
+        for timing in stack.timings:
+            hosts = len(communication.hosts)
+            yield Line(rate, hosts, cores, stack.stack, timing, bits_per_s)
+
+
+def _print_best(lines: Sequence[Line]) -> None:
+    """The best setting of each stack on each link, at the largest array that all have."""
+    print("| rate | hosts | stack | best setting | of link | 90 % |")
+    print("|---|---:|---|---|---:|---|")
+    for rate, hosts in dict.fromkeys((line.rate, line.hosts) for line in lines):
+        here = [line for line in lines if (line.rate, line.hosts) == (rate, hosts)]
+        largest = max(line.timing.size_bytes for line in here)
+        for stack in dict.fromkeys(line.stack.partition(":")[0] for line in here):
+            best = max(
+                (
+                    line
+                    for line in here
+                    if line.timing.size_bytes == largest and line.stack.partition(":")[0] == stack
+                ),
+                key=lambda line: line.share,
+            )
+            setting = best.stack.partition(":")[2] or "as it is"
+            reached = "yes" if best.share >= ENOUGH else f"no: CPU {best.cpu()}"
+            cells = (rate, str(hosts), stack_name(stack), setting, f"{best.share:.0%}", reached)
+            print("|", " | ".join(cells), "|")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        sys.exit("A lab needs root: start this with sudo.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the lab is taken down in any case
+    try:
+        main()
+    except RefusalError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,231 @@
+"""`ringside predict`."""
+
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from cli.arms import OutputFolder
+from cli.folders import new_folder
+from lab.rate import parse_rate
+from report.source import RESULTS, digest_of, naming, read_comparison, read_results, read_text
+from specs import Communication, Comparison, RefusalError, RunSpec, write_whole
+
+if TYPE_CHECKING:
+    from measure.prediction import Asked
+    from specs.prediction import Prediction
+
+DEFAULT_SIZES = tuple(2**k for k in range(1, 13))
+DOCUMENT = "communication.json"
+
+
+def command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of a comparison with runs at ×1 and ×2.")
+    ] = None,
+    communication: Annotated[
+        Path | None,
+        typer.Option(help="Folder of `ringside allreduce --replicas 2` between the same hosts."),
+    ] = None,
+    replicas: Annotated[
+        str | None, typer.Option(help="Sizes with commas between. Default: 2, 4, 8 … 4096.")
+    ] = None,
+    replicas_per_host: Annotated[int, typer.Option(min=1)] = 1,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="What the link carries by TCP, such as 25gbit. Default: as measured."),
+    ] = None,
+    scaling: Annotated[
+        Literal["strong", "weak"] | None, typer.Option(help="Default: the comparison's.")
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a comparison at larger sizes, on that link, to check it by."),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Horovod's published scaling, on paper.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="Of the folder. Default: predict, time.")] = None,
+    output: OutputFolder = Path("runs"),
+) -> None:
+    """Predict the step of every stack at sizes that nobody has at hand.
+
+    From runs at one and two replicas, all-reduces between two hosts, and the size of the gradients.
+    Written into a folder: prediction.json, prediction.md, and the drawing as SVG and PNG. The
+    model, and what it cannot know, are in docs/prediction.md.
+    """
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    if published:
+        _published(console, folder)
+        return
+    if folder is None:
+        raise RefusalError(
+            "ringside predict needs the folder of a comparison.",
+            received="none",
+            advice="Or ask for --published.",
+        )
+    flags = _Flags(replicas, replicas_per_host, rate, scaling)
+    prediction = _predicted(folder, communication, flags)
+    if check is not None:
+        prediction = _checked(prediction, read_comparison(folder), check)
+    name = name or f"predict-{datetime.now():%Y%m%d-%H%M%S}"
+    _write_and_print(prediction, new_folder(output, name), console)
+
+
+@dataclass(frozen=True)
+class _Flags:
+    """What is asked for, as it was typed."""
+
+    replicas: str | None
+    per_host: int
+    rate: str | None
+    scaling: Literal["strong", "weak"] | None
+
+
+def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Prediction":
+    from measure.prediction import predict
+    from measure.prediction_inputs import inputs_of, link_rate
+    from specs.prediction import Prediction
+
+    results = read_results(folder)
+    comparison = results.comparison
+    found, digest = _communication(communication, comparison)
+    measured_rate = link_rate(found)
+    with naming(folder / RESULTS):
+        stacks, not_predicted = inputs_of(comparison, found, measured_rate)
+    asked = _asked(comparison, flags, measured_rate)
+    return Prediction(
+        created_unix_s=time.time(),
+        command=shlex.join(["ringside", *sys.argv[1:]]),
+        comparison=results.digest,
+        communication=digest,
+        workload=_trained(comparison).workload,
+        scaling=asked.scaling,
+        replicas_per_host=asked.per_host,
+        measured_bits_per_s=measured_rate,
+        bits_per_s=asked.bits_per_s,
+        stacks=predict(list(stacks.values()), asked, comparison),
+        not_predicted=not_predicted,
+    )
+
+
+def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "Prediction":
+    """The prediction with what was measured beside it."""
+    from measure.prediction import checks_of
+
+    measured = read_comparison(check)
+    _refuse_another(predicted, measured)
+    checks = checks_of(prediction.stacks, measured)
+    if not checks:
+        raise RefusalError(
+            "There is nothing to check: no size that was predicted was measured.",
+            received=f"{check}: " + ", ".join(arm.label for arm in measured.arms),
+            advice="Ask for its sizes with --replicas; its batches must be the predicted ones.",
+        )
+    return prediction.replace(checks=checks)
+
+
+def _write_and_print(prediction: "Prediction", place: Path, console: Console) -> None:
+    from report.prediction import printed, render_markdown
+    from report.prediction_plot import draw_prediction
+
+    write_whole(place / "prediction.json", prediction.to_json())
+    write_whole(place / "prediction.md", render_markdown(prediction))
+    draw_prediction(prediction, place)
+    for part in printed(prediction):
+        console.print(part)
+    console.print(f"prediction: {place}", soft_wrap=True, highlight=False)
+
+
+def _published(console: Console, folder: Path | None) -> None:
+    from measure.published import published
+    from report.prediction import printed_section, published_section
+
+    if folder is not None:
+        raise RefusalError("--published needs no comparison.", received=str(folder))
+    for part in printed_section(published_section(published())):
+        console.print(part)
+
+
+def _communication(folder: Path | None, comparison: Comparison) -> tuple[Communication | None, str]:
+    """The all-reduces that were named, or those that the comparison carries; and their digest."""
+    if folder is None:
+        found, digest, origin = comparison.communication, "", "the comparison's own"
+    else:
+        file = folder / DOCUMENT if folder.is_dir() else folder
+        text = read_text(file)
+        found, digest = Communication.from_json(text, origin=str(file)), digest_of(text.encode())
+        origin = str(file)
+    if found is None:
+        return None, ""
+    ours, theirs = {host.name for host in comparison.hosts}, set(found.hosts)
+    if bool(ours) != found.several_hosts or not theirs <= (ours or theirs):
+        raise RefusalError(
+            "Runs and all-reduces must be between the same hosts.",
+            received=f"the runs: {_named(ours)}; {origin}: {_named(theirs)}",
+            advice="Measure there: ringside allreduce --replicas 2 --hostfile …, and name its "
+            "folder with --communication.",
+        )
+    return found, digest or digest_of(found.to_json().encode())
+
+
+def _named(hosts: set[str]) -> str:
+    return ", ".join(sorted(hosts)) or "one machine"
+
+
+def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -> "Asked":
+    from measure.prediction import Asked
+
+    chosen = flags.scaling or comparison.scaling
+    base = _trained(comparison)
+    if flags.replicas is None:
+        sizes = tuple(
+            size
+            for size in DEFAULT_SIZES
+            if size >= flags.per_host and (chosen == "weak" or base.global_batch % size == 0)
+        )
+    else:
+        texts = [text.strip() for text in flags.replicas.split(",")]
+        if not all(text.isdecimal() for text in texts):
+            raise RefusalError(
+                "--replicas must be whole numbers with commas between.",
+                received=repr(flags.replicas),
+                advice="Example: --replicas 4,64,4096",
+            )
+        sizes = tuple(sorted({int(text) for text in texts}))
+    return Asked(
+        replicas=sizes,
+        per_host=flags.per_host,
+        scaling=chosen,
+        bits_per_s=None if flags.rate is None else float(parse_rate(flags.rate)),
+        measured_bits_per_s=measured_rate,
+    )
+
+
+def _trained(comparison: Comparison) -> RunSpec:
+    """What the runs of a comparison trained."""
+    if comparison.base is None and not comparison.runs:
+        raise RefusalError("A comparison without runs says nothing.", received=comparison.name)
+    return comparison.base or comparison.runs[0].spec
+
+
+def _refuse_another(predicted: Comparison, measured: Comparison) -> None:
+    """Refuse to check a prediction by runs of something else."""
+    for field in ("workload", "workload_options", "precision", "gradient_accumulation_steps"):
+        mine, yours = (getattr(_trained(one), field) for one in (predicted, measured))
+        if mine != yours:
+            raise RefusalError(
+                "A prediction is checked by runs of the same model.",
+                received=f"{field}: {mine!r} predicted, {yours!r} measured",
+            )
+    if bool(predicted.hosts) != bool(measured.hosts):
+        raise RefusalError(
+            "A prediction is checked by runs between hosts of the same kind.",
+            received="one of the two comparisons is of one machine",
+        )

@@ -1,0 +1,147 @@
+"""What the links between hosts really carry: a plain TCP transfer, then and there."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from launch import Placement, Site, ssh
+from launch.interrupts import Interrupts
+from specs import Link, RefusalError
+
+SCRIPT = str(Path(__file__).resolve().parent / "transfer.py")
+SECONDS = 2.0
+# TCP has found its rate, and the queues on the way are full.
+WARM_UP_S = 1.0
+# Beyond what the transfer itself takes: connecting by ssh, starting Python, a queue of seconds.
+PATIENCE_S = 45.0
+POLL_S = 0.1
+Tool = Literal["tcp", "iperf3"]
+
+
+def measure_links(
+    placement: Placement,
+    site: Site,
+    *,
+    seconds: float = SECONDS,
+    tools: Sequence[Tool] = ("tcp", "iperf3"),
+) -> tuple[Link, ...]:
+    """From each host to the next, from the last to the first: one transfer after the other.
+
+    Args:
+        placement: its hosts; of fewer than two there are no links.
+        site: this machine.
+        seconds: that are counted of each transfer, after a warm-up.
+        tools: `iperf3` counts where both hosts have it, and is passed over elsewhere.
+
+    Raises:
+        RefusalError: a host is not reached, or nothing comes through.
+    """
+    names = placement.names
+    if len(names) < 2:
+        return ()
+    interface = placement.interface or site.interface(names)
+    found = []
+    # A signal in between: both ends are ended, by the end of their standard input.
+    with Interrupts() as interrupts:
+        for sender, receiver in zip(names, (*names[1:], names[0]), strict=True):
+            for tool in tools:
+                with _Ends(site, interrupts, seconds) as ends:
+                    answer = ends.transfer(tool, sender, receiver, interface, seconds)
+                if answer is not None:
+                    found.append(Link(sender=sender, receiver=receiver, tool=tool, **answer))
+    return tuple(found)
+
+
+class _Ends:
+    """The two processes of one transfer, here or behind ssh; on leaving both are gone."""
+
+    def __init__(self, site: Site, interrupts: Interrupts, seconds: float) -> None:
+        self._site = site
+        self._interrupts = interrupts
+        self._deadline = time.monotonic() + seconds + WARM_UP_S + PATIENCE_S
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "_Ends":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def transfer(
+        self, tool: Tool, sender: str, receiver: str, interface: str, seconds: float
+    ) -> dict[str, Any] | None:
+        """`bytes` and `seconds` by the receiver's clock; None: a host is without the tool."""
+        times = (str(WARM_UP_S), str(seconds))
+        where = (interface,) if interface else ()
+        if tool == "tcp":
+            taking = self._start(receiver, ("receive", *times, *where))
+        else:
+            taking = self._start(receiver, ("iperf3-receive", *where))
+        listening = self._line(receiver, taking)
+        if "missing" in listening:
+            return None
+        to = (listening["address"] or receiver, str(listening["port"]))
+        if tool == "tcp":
+            self._start(sender, ("send", *to))
+            answer = self._line(receiver, taking)
+        else:
+            answer = self._line(sender, self._start(sender, ("iperf3-send", *to, *times)))
+        return None if "missing" in answer else answer
+
+    def _start(self, host: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        command = (self._site.python, "-I", "-S", SCRIPT, *arguments)
+        if not self._site.is_local(host):
+            command = ssh.remote_command(host, command)
+        return self._stack.enter_context(_running(command))
+
+    def _line(self, host: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        """The next line that an end says."""
+        assert process.stdout is not None
+        said = b""
+        while not said.endswith(b"\n"):
+            self._interrupts.raise_noted()
+            if time.monotonic() > self._deadline:
+                raise _refusal(host, "nothing comes through")
+            if select.select([process.stdout], [], [], POLL_S)[0]:
+                byte = os.read(process.stdout.fileno(), 1)  # the next line is left for later
+                if not byte:
+                    raise _refusal(host, _last_words(process))
+                said += byte
+        answer: dict[str, Any] = json.loads(said)
+        return answer
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    # A session of its own: Ctrl-C reaches us alone, and we end it when it is safe.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # an ssh whose connection hangs would not end with its standard input
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    lines = process.stderr.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"exit {process.wait()}"
+
+
+def _refusal(host: str, what: str) -> RefusalError:
+    return RefusalError(
+        "A plain transfer between two hosts must come through.",
+        received=f"{host}: {what}",
+        advice=f"Try `ssh {host} true`; is there a firewall between the hosts?",
+    )

@@ -1,0 +1,91 @@
+"""Where the ranks of all stacks are: on this machine, or on the hosts of a placement."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from collectives.stacks import options_of, stack_of
+from launch import Placement
+from launch.hostfile import THIS_MACHINE, spread
+from launch.preflight import HostFacts
+from specs import Host, Link, Resources, RunSpec, Topology, assign_slots
+
+
+@dataclass(frozen=True)
+class Place:
+    """Ranks and hosts; every stack has the same.
+
+    Attributes:
+        ranks: processes.
+        placement: the hosts that they fill, none beside; or this machine.
+        cores: usable on each of the hosts.
+        links: from each host to the next; empty on this machine.
+    """
+
+    ranks: int
+    placement: Placement
+    cores: int
+    links: tuple[Link, ...] = ()
+
+    @classmethod
+    def here(cls, ranks: int) -> Self:
+        """All on this machine."""
+        return cls(ranks, THIS_MACHINE, len(os.sched_getaffinity(0)))
+
+    @classmethod
+    def on_hosts(cls, ranks: int, placement: Placement, facts: Mapping[str, HostFacts]) -> Self:
+        """On the first hosts of a placement, whose slots are filled in order.
+
+        Raises:
+            RefusalError: fewer slots than ranks.
+        """
+        used = filled(placement, ranks)
+        return cls(ranks, used, min(facts[name].cores for name in used.names))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each rank; empty: all on this machine."""
+        return tuple(h.name for h in self.placement.hosts or () for _ in range(h.slots))
+
+    @property
+    def usable_cores(self) -> int:
+        """On all hosts together."""
+        return self.cores * max(1, len(self.placement.names))
+
+    def of_stack(self, name: str) -> tuple[RunSpec, Placement]:
+        """The run by which the processes of a stack are placed, and where it goes.
+
+        Nothing is trained in it. Each rank is pinned to its share of its host's cores, by the same
+        rule under every stack. A parameter server beside its only worker would say nothing of the
+        link: of several hosts the last one serves, and the workers are on the others.
+        """
+        placement, ranks = self.placement, self.ranks
+        hosts = placement.hosts or ()
+        if stack_of(name).family == "parameter_server" and len(hosts) > 1:
+            ranks -= hosts[-1].slots
+            placement = placement.replace(servers_on=(hosts[-1].name,))
+        topology = spread(Topology(processes_per_host=ranks), placement)
+        share = max(1, self.cores // self._most_on_a_host)
+        spec = RunSpec(
+            backend=stack_of(name).backend,
+            options=options_of(name),
+            topology=topology,
+            global_batch=ranks,
+            epochs=1,
+            save="record",
+            resources=Resources(
+                cores_per_replica=share, intra_op_threads=share, inter_op_threads=2
+            ),
+        )
+        return spec, placement
+
+    @property
+    def _most_on_a_host(self) -> int:
+        return max((host.slots for host in self.placement.hosts or ()), default=self.ranks)
+
+
+def filled(placement: Placement, ranks: int) -> Placement:
+    """A placement without the hosts and slots that so many ranks leave free."""
+    hosts: tuple[Host, ...] = assign_slots(placement.hosts or (), ranks)
+    return placement.replace(hosts=hosts)

@@ -1,0 +1,159 @@
+"""One end of a plain transfer over TCP. Started by its path over ssh; the standard library only.
+
+    transfer.py receive  WARM_UP_S SECONDS [INTERFACE]    says {"address", "port"}, then what came
+    transfer.py send     ADDRESS PORT                     sends until the receiver hangs up
+    transfer.py iperf3-receive [INTERFACE]                says {"address", "port"}, serves one test
+    transfer.py iperf3-send ADDRESS PORT WARM_UP_S SECONDS          says what came
+
+The receiver's clock counts: a sender only knows what the kernel took from it. What is said is one
+line of JSON at a time. Each ends when its standard input does, which is how a connection says that
+it is gone.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+CHUNK_BYTES = 1 << 20
+# Nobody came, or nothing more comes.
+PATIENCE_S = 30.0
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the first argument says."""
+    what, *rest = arguments
+    if what == "receive":
+        receive(float(rest[0]), float(rest[1]), rest[2] if len(rest) > 2 else "")
+    elif what == "send":
+        send(rest[0], int(rest[1]))
+    elif what == "iperf3-receive":
+        iperf3_receive(rest[0] if rest else "")
+    else:
+        iperf3_send(rest[0], rest[1], float(rest[2]), float(rest[3]))
+
+
+def say(**values: object) -> None:
+    """One line of JSON."""
+    print(json.dumps(values), flush=True)
+
+
+def address_of(interface: str) -> str:
+    """IPv4 address of an interface of this host; empty for none in particular."""
+    if not interface:
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("256s", interface.encode()[:15])
+        answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+    return socket.inet_ntoa(answer[20:24])
+
+
+def receive(warm_up_s: float, seconds: float, interface: str) -> None:
+    """Take what one sender sends, and count what comes when buffers and queues are full."""
+    with socket.create_server((address_of(interface), 0)) as server:
+        server.settimeout(PATIENCE_S)
+        address, port = server.getsockname()
+        say(address=address if interface else "", port=port)
+        connection, _ = server.accept()
+    with connection:
+        connection.settimeout(PATIENCE_S)
+        count, took_s = counted(connection, warm_up_s, seconds)
+    say(bytes=count, seconds=took_s)
+
+
+def counted(connection: socket.socket, warm_up_s: float, seconds: float) -> tuple[int, float]:
+    """(bytes, seconds) after the first that comes when the warm-up is over; these not counted."""
+    buffer = bytearray(CHUNK_BYTES)
+
+    def come() -> tuple[int, float]:
+        count = connection.recv_into(buffer)
+        if not count:
+            raise SystemExit("the sender is gone")
+        return count, time.monotonic()
+
+    _, first = come()
+    began = first
+    while began - first < warm_up_s:
+        _, began = come()
+    total, now = 0, began
+    while now - began < seconds:
+        count, now = come()
+        total += count
+    return total, now - began
+
+
+def send(address: str, port: int) -> None:
+    """Send until the receiver has seen enough."""
+    chunk = bytes(CHUNK_BYTES)
+    with socket.create_connection((address, port), timeout=PATIENCE_S) as connection:
+        try:
+            while True:
+                connection.sendall(chunk)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+
+def iperf3_receive(interface: str) -> None:
+    """iperf3's own server, for one test."""
+    if shutil.which("iperf3") is None:
+        say(missing="iperf3")
+        return
+    address = address_of(interface)
+    with socket.create_server((address, 0)) as held:
+        port = held.getsockname()[1]
+    bind = ("-B", address) if address else ()
+    # --forceflush: it says that it listens at once, not when its buffer is full.
+    command = ("iperf3", "-s", "-1", "-p", str(port), *bind, "--forceflush")
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        CHILDREN.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(b"Server listening"):
+                say(address=address, port=port)
+                break
+        process.stdout.read()  # until it ends: a full pipe would stop it
+
+
+def iperf3_send(address: str, port: str, warm_up_s: float, seconds: float) -> None:
+    """iperf3's client; what its server has counted."""
+    if shutil.which("iperf3") is None:
+        say(missing="iperf3")
+        return
+    command = ("iperf3", "-J", "-c", address, "-p", port)
+    # Whole seconds: -O and -t of iperf3 know no others.
+    times = ("-O", str(max(1, round(warm_up_s))), "-t", str(max(1, round(seconds))))
+    with subprocess.Popen(
+        (*command, *times), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        CHILDREN.append(process)
+        assert process.stdout is not None
+        text = process.stdout.read()
+    answer = json.loads(text)
+    if "error" in answer:
+        raise SystemExit(f"iperf3: {answer['error']}")
+    received = answer["end"]["sum_received"]
+    say(bytes=received["bytes"], seconds=received["seconds"])
+
+
+CHILDREN: list[subprocess.Popen[bytes]] = []
+
+
+def follow_stdin() -> None:
+    """End this process, and the one that it has started, when standard input closes."""
+    while os.read(0, 4096):
+        pass
+    for child in CHILDREN:
+        child.kill()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=follow_stdin, daemon=True).start()
+    main(sys.argv[1:])

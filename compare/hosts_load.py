@@ -1,0 +1,163 @@
+"""What else the hosts of a run did: their kernels are asked over ssh, before and after."""
+
+import os
+import subprocess
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from launch import Execution, Site, ssh
+from measure.load import Ticks, others_cpu_s, own_cpu_s, read_ticks
+from specs import Load, RunRecord
+
+# A host name, the boot that tells one kernel from another, and its counters.
+ASK = "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat"
+LIMIT_S = 30.0
+SWAPS = ("pswpin", "pswpout")
+# CPU time of what starts a run on a host: sshd, the preflight and the keeper of launch/, orted or
+# horovodrun's services. About 1 s was seen with horovodrun and with mpirun, beyond the records'.
+STARTING_S = 1.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one host said.
+
+    Attributes:
+        hostname: its own name, as in records.
+        boot: the same for hosts that are one machine, as those of a lab are.
+        text: of /proc/vmstat and /proc/stat.
+    """
+
+    hostname: str
+    boot: str
+    text: str
+
+    def ticks(self, cores: Collection[int]) -> Ticks:
+        """CPU time of these processors since the machine started."""
+        return read_ticks(self.text, set(cores))
+
+    def swapped_bytes(self) -> int:
+        """Read from and written to swap since the machine started."""
+        pairs = (line.split() for line in self.text.splitlines())
+        return PAGE_BYTES * sum(int(value[0]) for name, *value in pairs if name in SWAPS)
+
+
+class HostsWatch:
+    """Watches the processors that a run is pinned to, on all of its hosts.
+
+    Others' time is busy time − the CPU time of the run's own processes, as they wrote it into their
+    records, on this machine what this process and its children used, and STARTING_S for each host:
+    nobody counts that, and short runs on a quiet host must not be called disturbed. So a stranger
+    is seen too small by at most that. Hosts with one kernel have one /proc/stat, so they are looked
+    at as one machine.
+
+    Args:
+        names: of the hosts.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._own_s = own_cpu_s()
+        self._began = time.monotonic()
+        self._before = looks(names)
+
+    def load(self, execution: Execution) -> Load | None:
+        """What was seen since; None: a run left no account of itself, or a host none."""
+        if not execution.outcome.completed or self._before is None:
+            return None
+        after = looks(self._names)
+        if after is None:
+            return None
+        return load_between(
+            self._before,
+            after,
+            execution.records,
+            wall_s=time.monotonic() - self._began,
+            launcher=(_own_boot(), own_cpu_s() - self._own_s),
+        )
+
+
+def load_between(
+    before: Mapping[str, Look],
+    after: Mapping[str, Look],
+    records: tuple[RunRecord, ...],
+    *,
+    wall_s: float,
+    launcher: tuple[str, float],
+) -> Load | None:
+    """Others' time between two looks at the hosts.
+
+    Args:
+        before: at the beginning, by name of the host.
+        after: at the end.
+        records: of the processes of the run.
+        wall_s: between the looks.
+        launcher: the kernel that the launching process is on, and the CPU time that it and its
+            children used.
+    """
+    kernels: dict[str, list[str]] = {}
+    for name, look in before.items():
+        if after[name].boot != look.boot:
+            return None  # it was started anew meanwhile
+        kernels.setdefault(look.boot, []).append(name)
+    cores = others = steal = swapped = 0.0
+    for boot, names in kernels.items():
+        first, last = before[names[0]], after[names[0]]
+        there = {before[name].hostname for name in names}
+        own = [record for record in records if record.machine.host in there]
+        watched = {core for record in own for core in record.cores}
+        began, ended = first.ticks(watched), last.ticks(watched)
+        own_s = sum(record.cpu_s for record in own)
+        own_s += STARTING_S * len({record.machine.host for record in own})
+        own_s += launcher[1] if launcher[0] == boot else 0.0
+        cores += len(watched)
+        others += others_cpu_s(busy_s=ended.busy_s - began.busy_s, own_s=own_s)
+        steal += max(0.0, ended.steal_s - began.steal_s)
+        swapped += max(0, last.swapped_bytes() - first.swapped_bytes()) if own else 0
+    if not cores or wall_s <= 0:
+        return None
+    return Load(
+        wall_s=wall_s,
+        cores=int(cores),
+        others_cpu_s=others,
+        steal_cpu_s=steal,
+        swapped_bytes=int(swapped),
+    )
+
+
+def looks(names: tuple[str, ...]) -> dict[str, Look] | None:
+    """Ask all hosts at once; None: one of them does not answer."""
+    site = Site.here()
+    shell = ("sh", "-c", ASK)
+    asked = {
+        name: subprocess.Popen(
+            shell if site.is_local(name) else ssh.remote_command(name, shell),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for name in names
+    }
+    found: dict[str, Look] = {}
+    ends = time.monotonic() + LIMIT_S
+    try:
+        for name, process in asked.items():
+            said, _ = process.communicate(timeout=max(0.0, ends - time.monotonic()))
+            if process.returncode == 0:
+                hostname, boot, text = said.split("\n", 2)
+                found[name] = Look(hostname, boot, text)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        for process in asked.values():
+            process.kill()
+            process.wait()
+    return found if len(found) == len(names) else None
+
+
+def _own_boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

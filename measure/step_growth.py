@@ -1,0 +1,155 @@
+"""The time of a step at N replicas: what grows with them, and how.
+
+Every function works on arrays, one element for each way in which the truth may differ from what
+was measured; element 0 is the best guess. `form` says how the part grows of which theory leaves the
+growth open: 0 as the best guess has it, −1 and 1 as the kindest and the unkindest law have it.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+BISECTIONS = 60
+
+
+def reduced_s(
+    *,
+    ranks: int,
+    compute: Floats,
+    compute_at_two: Floats,
+    two: Floats,
+    pair: Floats,
+    among: Floats,
+    form: Floats,
+) -> Floats:
+    """Seconds of a synchronous step, T(N) = C + X(N).
+
+    X(2) = T(2) − C(2) is the communication that a step really waits for, A(2) that of an all-reduce
+    by itself; r = X(2) − A(2).
+
+    r > 0 is waiting that the all-reduce does not explain: for the slowest replica, above all. It
+    grows as the largest of N equal, normal deviates does: X(N) = A(N) + r·m(N)/m(2), see
+    `expected_largest`. Kindest: it stays r; unkindest: it grows as A does.
+    r < 0 is communication hidden behind computing. It stays what it is, less if there is less to
+    hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as A does.
+
+    Args:
+        ranks: N.
+        compute: C(N), seconds of one replica's part.
+        compute_at_two: C(2), the same at two replicas.
+        two: T(2), as measured.
+        pair: A(2), on the link on which T(2) was measured.
+        among: A(N), on the link for which is predicted.
+        form: see the module.
+    """
+    rest = two - compute_at_two - pair
+    largest = expected_largest(ranks) / expected_largest(2)
+    as_reduced = np.maximum(among / np.maximum(pair, 1e-12), 1.0)
+    stays = np.ones_like(form)
+    waiting = between_laws(
+        form, stays, np.full_like(form, largest), np.maximum(as_reduced, largest)
+    )
+    hidden = between_laws(form, as_reduced, stays, stays)
+    hidden = hidden * np.minimum(1.0, compute / compute_at_two)
+    exposed = among + rest * np.where(rest > 0, waiting, hidden)
+    step: Floats = compute + np.maximum(exposed, 0.0)
+    return step
+
+
+def between_laws(form: Floats, kindest: Floats, guess: Floats, unkindest: Floats) -> Floats:
+    """The guess at form 0, and straight from it to the kindest at −1 and the unkindest at 1."""
+    toward = np.where(form < 0, kindest, unkindest)
+    between: Floats = guess + np.abs(form) * (toward - guess)
+    return between
+
+
+@functools.cache
+def expected_largest(count: int) -> float:
+    """E max of so many independent standard normal deviates; 0 of one.
+
+    ∫ over x > 0 of 1 − Φ(x)ⁿ − (1 − Φ(x))ⁿ (David and Nagaraja 2003, "Order statistics", 3.1).
+    """
+    from scipy.integrate import trapezoid
+    from scipy.special import ndtr
+
+    x = np.linspace(0.0, 12.0, 120_001)
+    return float(trapezoid(1 - ndtr(x) ** count - ndtr(-x) ** count, x))
+
+
+@dataclass(frozen=True)
+class Served:
+    """What runs with one parameter server tell: seconds of a round, and workers away from it.
+
+    Attributes:
+        far_at_one, far_at_two: workers on other hosts than the server, of T(1) and of T(2).
+        alone, two: T(1), T(2), both with the same part of the batch for each worker.
+    """
+
+    far_at_one: int
+    far_at_two: int
+    alone: Floats
+    two: Floats
+
+
+def served_s(
+    runs: Served, *, far: int, computed: Floats, moved: float, least: float, form: Floats
+) -> Floats:
+    """Seconds for a batch from each of N workers of one parameter server, asynchronously.
+
+    Steps are dealt to the workers in turn, so the slowest decides. A worker on another host than
+    the server pulls the weights over the server's link (D), computes (Z) and pushes a gradient over
+    it (D); other workers queue for both directions. The time of one round is that of a closed
+    network of two stations and a delay (Reiser, Lavenberg 1980, mean value analysis), see
+    `round_s`. D and Z follow from T(1) and T(2); with many workers T(N) → workers·D.
+
+    Args:
+        runs: at one and two replicas.
+        far: workers on other hosts than the server, at N.
+        computed: what a worker computes longer at N than in T(1), seconds.
+        moved: what D is longer by on the link for which is predicted, seconds.
+        least: bytes of one direction ÷ what the link carries; W workers take W·least at least. (D
+            may be less: the two directions of one worker overlap.)
+        form: see the module.
+    """
+    demand = _demand(runs)
+    delay = np.maximum(runs.alone - 2 * demand * min(runs.far_at_one, 1), 0.0) + computed
+    delay = np.maximum(delay, 0.0)
+    if far == 0:
+        return delay
+    seconds = round_s(far, delay, np.maximum(demand + moved, 0.0), form)
+    return np.maximum(np.maximum(delay, seconds), far * least)
+
+
+def round_s(workers: int, delay: Floats, demand: Floats, form: Floats) -> Floats:
+    """Seconds in which each of so many workers makes a step, with two shared stations of D each.
+
+    Best guess: mean value analysis. Kindest: workers take turns so well that only the busier
+    direction limits them, max(Z + 2D, W·D). Unkindest: all of them pull at once, then all push at
+    once: Z + 2·W·D.
+    """
+    queue = np.zeros_like(demand)
+    total = delay
+    for present in range(1, workers + 1):
+        at_station = demand * (1 + queue)
+        total = delay + 2 * at_station
+        queue = np.where(total > 0, present * at_station / np.maximum(total, 1e-300), 0.0)
+    kindest = np.maximum(delay + 2 * demand, workers * demand)
+    unkindest = delay + 2 * workers * demand
+    return between_laws(form, kindest, total, unkindest)
+
+
+def _demand(runs: Served) -> Floats:
+    """D, with which one round takes T(1) and T(2); 0 where T(2) is no longer than T(1)."""
+    guess = np.zeros_like(runs.two)
+    low, high = np.zeros_like(runs.two), runs.two
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        delay = np.maximum(runs.alone - 2 * middle * min(runs.far_at_one, 1), 0.0)
+        longer = round_s(runs.far_at_two, delay, middle, guess) > runs.two
+        low, high = np.where(longer, low, middle), np.where(longer, middle, high)
+    longer = runs.two > runs.alone
+    return np.where(longer & (runs.far_at_two > 0), (low + high) / 2, 0.0)

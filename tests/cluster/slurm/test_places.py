@@ -1,0 +1,106 @@
+"""Every way to start a process inside of an allocation, and what the process takes itself for."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm.cluster import SlurmCluster
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# One line of JSON for each process; no TensorFlow.
+WHO = f"""#!{sys.executable}
+import json, os, sys
+from launch.scontrol import node_addresses
+from specs import read_surroundings
+here = read_surroundings(os.environ, node_addresses).placed(*sys.argv[1:2] or ["horovod"])
+print(json.dumps([here.kind, here.rank, here.size, here.local_rank, here.local_size,
+                  here.task_name, here.task and here.task.address]))
+"""
+
+
+@pytest.fixture
+def who(tmp_path: Path) -> str:
+    """A program that prints its surroundings."""
+    program = tmp_path / "who"
+    program.write_text(WHO)
+    program.chmod(0o755)
+    return str(program)
+
+
+def answers(slurm: SlurmCluster, *command: str) -> list[list[object]]:
+    """Run a command in an allocation of two nodes; what its processes said, by rank."""
+    run = slurm.run("salloc", "--nodes=2", "--ntasks=3", *command, cwd=ROOT)
+
+    assert run.returncode == 0, run.stderr
+    return parsed(run.stdout)
+
+
+def parsed(text: str) -> list[list[object]]:
+    """The answers in an output, by rank."""
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("[")]
+    return sorted(found, key=lambda said: (said[1], said[5]))
+
+
+ALONE = ["alone", 0, 1, 0, 1, "rank-0", None]
+
+
+def test_a_batch_script_is_alone(slurm: SlurmCluster, tmp_path: Path, who: str) -> None:
+    """The shell of a batch script has SLURM_PROCID=0, too, but it is no task."""
+    out = tmp_path / "out"
+    options = ("--wait", "--nodes=2", "--ntasks=3", f"--output={out}")
+
+    job = slurm.run("sbatch", *options, stdin=f"#!/bin/bash\n{who}\n", cwd=ROOT)
+
+    assert job.returncode == 0, job.stderr + out.read_text()
+    assert parsed(out.read_text()) == [ALONE]
+
+
+def test_a_step_of_one_task_is_alone(slurm: SlurmCluster, who: str) -> None:
+    """So a shell by `srun --pty bash` can start whatever it likes."""
+    said = answers(slurm, "srun", "--ntasks=1", "--nodes=1", who)
+
+    assert said == [ALONE]
+
+
+def test_ranks_of_srun(slurm: SlurmCluster, who: str) -> None:
+    """Horovod's ranks: two on the first node, one on the second."""
+    said = answers(slurm, "srun", who)
+
+    assert said == [
+        ["slurm", 0, 3, 0, 2, "rank-0", None],
+        ["slurm", 1, 3, 1, 2, "rank-1", None],
+        ["slurm", 2, 3, 0, 1, "rank-2", None],
+    ]
+
+
+def test_mpirun_stays_mpirun(slurm: SlurmCluster, who: str) -> None:
+    """Open MPI starts its daemons by srun; its ranks are those of mpirun all the same."""
+    prefix = str(Path(sys.executable).parent.parent)
+
+    said = answers(slurm, "mpirun", "--prefix", prefix, who)
+
+    assert [one[:3] for one in said] == [["mpirun", rank, 3] for rank in range(3)]
+
+
+def test_all_tasks_work_out_one_cluster(slurm: SlurmCluster, who: str) -> None:
+    """Coordinator, worker and server by rank, each at an address of its own; in each step anew."""
+    two_steps = f"srun {who} parameter_server; srun {who} parameter_server"
+
+    said = answers(slurm, "sh", "-c", two_steps)
+
+    names = sorted(str(one[5]) for one in said)
+    assert names == ["chief-0", "chief-0", "ps-0", "ps-0", "worker-0", "worker-0"]
+    assert len({one[6] for one in said}) == 6
+
+
+def test_other_layouts_are_refused(slurm: SlurmCluster, who: str) -> None:
+    """Ranks dealt in turn over the nodes: every task says so, none waits for another."""
+    run = slurm.run(
+        *("salloc", "--nodes=2", "--ntasks=3", "srun", "--distribution=cyclic", who), cwd=ROOT
+    )
+
+    assert run.returncode != 0
+    assert run.stderr.count("must fill one node after the other") == 3

@@ -1,0 +1,149 @@
+"""`ringside compare` and `verify` over the hosts of a lab, as a person types them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import Lab
+from specs import Certificate, Comparison, Topology
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
+HOSTS = 2
+# Several launched runs, one after the other, while other tests run.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def hostfile(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first two hosts, a slot each."""
+    path = tmp_path_factory.mktemp("hosts") / "two"
+    path.write_text("".join(f"{host.name} slots=1\n" for host in lab.hosts[:HOSTS]))
+    return path
+
+
+def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]":
+    """The command with a cache of its own: nothing of earlier tests is used again."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(output / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(hostfile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a comparison of one stack, at one round."""
+    output = tmp_path_factory.mktemp("compare")
+    done = ringside(
+        *("compare", "--hostfile", str(hostfile), "--backends", "horovod", "--replicas", "2"),
+        *(*SHORT, "--epochs", "2", "--rounds", "1", "--no-verify"),
+        *("--name", "two", "--output", str(output)),
+        output=output,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output / "two"
+
+
+def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
+    """One replica on the first host, two on both; each saw the load of the hosts, not of here."""
+    comparison = Comparison.from_json((compared / "results.json").read_text())
+    first, second = (host.name for host in lab.hosts[:HOSTS])
+
+    where = {
+        run.arm: (run.spec.topology, sorted(record.machine.host for record in run.records))
+        for run in comparison.runs
+    }
+
+    assert where == {
+        "serial ×1": (Topology(), [first]),
+        "horovod ×2": (Topology(hosts=2), [first, second]),
+        "horovod ×2 again": (Topology(hosts=2), [first, second]),
+    }
+    assert comparison.machine.host == first
+    assert all(run.load is not None for run in comparison.runs)
+    assert {run.load.cores for run in comparison.runs if run.load} == {1, 2}
+    sent = [
+        record.epochs[-1].sent_bytes[f"rs-{lab.name}"]
+        for run in comparison.runs
+        for record in run.records
+        if run.arm == "horovod ×2"
+    ]
+    assert all(count > record_bytes(comparison) for count in sent)
+
+
+def record_bytes(comparison: Comparison) -> int:
+    """Bytes of one gradient of all weights: each rank sends at least that in an all-reduce of 2."""
+    found = {record.gradient_bytes for run in comparison.runs for record in run.records}
+    return next(size for size in found if size is not None)
+
+
+def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
+    """Addresses, the interface, and what plain TCP carried, before and after."""
+    text = (compared / "report.md").read_text()
+    comparison = Comparison.from_json((compared / "results.json").read_text())
+
+    for host in lab.hosts[:HOSTS]:
+        assert f"{host.name} ({host.address}, 1 slot)" in text
+    assert f"**Interface**: rs-{lab.name}" in text
+    assert len(comparison.links) == len(comparison.links_at_end) == HOSTS
+    for link in comparison.links:
+        assert f"**Link {link.sender} → {link.receiver}**" in text
+        assert link.bits_per_s <= 1e9  # the rate of the lab: physics
+
+
+def test_a_comparison_goes_on_with_its_own_hosts(compared: Path, tmp_path: Path) -> None:
+    """Names that mean other addresses now are other hosts."""
+    folder = tmp_path / "moved"
+    shutil.copytree(compared, folder)
+    results = folder / "results.json"
+    body = json.loads(results.read_text())
+    name = next(iter(body["addresses"]))
+    body["addresses"][name] = "192.0.2.7"
+    results.write_text(json.dumps(body))
+
+    done = ringside("compare", "--resume", str(folder), "--budget", "1h", output=tmp_path)
+
+    assert done.returncode == 2, done.stderr
+    assert f"{name} is " in done.stderr and "and it was 192.0.2.7" in done.stderr
+    assert json.loads(results.read_text()) == body
+
+
+@pytest.mark.parametrize("command", ["compare", "verify"])
+def test_a_host_that_is_not_there(command: str, hostfile: Path, lab: Lab, tmp_path: Path) -> None:
+    """One message with its name, nothing started, nothing left."""
+    three = tmp_path / "three"
+    three.write_text(f"{hostfile.read_text()}nowhere.invalid slots=1\n")
+    output = tmp_path / "runs"
+
+    done = ringside(command, "--hostfile", str(three), "--output", str(output), output=tmp_path)
+
+    assert done.returncode == 2
+    assert "nowhere.invalid: " in done.stderr and "Traceback" not in done.stderr
+    assert lab.hosts[0].name not in done.stderr  # which is ready
+    assert not output.exists()
+
+
+def test_a_certificate_is_of_the_hosts(lab: Lab, hostfile: Path, tmp_path: Path) -> None:
+    """Two replicas on two hosts compute what one process computes on the first."""
+    done = ringside(
+        *("verify", "--hostfile", str(hostfile), "--backends", "multi_worker_mirrored"),
+        *(*SHORT, "--epochs", "4", "--steps", "4", "--name", "two", "--output", str(tmp_path)),
+        output=tmp_path,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (tmp_path / "two" / "certificates").glob("multi*")
+    made = Certificate.from_json(path.read_text())
+    assert made.passed and made.arm.replicas == HOSTS
+    assert [host.name for host in made.hosts] == [host.name for host in lab.hosts[:HOSTS]]
+    assert made.machine.host == lab.hosts[0].name

@@ -1,0 +1,75 @@
+"""Where the ranks of each stack go."""
+
+import pytest
+
+from collectives.place import Place
+from launch import Placement
+from launch.preflight import HostFacts
+from specs import Communication, Host, RefusalError, Timing, Topology
+from specs.communication import StackTimings
+from tests.unit.collectives.test_kept import COMPLETED, of
+
+
+def facts(cores: int) -> HostFacts:
+    """A host with so many cores."""
+    return HostFacts(
+        address="", interface="", cores=cores, versions={}, clock_offset_s=0, clock_round_trip_s=0
+    )
+
+
+def place(*slots: int, ranks: int, cores: int = 2) -> Place:
+    """On hosts `a`, `b`, `c`, … with so many slots."""
+    hosts = tuple(Host(name=name, slots=n) for name, n in zip("abcd", slots, strict=False))
+    found = {host.name: facts(cores) for host in hosts}
+    return Place.on_hosts(ranks, Placement(hosts=hosts, interface="eth7"), found)
+
+
+def test_hosts_are_filled_in_order() -> None:
+    """Those without a rank are not asked for anything; the interface stays."""
+    found = place(2, 2, 2, ranks=4)
+
+    assert found.hosts == ("a", "a", "b", "b")
+    assert found.placement.names == ("a", "b") and found.placement.interface == "eth7"
+    assert found.usable_cores == 4
+    spec, placement = found.of_stack("horovod gloo")
+    assert placement == found.placement
+    assert spec.topology == Topology(hosts=2, processes_per_host=2)
+    assert spec.resources.cores_per_replica == 1
+
+
+def test_more_ranks_than_slots_are_refused() -> None:
+    """With the numbers."""
+    with pytest.raises(RefusalError, match="5 processes, 4 slots"):
+        place(2, 2, ranks=5)
+
+
+@pytest.mark.parametrize(("slots", "workers"), [((1, 1), 1), ((1, 1, 1, 1), 3), ((2, 2), 2)])
+def test_a_server_has_a_host_of_its_own(slots: tuple[int, ...], workers: int) -> None:
+    """The last; its slots are left free, so that every worker reaches it over its link."""
+    spec, placement = place(*slots, ranks=sum(slots)).of_stack("parameter_server")
+
+    assert placement.servers_on == ("abcd"[len(slots) - 1],)
+    assert spec.topology.num_processes == workers
+
+
+def test_fewer_workers_are_allowed_between_hosts_alone() -> None:
+    """On one machine every stack has the same ranks; no rank is without a host."""
+    push = Timing(operation="push_pull", size_bytes=4096, seconds=((1e-3,),), wrong=0)
+    stack = StackTimings(stack="parameter_server", outcome=COMPLETED, timings=(push,))
+
+    assert of(stack, hosts=("a", "b")).several_hosts
+    for hosts in ((), ("a", "a")):
+        with pytest.raises(RefusalError, match="the same ranks"):
+            of(stack, hosts=hosts)
+    with pytest.raises(RefusalError, match="Every rank must have a host"):
+        of(stack, hosts=("a", "b", "c"))
+
+
+def test_the_first_schema_is_still_read() -> None:
+    """It knew one machine only."""
+    text = of(StackTimings(stack="mpi", outcome=COMPLETED)).to_json()
+    old = text.replace('"schema_version": 2', '"schema_version": 1')
+    old = old.replace(',\n "hosts": [],\n "links": []', "")
+    assert '"hosts"' not in old and old != text
+
+    assert Communication.from_json(old) == Communication.from_json(text)

@@ -1,0 +1,122 @@
+"""A plain transfer between two ends, here over loopback, and who ends when the other does."""
+
+import dataclasses
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from collectives import link, transfer
+from collectives.link import measure_links
+from launch import Placement, Site
+from specs import Host, RefusalError
+
+TWO = Placement(hosts=(Host(name="here"), Host(name="there")), interface="lo")
+
+
+@pytest.fixture
+def site() -> Site:
+    """Two names of this machine: no ssh."""
+    return dataclasses.replace(Site.here(), names=frozenset({"here", "there"}))
+
+
+@pytest.fixture
+def left_over() -> Callable[[], list[str]]:
+    """Processes that this one has started and that still run."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    return lambda: [
+        " ".join(child.cmdline())
+        for child in psutil.Process().children(recursive=True)
+        if child.pid not in before and child.status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+def test_each_host_sends_to_the_next(site: Site, left_over: Callable[[], list[str]]) -> None:
+    """A ring of two: both ways, by each tool that is there; no process stays."""
+    found = measure_links(TWO, site, seconds=0.2, tools=("tcp",))
+
+    assert [(one.sender, one.receiver, one.tool) for one in found] == [
+        ("here", "there", "tcp"),
+        ("there", "here", "tcp"),
+    ]
+    assert all(one.seconds >= 0.2 for one in found)
+    assert all(one.bits_per_s == one.bytes * 8 / one.seconds for one in found)
+    assert left_over() == []
+
+
+def test_one_host_has_no_link(site: Site) -> None:
+    """Nothing is started."""
+    assert measure_links(Placement(hosts=(Host(name="here"),)), site) == ()
+    assert measure_links(Placement(), site) == ()
+
+
+def test_what_came_is_counted_after_the_warm_up() -> None:
+    """The first chunk starts the clock; what comes after it counts, and its time alone."""
+    ours, theirs = socket.socketpair()
+    go_on = threading.Event()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        theirs.sendall(bytes(1000))
+        go_on.wait(30)
+        while True:
+            try:
+                sent += theirs.send(bytes(500))
+            except OSError:
+                return
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with ours:
+        clock = threading.Timer(0.05, go_on.set)
+        clock.start()
+        count, seconds = transfer.counted(ours, 0.0, 0.1)
+    theirs.close()
+    sender.join()
+
+    assert 0 < count <= sent  # the first thousand are not in it
+    assert seconds >= 0.1
+
+
+def test_a_sender_that_goes_is_told() -> None:
+    """Half a transfer is none."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"x")
+    theirs.close()
+
+    with ours, pytest.raises(SystemExit, match="the sender is gone"):
+        transfer.counted(ours, 0.0, 1.0)
+
+
+def test_an_end_that_fails_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its last words; the other end goes too."""
+    monkeypatch.setattr(link, "WARM_UP_S", 0.1)
+    placement = TWO.replace(interface="nothing0")
+
+    with pytest.raises(RefusalError, match=r"there: OSError: \[Errno 19\] No such device"):
+        measure_links(placement, site, seconds=0.1)
+
+
+def test_an_end_ends_with_its_standard_input() -> None:
+    """As when the connection by which it was started is lost; its port is free again."""
+    process = subprocess.Popen(
+        (sys.executable, "-I", "-S", link.SCRIPT, "receive", "0", "1", "lo"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        said = json.loads(process.stdout.readline())
+
+        process.stdin.close()
+
+        assert process.wait(30) == 1
+    assert said["address"] == "127.0.0.1"
+    with socket.socket() as probe:
+        probe.bind((said["address"], said["port"]))

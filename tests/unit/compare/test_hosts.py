@@ -1,0 +1,209 @@
+"""Arms on the hosts of a hostfile: their topology, their room, their cores; and what is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cli.main
+from cli.arms import choose_arms
+from compare import durations
+from compare.arms import arm_spec, parse_arms
+from compare.experiment import spec_of
+from compare.hosts import cores_each, fullest, placement_of, used_hosts, with_room
+from launch import Placement
+from specs import Comparison, Host, Link, RefusalError, Topology
+from tests.unit.compare.made import BASE, comparison_of
+from tests.unit.report.bout import bout
+
+
+def on(*slots: int, servers_on: tuple[str, ...] = ()) -> Placement:
+    """Hosts a, b, c … with so many slots."""
+    hosts = tuple(Host(name=name, slots=n) for name, n in zip("abcdef", slots, strict=False))
+    return Placement(hosts=hosts, servers_on=servers_on)
+
+
+@pytest.mark.parametrize(
+    ("backend", "replicas", "slots", "topology"),
+    [
+        ("horovod", 1, (1, 1), Topology()),
+        ("horovod", 4, (1, 1, 1, 1), Topology(hosts=4)),
+        ("multi_worker_mirrored", 4, (2, 2, 2), Topology(hosts=2, processes_per_host=2)),
+        ("parameter_server", 2, (2, 2), Topology(processes_per_host=2)),
+        # Unequal: one "host", which fills the hostfile in its order.
+        ("horovod", 4, (3, 3), Topology(processes_per_host=4)),
+        ("mirrored", 2, (2, 2), Topology(replicas_per_process=2)),
+    ],
+)
+def test_processes_are_spread_over_the_hosts(
+    backend: str, replicas: int, slots: tuple[int, ...], topology: Topology
+) -> None:
+    """The slots of a host are filled before those of the next."""
+    arm = parse_arms(backend, str(replicas))[-1]
+
+    assert arm_spec(BASE, arm, placement=on(*slots)).topology == topology
+
+
+def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
+    """The others have room; the reason names the host."""
+    arms = parse_arms("mirrored,horovod", "1,2")
+
+    able, unable = with_room(arms, on(1, 2))
+
+    assert [arm.label for arm in able] == ["serial ×1", "mirrored ×1", "horovod ×1", "horovod ×2"]
+    assert [one.label for one in unable] == ["mirrored ×2"]
+    assert "a, the first host, has 1 slot" in unable[0].reason
+    assert with_room(arms, on(2, 1)) == (arms, ())
+    assert with_room(arms, Placement()) == (arms, ())
+
+
+@pytest.mark.parametrize(
+    ("backends", "replicas", "words"),
+    [
+        ("horovod", "5", "5 processes, 4 slots"),
+        ("mirrored", "4", "At least one arm beside the reference must have room"),
+    ],
+)
+def test_arms_without_any_room_are_refused(backends: str, replicas: str, words: str) -> None:
+    """Before anything is asked of a host."""
+    with pytest.raises(RefusalError, match=words):
+        with_room(parse_arms(backends, replicas), on(1, 1, 2))
+
+
+def test_a_replica_gets_what_the_fullest_host_has() -> None:
+    """Of the hosts, not of the machine that starts the runs; never less than one core."""
+    arms = parse_arms("horovod", "1,4")
+    placement = on(3, 3, 8)
+    specs = [arm_spec(BASE, arm, placement=placement) for arm in arms]
+
+    most = fullest(specs, placement)
+
+    assert most == fullest(reversed(specs), placement) == {"a": 3, "b": 1}
+    assert cores_each(most, {"a": 8, "b": 64}) == 2
+    assert cores_each(most, {"a": 12, "b": 3}) == 3
+    assert cores_each(most, {"a": 1, "b": 1}) == 1
+    assert used_hosts(specs, placement).names == ("a", "b")
+    assert used_hosts(specs, on(3, 3, 8, servers_on=("c",))).names == ("a", "b", "c")
+
+
+def test_a_hostfile_has_defaults_of_its_own() -> None:
+    """The stacks that reach over hosts, at one replica and at all slots."""
+    chosen = choose_arms(BASE, None, None, placement=on(1, 1, 2))
+
+    assert {arm.backend for arm in chosen.arms} == {
+        "serial",
+        "horovod",
+        "multi_worker_mirrored",
+        "parameter_server",
+    }
+    assert {arm.replicas for arm in chosen.arms} == {1, 4}
+    assert {arm.replicas for arm in choose_arms(BASE, None, None).arms} == {1, 2}
+
+
+def placed() -> Comparison:
+    """One on two hosts."""
+    return comparison_of("horovod", "1,2").replace(
+        hosts=on(1, 1).hosts,
+        interface="eth0",
+        addresses={"a": "10.0.0.1", "b": "10.0.0.2"},
+        links=(Link(sender="a", receiver="b", tool="tcp", bytes=125_000_000, seconds=1.0),),
+    )
+
+
+def test_runs_of_a_comparison_go_to_its_hosts() -> None:
+    """Also after it was written down and read: whoever resumes it finds the same placement."""
+    again = Comparison.from_json(placed().to_json())
+
+    assert again == placed()
+    assert placement_of(again) == on(1, 1).replace(interface="eth0")
+    arm = next(arm for arm in again.arms if arm.replicas == 2)
+    assert spec_of(again, arm).topology == Topology(hosts=2)
+
+
+def test_a_file_of_version_3_is_of_one_machine() -> None:
+    """It knew no hosts."""
+    body = json.loads(bout().to_json())
+    for name in ("hosts", "interface", "servers_on", "oversubscribe", "addresses", "links"):
+        del body[name]
+    body["schema_version"] = 3
+
+    old = Comparison.from_json(json.dumps(body))
+
+    assert old.hosts == ()
+    assert placement_of(old) == Placement()
+    assert old.runs == bout().runs
+
+
+def test_certificates_of_other_hosts_are_refused() -> None:
+    """Both are named."""
+    with pytest.raises(RefusalError, match=r"was verified on one machine.*is of a \(1\), b \(1\)"):
+        bout().replace(hosts=on(1, 1).hosts)
+
+
+def test_how_long_a_run_took_is_of_its_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody expects of a slow network what the machine itself took."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    durations.remember(BASE, 10.0)
+    durations.remember(BASE, 50.0, on(1, 1))
+
+    assert durations.expected_s([BASE]) == 10.0
+    assert durations.expected_s([BASE], on(1, 1)) == 50.0
+    assert durations.expected_s([BASE], on(1, 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "words"),
+    [
+        ("compare", ["--interface", "eth0"], "Add --hostfile"),
+        ("compare", ["--servers-on", "a"], "Add --hostfile"),
+        ("compare", ["--hostfile", "nowhere"], "must be a readable text file"),
+        ("compare", ["--hostfile", "two", "--replicas", "3"], "3 processes, 2 slots"),
+        ("compare", ["--hostfile", "two", "--servers-on", "c"], "Hosts there: a, b"),
+        ("compare", ["--resume", "x", "--hostfile", "two"], "Received: --hostfile"),
+        ("verify", ["--hostfile", "two", "--replicas", "3"], "3 processes, 2 slots"),
+        (
+            "verify",
+            ["--launcher", "mpirun", "--backends", "horovod:controller=gloo"],
+            "controller=gloo",
+        ),
+        (
+            "verify",
+            ["--launcher", "mpirun", "--backends", "multi_worker_mirrored"],
+            "started by local",
+        ),
+    ],
+)
+def test_a_wrong_flag(
+    command: str,
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One message, exit code 2, nothing made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two").write_text("a\nb\n")
+
+    code = cli.main.run([command, *flags])
+
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert code == 2
+    assert words in said
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_dry_run_asks_no_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts that do not exist are enough to see the arms."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two").write_text("a\nb\n")
+
+    code = cli.main.run(["compare", "--hostfile", "two", "--backends", "horovod", "--dry-run"])
+
+    assert code == 0
+    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert told == ["serial ×1", "horovod ×1", "horovod ×2", "horovod ×2 again"]

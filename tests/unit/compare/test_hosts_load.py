@@ -1,0 +1,101 @@
+"""What others did on the hosts of a run, from two looks at their kernels."""
+
+import os
+import socket
+
+import pytest
+
+from compare import hosts_load
+from compare.hosts_load import PAGE_BYTES, Look, load_between, looks
+from measure.load import TICKS_PER_S
+from specs import RunRecord
+from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
+
+
+@pytest.fixture(autouse=True)
+def _half_a_second_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts_load, "STARTING_S", 0.5)
+
+
+def look(
+    hostname: str, boot: str, busy_s: dict[int, float], *, steal_s: float = 0, swapped: int = 0
+) -> Look:
+    """What a host says whose processors were busy for so long."""
+    stat = [
+        f"cpu{core} {round(s * TICKS_PER_S)} 0 0 9 9 0 0 {round(steal_s * TICKS_PER_S)} 0 0"
+        for core, s in busy_s.items()
+    ]
+    return Look(hostname, boot, "\n".join([f"pswpin {swapped}", "pswpout 0", *stat]))
+
+
+def process(host: str, core: int, cpu_s: float, rank: int) -> RunRecord:
+    """A process of a run of two, pinned to a core of a host."""
+    one = record(spec_of("horovod", 2), [epoch(1.0)] * 2, rank)
+    return one.replace(machine=MACHINE.replace(host=host), cores=(core,), cpu_s=cpu_s)
+
+
+def test_each_machine_has_its_own_processors() -> None:
+    """core 0 of each: busy 10 s and 8 s, of which 9 s and 5 s are the run's; core 1 is not its."""
+    before = {"a": look("a", "A", {0: 100, 1: 0}), "b": look("b", "B", {0: 7, 1: 0}, steal_s=1)}
+    after = {
+        "a": look("a", "A", {0: 110, 1: 9}, swapped=2),
+        "b": look("b", "B", {0: 15, 1: 9}, steal_s=4),
+    }
+    records = (process("a", 0, 9.0, 0), process("b", 0, 5.0, 1))
+
+    load = load_between(before, after, records, wall_s=20.0, launcher=("C", 99.0))
+
+    assert load is not None
+    assert load.cores == 2
+    assert load.others_cpu_s == pytest.approx((10 - 9 - 0.5) + (8 - 5 - 0.5))
+    assert load.steal_cpu_s == pytest.approx(3.0)
+    assert load.swapped_bytes == 2 * PAGE_BYTES
+
+
+def test_hosts_with_one_kernel_are_one_machine() -> None:
+    """As those of a lab: both see all processors; the launcher's time is there, too."""
+    busy = {0: 100.0, 1: 50.0}, {0: 110.0, 1: 58.0}
+    before = {name: look(name, "A", busy[0]) for name in "ab"}
+    after = {name: look(name, "A", busy[1]) for name in "ab"}
+    records = (process("a", 0, 9.0, 0), process("b", 1, 5.0, 1))
+
+    load = load_between(before, after, records, wall_s=20.0, launcher=("A", 1.5))
+
+    assert load is not None
+    assert load.cores == 2
+    assert load.others_cpu_s == pytest.approx(18 - 9 - 5 - 1.5 - 2 * 0.5)
+
+
+def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
+    """Whatever it did."""
+    before = {"a": look("a", "A", {0: 0}), "b": look("b", "B", {0: 0})}
+    after = {"a": look("a", "A", {0: 10}), "b": look("b", "B", {0: 20}, steal_s=5, swapped=9)}
+
+    load = load_between(
+        before, after, (process("a", 0, 10.0, 0),), wall_s=20.0, launcher=("A", 0.0)
+    )
+
+    assert load is not None
+    assert (load.cores, load.others_cpu_s, load.steal_cpu_s, load.swapped_bytes) == (1, 0, 0, 0)
+
+
+def test_what_nobody_knows_is_not_said() -> None:
+    """A host that was started anew, or of which no record tells anything."""
+    before = {"a": look("a", "A", {0: 0})}
+
+    again = load_between(before, {"a": look("a", "B", {0: 1})}, (), wall_s=1.0, launcher=("", 0.0))
+    nobody = load_between(before, before, (), wall_s=1.0, launcher=("", 0.0))
+
+    assert (again, nobody) == (None, None)
+
+
+def test_this_machine_is_asked_without_ssh() -> None:
+    """Its name, its kernel, its processors."""
+    found = looks(("localhost",))
+
+    if not os.path.exists("/proc/stat"):
+        pytest.skip("no /proc/stat")
+    assert found is not None
+    assert found["localhost"].hostname == socket.gethostname()
+    assert found["localhost"].ticks(os.sched_getaffinity(0)).busy_s > 0
+    assert found["localhost"].swapped_bytes() >= 0

@@ -1,0 +1,79 @@
+"""The lab's lines in a hosts file that is not the lab's."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab import LabHost, login
+from lab.login import names_in, with_block, without_block, write_hosts
+from specs import RefusalError
+
+BEFORE = "127.0.0.1 localhost\n# mine\n10.0.0.1\tdb db.example # the database\n"
+BLOCK = "# ringside lab blue: begin\n10.77.0.1 blue1\n# ringside lab blue: end\n"
+
+
+@pytest.mark.parametrize("before", [BEFORE, "", "\n", "no end of line", "::1 x\n\n\n"])
+def test_lines_are_added_and_removed_again(before: str) -> None:
+    """All else stays; but for the end of a last line that had none."""
+    added = with_block(before, "blue", ["10.77.0.1 blue1"])
+
+    assert added.endswith(BLOCK)
+    assert added.startswith(before)
+    assert without_block(added, "blue").rstrip("\n") == before.rstrip("\n")
+    assert without_block(before, "blue") == before
+
+
+def test_adding_twice_replaces() -> None:
+    """Also where others have written behind it."""
+    text = BEFORE + BLOCK + "10.0.0.2 later\n"
+
+    again = with_block(text, "blue", ["10.77.0.1 blue1"])
+
+    assert again == BEFORE + "10.0.0.2 later\n" + BLOCK
+
+
+def test_each_lab_removes_its_own_lines() -> None:
+    """Several labs stand in one file."""
+    green = BLOCK.replace("blue", "green")
+    text = BLOCK + BEFORE + green
+
+    assert without_block(text, "blue") == BEFORE + green
+    assert without_block(text, "green") == BLOCK + BEFORE
+    assert without_block(text, "gre") == text
+
+
+def test_a_block_without_an_end_is_left_alone() -> None:
+    """What follows a begin may be anybody's."""
+    broken = "# ringside lab blue: begin\n10.0.0.1 db\n"
+
+    assert without_block(broken, "blue") == broken
+
+
+def test_a_hosts_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaced by another file, the mounts of other labs' hosts on it would be gone."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text(BEFORE + BLOCK)
+    monkeypatch.setattr(login, "HOSTS", hosts)
+    inode = os.stat(hosts).st_ino
+
+    write_hosts(BEFORE)
+
+    assert hosts.read_text() == BEFORE
+    assert os.stat(hosts).st_ino == inode
+
+
+def test_a_host_name_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first line of a hosts file wins: ssh would go there."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("10.9.9.9 other blue1\n" + BLOCK)
+    monkeypatch.setattr(login, "HOSTS", hosts)
+    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
+
+    assert names_in(BEFORE) == {"localhost", "db", "db.example"}
+    with pytest.raises(RefusalError, match="blue1"):
+        login.refuse_taken("blue", [one])
+    hosts.write_text("10.9.9.9 other # blue1\n" + BLOCK)
+    login.refuse_taken("blue", [one])

@@ -1,0 +1,64 @@
+"""What is written into a cgroup, of either version, on a copy of the kernel's files."""
+
+from pathlib import Path
+
+import pytest
+
+from lab import LabHost, share
+
+HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
+
+
+@pytest.fixture
+def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty tree; a real one makes files in a new folder by itself."""
+    monkeypatch.setattr(share, "CGROUPS", tmp_path)
+    return tmp_path
+
+
+def with_files(folder: Path, *names: str) -> None:
+    """The files that the kernel would have made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_version_1(cgroups: Path) -> None:
+    """A quarter of a core is a quarter of each period; the group is joined by its file."""
+    with_files(cgroups / "cpu", "cpu.cfs_quota_us")
+
+    join = share.limit(HOST)
+
+    group = cgroups / "cpu" / "rs-blue-2"
+    period = int((group / "cpu.cfs_period_us").read_text())
+    assert int((group / "cpu.cfs_quota_us").read_text()) == period / 4
+    assert join == group / "cgroup.procs"
+    assert share.groups("blue") == [group]
+    assert share.groups("blu") == []
+
+
+def test_version_2(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file takes both; the controller is switched on for children first."""
+    with_files(cgroups, "cgroup.subtree_control")
+    made = Path.mkdir
+
+    def by_kernel(folder: Path) -> None:
+        made(folder)
+        (folder / "cpu.max").touch()
+
+    monkeypatch.setattr(Path, "mkdir", by_kernel)
+
+    join = share.limit(HOST)
+
+    quota, period = map(int, (cgroups / "rs-blue-2" / "cpu.max").read_text().split())
+    assert quota == period / 4
+    assert (cgroups / "cgroup.subtree_control").read_text() == "+cpu"
+    assert join == cgroups / "rs-blue-2" / "cgroup.procs"
+    assert share.groups("blue") == [cgroups / "rs-blue-2"]
+
+
+def test_neither(cgroups: Path) -> None:
+    """There is no limit then, which `status` says."""
+    assert share.tree() is None
+    assert share.limit(HOST) is None
+    assert share.groups("blue") == []

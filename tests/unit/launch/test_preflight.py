@@ -1,0 +1,250 @@
+"""What the preflight makes of the hosts' answers: every problem, by the host's name."""
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import Placement, Site, preflight, probe, ssh
+from launch.network import interface_to, interfaces
+from launch.preflight import check_hosts
+from specs import Host, RefusalError, RunSpec, Topology
+
+VERSIONS = {"Python": "3.11.2", "tensorflow": "2.18.1", "horovod": "0.28.1", "Ringside": "ab"}
+
+
+def said(number: int, **other: Any) -> dict[str, Any]:
+    """What a good host of a network of two, `a` and `b`, says."""
+    return {
+        "identity": f"boot/{number}",
+        "versions": VERSIONS,
+        "cores": 4,
+        "interfaces": {"lo": ["127.0.0.1"], "eth7": [f"10.0.0.{number}"]},
+        "addresses": {"a": "10.0.0.1", "b": "10.0.0.2"},
+        "token": "secret",
+        "writable": True,
+        "missing": [],
+        **other,
+    }
+
+
+class Network:
+    """Two hosts and this machine, whose answers a test may change before it asks."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.here = said(9)
+        self.hosts = {"a": said(1), "b": said(2)}
+        self.clock = {"a": 0.0, "b": 0.0}
+        self.unreached: dict[str, str] = {}
+        self.site = site
+        self.folder = folder
+        self.specs: list[RunSpec] = []
+        self.placement = Placement(hosts=(Host(name="a", slots=8), Host(name="b", slots=8)))
+
+    async def ask(self, name: str, site: Site, questions: dict[str, Any]) -> preflight._Answer:
+        """In place of a connection."""
+        if name in self.unreached:
+            return preflight._Answer(problem=self.unreached[name])
+        return preflight._Answer(
+            clock_offset_s=self.clock[name], clock_round_trip_s=0.5, said=self.hosts[name]
+        )
+
+    def problems(self) -> list[str]:
+        """The lines of the refusal; none if all is well."""
+        try:
+            check_hosts(self.placement, self.site, folder=self.folder, specs=self.specs)
+        except RefusalError as error:
+            return str(error.received).split("\n  ")[1:]
+        return []
+
+
+@pytest.fixture
+def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """A network on which all is well."""
+    network = Network(site, tmp_path / "runs" / "new")
+    monkeypatch.setattr(preflight, "_ask", network.ask)
+    monkeypatch.setattr(probe, "facts", lambda questions: network.here)
+    monkeypatch.setattr("secrets.token_hex", lambda size: "secret")
+    yield network
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_facts_of_good_hosts(network: Network) -> None:
+    """A host that is as it should be is described."""
+    facts = check_hosts(network.placement, network.site, folder=network.folder)
+
+    assert list(facts) == ["a", "b"]
+    assert facts["b"].address == "10.0.0.2"
+    assert (facts["b"].interface, facts["b"].cores, facts["b"].versions) == ("eth7", 4, VERSIONS)
+
+
+def test_a_run_without_a_hostfile_is_not_asked_about(site: Site, tmp_path: Path) -> None:
+    """This machine alone needs no preflight."""
+    assert check_hosts(Placement(), site, folder=tmp_path) == {}
+
+
+def test_all_problems_at_once(network: Network) -> None:
+    """Every problem of every host is told in one message."""
+    network.unreached["a"] = "its name is not known here"
+    network.hosts["b"] |= {
+        "versions": {**VERSIONS, "tensorflow": "2.17.0", "horovod": "0.28.0"},
+        "token": "",
+        "missing": ["/data/mnist"],
+    }
+    network.clock["b"] = -1.5
+
+    assert network.problems() == [
+        "a: its name is not known here",
+        "b: horovod is 0.28.0 there, 0.28.1 here",
+        "b: tensorflow is 2.17.0 there, 2.18.1 here",
+        f"b: it does not see {network.folder}: results need a folder that all hosts share",
+        "b: /data/mnist is not there",
+        "b: its clock is -1.5 s off; set both by NTP",
+    ]
+
+
+def test_a_package_that_is_not_there(network: Network) -> None:
+    """A missing package is a version that differs."""
+    network.hosts["b"]["versions"] = {k: v for k, v in VERSIONS.items() if k != "horovod"}
+
+    assert network.problems() == ["b: horovod is missing there, 0.28.1 here"]
+
+
+@pytest.mark.parametrize(("offset", "bad"), [(1.2, False), (-1.2, False), (1.3, True)])
+def test_half_the_round_trip_is_taken_off_a_clock(
+    offset: float, bad: bool, network: Network
+) -> None:
+    """With a round trip of 0.5 s an offset of up to 1.25 s may be one of a second."""
+    network.clock["a"] = offset
+
+    assert bool(network.problems()) is bad
+
+
+def test_a_folder_that_may_not_be_written(network: Network) -> None:
+    """A host that sees the folder of the results must be able to write in it."""
+    network.hosts["a"]["writable"] = False
+
+    assert network.problems() == [f"a: it may not write in {network.folder}"]
+
+
+def test_one_machine_by_two_names(network: Network) -> None:
+    """A machine that the hostfile names twice is found by what it says of itself."""
+    network.hosts["b"]["identity"] = "boot/1"
+
+    assert network.problems() == ["a and b: one machine; name it once, its slots added up"]
+
+
+def test_an_interface_that_is_missing(network: Network) -> None:
+    """The names that are there are told."""
+    network.placement = network.placement.replace(interface="ib0")
+    network.here["interfaces"]["ib0"] = ["10.1.0.9"]
+    network.hosts["b"]["interfaces"]["ib0"] = ["10.0.0.2"]
+
+    assert network.problems() == ["a: no interface ib0, there are eth7, lo (--interface)"]
+
+
+def test_an_interface_that_is_missing_here(network: Network) -> None:
+    """The machine that launches takes part in the network, too."""
+    del network.here["interfaces"]["eth7"]
+
+    assert network.problems() == ["this machine: no interface eth7, there are lo (--interface)"]
+
+
+def test_a_name_that_means_loopback_at_home(network: Network) -> None:
+    """Debian gives 127.0.1.1 to a machine's own name; others could not reach what listens there."""
+    network.hosts["a"]["addresses"] = {"a": "127.0.1.1", "b": "10.0.0.2"}
+
+    assert network.problems() == [
+        "a: on a the name means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there"
+    ]
+
+
+def test_a_name_that_only_ssh_knows(network: Network) -> None:
+    """An alias in ~/.ssh/config helps ssh alone."""
+    network.here["addresses"] = {"a": "", "b": "10.0.0.2"}
+
+    assert network.problems() == ["a: only ssh knows the name; put it into DNS or /etc/hosts"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "topology", "insist", "expected"),
+    [
+        ("horovod", Topology(processes_per_host=6), False, ["a: 6 replicas on 4 usable cores"]),
+        ("mirrored", Topology(replicas_per_process=5), False, ["a: 5 replicas on 4 usable cores"]),
+        ("horovod", Topology(processes_per_host=6), True, []),
+        ("horovod", Topology(hosts=2, processes_per_host=4), False, []),
+    ],
+)
+def test_more_replicas_than_cores(
+    backend: str, topology: Topology, insist: bool, expected: list[str], network: Network
+) -> None:
+    """The slots that a run uses count, not those of the file; --oversubscribe insists."""
+    network.specs = [
+        RunSpec(backend=backend, options={}, topology=topology, global_batch=120, epochs=1)
+    ]
+    network.placement = network.placement.replace(oversubscribe=insist)
+
+    assert network.problems() == [f"{one} (--oversubscribe to insist)" for one in expected]
+
+
+# As OpenSSH 9.2 words them.
+SAID = {
+    "ssh: Could not resolve hostname b: Name or service not known": "its name is not known here",
+    "ssh: connect to host b port 22: Connection refused": "no ssh server answers there",
+    "ssh: connect to host b port 22: Connection timed out": "it cannot be reached",
+    "ssh: connect to host b port 22: No route to host": "it cannot be reached",
+    "me@b: Permission denied (publickey,password).": "it asks for a password",
+    "me@b: Permission denied (publickey).": "it refuses the key",
+    "No ED25519 host key is known for b.\nHost key verification failed.": "its host key is not kno",
+    "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.": (
+        "its host key is not the one known here"
+    ),
+    "bash: line 1: /venv/bin/python: No such file or directory": "no /venv/bin/python there",
+    "/usr/bin/python: can't open file '/r/launch/probe.py': [Errno 2] No such file or directory": (
+        "no checkout of Ringside there"
+    ),
+    "Traceback (most recent call last):\nKeyError: 'names'": "KeyError: 'names'",
+    "": "exit 255",
+}
+
+
+@pytest.mark.parametrize("words", SAID)
+def test_what_ssh_complains_of(words: str) -> None:
+    """Each way in which ssh fails has words of its own, and what to do."""
+    assert ssh.complaint("b", 255, words, "/venv/bin/python").startswith(SAID[words])
+
+
+def test_the_digest_of_code(tmp_path: Path) -> None:
+    """It covers every Python file of the rooms and none of anything else."""
+    for name in ("train.py", "specs/__init__.py", "specs/a/b.py", "tests/__init__.py", "x/y.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(f"# {name}")
+    content = b"".join(
+        f"{name}\0# {name}\0".encode() for name in ("train.py", "specs/__init__.py", "specs/a/b.py")
+    )
+
+    assert probe.code_digest(tmp_path) == hashlib.sha256(content).hexdigest()[:12]
+
+
+def test_the_interface_to_this_machine() -> None:
+    """What is sent to 127.0.0.1 goes by the interface that carries it; nowhere has none."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        carrying = [name for name, there in interfaces().items() if "127.0.0.1" in there]
+
+    assert [interface_to(("nowhere.invalid", "127.0.0.1"))] == carrying
+    assert interface_to(("nowhere.invalid",)) == ""
+
+
+def test_this_very_machine_is_ready(tmp_path: Path) -> None:
+    """A hostfile of this machine alone is asked about for real: by a process, not over ssh."""
+    facts = check_hosts(
+        Placement(hosts=(Host(name="localhost"),)), Site.here(), folder=tmp_path / "new"
+    )
+
+    assert facts["localhost"].interface == ""
+    assert abs(facts["localhost"].clock_offset_s) < 60
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,210 @@
+"""Runs in the queue of Slurm: the script, whole; what is refused; what a job's end is called."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli.main
+from launch import Plan, Site, slurm
+from launch.children import Child
+from launch.verdict import Evidence, Records, judge
+from launch.watch import Watch
+from specs import RefusalError, Resources, RunSpec, Topology, capabilities_of
+
+RUN_DIR = Path("/runs/100 %")
+TRAIN = (
+    "/venv/bin/python -u /ringside/train.py "
+    "--spec '/runs/100 %/spec.json' --run-dir '/runs/100 %' --log"
+)
+JOB = ("/venv/bin/python", "-I", "-S", "/ringside/launch/slurm_job.py")
+
+
+def planned(
+    site: Site,
+    backend: str,
+    *,
+    replicas: int = 2,
+    options: dict[str, Any] | None = None,
+    cores: int | None = None,
+    nodes: int | None = None,
+    lines: Sequence[str] = (),
+) -> Plan:
+    """The plan of a run, from a machine that does not exist."""
+    single = capabilities_of(backend).process_model == "single"
+    spec = RunSpec(
+        backend=backend,
+        options=options or {},
+        topology=Topology(replicas_per_process=replicas)
+        if single
+        else Topology(processes_per_host=replicas),
+        global_batch=8 * replicas,
+        epochs=1,
+        resources=Resources(cores_per_replica=cores),
+    )
+    return slurm.plan(spec, run_dir=RUN_DIR, site=site, nodes=nodes, lines=lines)
+
+
+def test_script_of_horovod(site: Site) -> None:
+    """Two ranks on each of two nodes; what a person adds stands last, so that it counts."""
+    plan = planned(
+        site, "horovod", replicas=4, cores=3, nodes=2, lines=("--partition=gpu", "--time=1:00:00")
+    )
+
+    assert plan.render() == (
+        "#!/bin/bash\n"
+        "#SBATCH --job-name=ringside-00000000000000ab\n"
+        f"#SBATCH --comment={plan.spec.run_name}\n"
+        "#SBATCH --chdir=/home/me\n"
+        "#SBATCH --output='/runs/100 %%/logs/slurm.log'\n"
+        "#SBATCH --ntasks=4\n"
+        "#SBATCH --cpus-per-task=3\n"
+        "#SBATCH --nodes=2\n"
+        "#SBATCH --ntasks-per-node=2\n"
+        "#SBATCH --no-requeue\n"
+        "#SBATCH --partition=gpu\n"
+        "#SBATCH --time=1:00:00\n"
+        "export RINGSIDE_RUN_ID=00000000000000ab\n"
+        "# They are of the machine that submits: no node would find what they name.\n"
+        "unset RINGSIDE_LAUNCHER TF_CONFIG\n"
+        f"exec srun --distribution=block --kill-on-bad-exit=1 --cpus-per-task=3 {TRAIN}\n"
+    )
+    assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
+
+
+def test_script_of_a_parameter_server(site: Site) -> None:
+    """Coordinator and servers are tasks on top of the workers, wherever there is room."""
+    plan = planned(site, "parameter_server", options={"servers": 2}, nodes=2)
+
+    told = [line for line in plan.files["job.sh"].splitlines() if "nodes" in line or "task" in line]
+    assert told == [
+        "#SBATCH --ntasks=5",
+        "#SBATCH --cpus-per-task=1",
+        "#SBATCH --nodes=2",
+        f"exec srun --distribution=block --kill-on-bad-exit=1 --cpus-per-task=1 {TRAIN}",
+    ]
+    assert plan.expects == ("chief-0", "worker-0", "worker-1", "ps-0", "ps-1")
+
+
+@pytest.mark.parametrize(
+    ("backend", "replicas", "tasks", "cores", "names"),
+    [
+        ("mirrored", 3, 1, 3, ("rank-0",)),
+        ("multi_worker_mirrored", 2, 2, 1, ("worker-0", "worker-1")),
+        ("multi_worker_mirrored", 1, 1, 1, ("rank-0",)),
+        ("horovod", 1, 1, 1, ("rank-0",)),
+    ],
+)
+def test_tasks_of_a_backend(
+    site: Site, backend: str, replicas: int, tasks: int, cores: int, names: tuple[str, ...]
+) -> None:
+    """A process for all replicas gets their cores; a step of one task is alone."""
+    plan = planned(site, backend, replicas=replicas)
+
+    assert f"#SBATCH --ntasks={tasks}\n#SBATCH --cpus-per-task={cores}\n" in plan.render()
+    assert "--nodes" not in plan.render()
+    assert plan.expects == names
+
+
+def test_what_submits_it_and_what_ends_it(site: Site) -> None:
+    """The job is found by its name, whoever is left to end it."""
+    plan = planned(site, "horovod")
+
+    (launcher,) = plan.processes
+    assert launcher.argv == (*JOB, "run", "/runs/100 %/job.sh", "/runs/100 %/logs/slurm.log")
+    assert plan.cleanup == ((*JOB, "end", "ringside-00000000000000ab"),)
+    assert plan.queued
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"nodes": 3}, "Processes must spread evenly over the nodes. Received: 2 on 3 nodes."),
+        ({"nodes": 4}, "Received: 2 on 4 nodes."),
+        ({"lines": ["partition=gpu"]}, "must be one option of sbatch. Received: 'partition=gpu'."),
+        ({"lines": ["--mem=1G\nrm -r x"]}, "must be one option of sbatch."),
+        ({"lines": ["--ntasks=8"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["-N2"]}, "This option of sbatch follows from the run. Received: -N2."),
+        ({"lines": ["-J x"]}, "This option of sbatch follows from the run."),
+    ],
+)
+def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
+    """What does not fit together is refused before anything is asked."""
+    with pytest.raises(RefusalError) as refused:
+        planned(site, "horovod", **how)
+
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--nodes", "2"], "--nodes and --sbatch are of runs in Slurm. Received: --nodes 2."),
+        (["--sbatch", "--time=5"], "Received: --sbatch --time=5. Add --slurm."),
+        (["--slurm", "--launcher", "mpirun"], "Received: --slurm beside --launcher mpirun."),
+        (["--slurm", "--oversubscribe"], "Received: --slurm beside a hostfile or its flags."),
+    ],
+)
+def test_flags(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags for one way to start a run are no use in another."""
+    code = cli.main.run(["launch", "--backend", "horovod", "--dry-run", *flags])
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_without_slurm(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without sbatch says so."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(RefusalError, match=r"Slurm must be there.*No such file.*sbatch"):
+        slurm.must_be_accepted(planned(site, "horovod"))
+
+
+def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None:
+    """It is the outcome's class, and its reason."""
+    plan = planned(site, "horovod").replace(run_dir=str(tmp_path))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "launcher.log").write_text(
+        "submitted as job 4 of Slurm\nlauncher: JobTimeout: job 4 ended as TIMEOUT, TimeLimit\n"
+    )
+    evidence = Evidence(exits=[ended(plan, code=1)])
+
+    verdict = judge(plan, Records(tmp_path, plan.expects), evidence)
+
+    assert str(verdict.outcome) == "failed(JobTimeout: job 4 ended as TIMEOUT, TimeLimit)"
+
+
+def ended(plan: Plan, *, code: int) -> Child:
+    """The launcher of a plan, which has ended by itself."""
+    popen = subprocess.Popen(["true"])
+    popen.wait()
+    popen.returncode = code
+    return Child(plan.processes[0], popen, handle=-1, exited=1.0)
+
+
+def test_the_queue_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours may pass before the first word of any task; then the patience of any run begins."""
+    clock = [1000.0]
+    monkeypatch.setattr("launch.watch.time.monotonic", lambda: clock[0])
+    watch = Watch(tmp_path, ("rank-0", "rank-1"), queued=True)
+
+    clock[0] += 36000
+    watch.look()
+    in_the_queue = watch.standing_still(10)[1]
+    (tmp_path / "progress").mkdir()
+    (tmp_path / "progress" / "rank-0").write_text("1.5 3 40 training")
+    watch.look()
+    clock[0] += 9
+    just_started = watch.standing_still(10)[1]
+    clock[0] += 2
+    watch.look()
+    silent = watch.standing_still(10)[1]
+
+    assert in_the_queue == []
+    assert just_started == []
+    assert [one.task for one in silent] == ["rank-0", "rank-1"]

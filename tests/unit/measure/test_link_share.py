@@ -1,0 +1,77 @@
+"""Which share of a link a collective reaches, against closed forms."""
+
+import pytest
+
+from measure.link_share import least_seconds, share_of_link, slowest_bits_per_s
+from specs import Link, RefusalError, Timing
+
+MIB = 2**20
+
+
+def test_a_perfect_ring_is_all_of_the_link() -> None:
+    """64 MiB among 4 hosts at 1 Gbit/s: 3/4 of it twice, 0.805 s.
+
+    By steps: 2(4−1) = 6 steps, each of 16 MiB through every link at once.
+    """
+    steps = sum(8 * 16 * MIB / 1e9 for _ in range(6))
+
+    least = least_seconds("allreduce", 64 * MIB, num_ranks=4, num_hosts=4, bits_per_s=1e9)
+
+    assert least == pytest.approx(steps)
+
+
+def test_the_bus_bandwidth_over_the_links_is_the_share() -> None:
+    """Seen by hand: 64 MiB between two hosts in 0.88 s are 0.61 Gbit/s, of 0.96."""
+    timing = Timing(operation="allreduce", size_bytes=64 * MIB, seconds=((0.88, 0.88),), wrong=0)
+
+    share = share_of_link(timing, num_hosts=2, bits_per_s=0.96e9)
+
+    assert share == pytest.approx(64 * MIB * 8 / 0.88 / 0.96e9)
+    assert share == pytest.approx(0.635, abs=0.001)
+
+
+def test_the_slowest_rank_counts() -> None:
+    """The root of a broadcast is through when all is in its buffers; the other takes 1, 3, 2 s."""
+    rows = ((0.001, 1.0), (0.001, 3.0), (0.001, 2.0))
+    timing = Timing(operation="broadcast", size_bytes=125_000_000, seconds=rows, wrong=0)
+
+    assert share_of_link(timing, num_hosts=2, bits_per_s=1e9) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("workers", "least_s"), [(1, 2.0), (2, 3.0), (3, 4.0)])
+def test_a_server_sends_to_each_worker(workers: int, least_s: float) -> None:
+    """1 s for each copy that leaves the server, 1 s for the gradient of who had the last one."""
+    least = least_seconds(
+        "push_pull", 125_000_000, num_ranks=workers, num_hosts=workers + 1, bits_per_s=1e9
+    )
+
+    assert least == pytest.approx(least_s)
+
+
+def test_ranks_of_one_host_share_its_link() -> None:
+    """Two hosts with two ranks each need what two with one each do: the rest stays inside."""
+    four = least_seconds("allreduce", MIB, num_ranks=4, num_hosts=2, bits_per_s=1e6)
+    two = least_seconds("allreduce", MIB, num_ranks=2, num_hosts=2, bits_per_s=1e6)
+
+    assert four == two
+
+
+def test_the_slowest_link_by_plain_tcp() -> None:
+    """What iperf3 said stands beside it."""
+
+    def link(tool: str, count: int) -> Link:
+        return Link(sender="a", receiver="b", tool=tool, bytes=count, seconds=2.0)
+
+    found = slowest_bits_per_s([link("tcp", 300), link("tcp", 200), link("iperf3", 100)])
+
+    assert found == 800.0
+    assert slowest_bits_per_s([]) is None
+
+
+def test_one_host_has_no_share() -> None:
+    """Nor does a link of no rate."""
+    timing = Timing(operation="allreduce", size_bytes=4, seconds=((1.0, 1.0),), wrong=0)
+
+    for hosts, rate in ((1, 1e9), (2, 0.0), (2, float("inf"))):
+        with pytest.raises(RefusalError, match="two hosts and a rate"):
+            share_of_link(timing, num_hosts=hosts, bits_per_s=rate)

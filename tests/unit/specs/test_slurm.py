@@ -1,0 +1,195 @@
+"""A task of Slurm finds its place: from SLURM_* as real steps had them, against lists by hand."""
+
+from itertools import pairwise
+
+import pytest
+
+from specs import RefusalError, read_surroundings
+from specs.slurm import SlurmStep, read_slurm, tasks_per_node
+
+
+def task(rank: int, *, node: int | None = None, **changed: str) -> dict[str, str]:
+    """SLURM_* of a task of job 7, step 2: two tasks on the first of three nodes, then 1 and 1."""
+    env = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_ID": "2",
+        "SLURM_PROCID": str(rank),
+        "SLURM_NODEID": str([0, 0, 1, 2][rank] if node is None else node),
+        "SLURM_LOCALID": str([0, 1, 0, 0][rank]),
+        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_STEP_NODELIST": "node[1,4-5]",
+        "SLURM_STEP_TASKS_PER_NODE": "2,1(x2)",
+    }
+    return env | changed
+
+
+def three_nodes(nodelist: str) -> tuple[str, ...]:
+    """What Slurm would answer."""
+    assert nodelist == "node[1,4-5]"
+    return ("10.0.0.1", "10.0.0.4", "10.0.0.5")
+
+
+def one_machine(nodelist: str) -> tuple[str, ...]:
+    """Nodes that share a machine, as those of the tests do."""
+    del nodelist
+    return ("127.0.0.1",) * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", (1,)),
+        ("2(x3),1", (2, 2, 2, 1)),
+        ("1,2,1(x2)", (1, 2, 1, 1)),
+        ("16(x128)", (16,) * 128),
+    ],
+)
+def test_run_length_lists(text: str, expected: tuple[int, ...]) -> None:
+    """`2(x3)` stands for three nodes of two tasks."""
+    assert tasks_per_node(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "2(3)", "x", "1,,1", "2(x3) 1"])
+def test_what_is_no_run_length_list(text: str) -> None:
+    """It is refused, never half read."""
+    with pytest.raises(RefusalError, match=r"must read like 2\(x3\),1"):
+        tasks_per_node(text)
+
+
+@pytest.mark.parametrize(
+    ("rank", "local_rank", "local_size"), [(0, 0, 2), (1, 1, 2), (2, 0, 1), (3, 0, 1)]
+)
+def test_place_of_a_rank(rank: int, local_rank: int, local_size: int) -> None:
+    """Horovod's numbers, and the backend that somebody means who names none."""
+    here = read_surroundings(task(rank), three_nodes).placed("horovod")
+
+    assert (here.kind, here.rank, here.size) == ("slurm", rank, 4)
+    assert (here.local_rank, here.local_size) == (local_rank, local_size)
+    assert (here.task, here.task_name) == (None, f"rank-{rank}")
+    assert here.default_backend == "horovod"
+
+
+# Job 7, step 2: 20000 + (7 · 613 + 2 · 31) mod 10000 = 24353, which is kept for meeting; tasks of
+# one address count up from the next.
+BY_HAND = ("10.0.0.1:24354", "10.0.0.1:24355", "10.0.0.4:24354", "10.0.0.5:24354")
+
+
+def test_workers_by_hand() -> None:
+    """Every task works out the same list, and finds itself in it."""
+    tasks = [
+        read_surroundings(task(rank), three_nodes).placed("multi_worker_mirrored").task
+        for rank in range(4)
+    ]
+
+    assert [one and one.cluster.worker for one in tasks] == [BY_HAND] * 4
+    assert [one and one.address for one in tasks] == list(BY_HAND)
+
+
+def test_roles_by_hand() -> None:
+    """The first rank coordinates, the last ones serve; slots are counted among the workers."""
+    here = [
+        read_surroundings(task(rank), three_nodes).placed("parameter_server", servers=1)
+        for rank in range(4)
+    ]
+
+    assert [one.task_name for one in here] == ["chief-0", "worker-0", "worker-1", "ps-0"]
+    assert [one.size for one in here] == [2] * 4
+    assert [(one.local_rank, one.local_size) for one in here] == [(0, 1), (0, 1), (0, 1), (0, 1)]
+    assert here[0].task is not None
+    cluster = here[0].task.cluster
+    assert (cluster.chief, cluster.worker, cluster.ps) == (BY_HAND[:1], BY_HAND[1:3], BY_HAND[3:])
+
+
+def test_nodes_of_one_machine_share_no_port() -> None:
+    """Ports count by address."""
+    step = read_slurm(task(0), one_machine)
+
+    assert step is not None
+    assert step.endpoints == tuple(f"127.0.0.1:{port}" for port in range(24354, 24358))
+
+
+def test_jobs_at_once_share_no_port() -> None:
+    """Jobs of neighbouring numbers, and steps of one job, have room for their tasks."""
+    firsts = sorted(
+        SlurmStep(
+            job_id=job, step_id=number, rank=0, tasks_per_node=(2,), addresses=("a",)
+        ).first_port
+        for job in range(1000, 1012)
+        for number in range(4)
+    )
+
+    assert min(b - a for a, b in pairwise(firsts)) >= 31
+    assert firsts[0] >= 20000
+    assert firsts[-1] < 30000
+
+
+def test_a_batch_shell_is_no_task() -> None:
+    """SLURM_* of a batch script, as Slurm 22.05 sets them."""
+    env = {"SLURM_JOB_ID": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_NODEID": "0"}
+
+    assert read_surroundings(env, three_nodes).kind == "alone"
+
+
+def test_a_step_of_one_task_is_alone() -> None:
+    """A shell by `srun --pty bash`."""
+    env = task(0) | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}
+
+    assert read_surroundings(env, three_nodes).kind == "alone"
+
+
+@pytest.mark.parametrize(
+    ("env", "kind"),
+    [
+        (
+            {
+                f"OMPI_COMM_WORLD_{name}": value
+                for name, value in (
+                    ("RANK", "1"), ("SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_SIZE", "1")
+                )
+            },
+            "mpirun",
+        ),
+        (
+            {"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", '
+             '"index": 0}}'},
+            "tf_config",
+        ),
+    ],
+)  # fmt: skip
+def test_who_starts_inside_of_a_step_wins(env: dict[str, str], kind: str) -> None:
+    """`mpirun` in an allocation starts its daemons by srun; a TF_CONFIG was set on purpose."""
+    assert read_surroundings(task(1) | env, three_nodes).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"SLURM_STEP_NUM_TASKS": "2"}, "together"),
+        (task(0, SLURM_PROCID="x"), "together"),
+        (task(0, SLURM_STEP_NUM_TASKS="5"), "must agree"),
+        (task(0, SLURM_STEP_TASKS_PER_NODE="2;2"), r"must read like 2\(x3\),1"),
+        (task(0, SLURM_STEP_TASKS_PER_NODE="2(x2)"), "as many addresses as nodes"),
+        (task(1, node=1), "fill one node after the other"),
+        (task(0, SLURM_DISTRIBUTION="cyclic"), "fill one node after the other"),
+    ],
+)
+def test_broken_surroundings_are_refused(env: dict[str, str], words: str) -> None:
+    """One message that says what came."""
+    with pytest.raises(RefusalError, match=words):
+        read_surroundings(env, three_nodes)
+
+
+@pytest.mark.parametrize(("servers", "needed"), [(3, 5), (4, 6)])
+def test_no_task_left_to_work(servers: int, needed: int) -> None:
+    """Four tasks are a coordinator, a worker, and two servers at most."""
+    here = read_surroundings(task(0), three_nodes)
+
+    with pytest.raises(RefusalError, match=f"4 tasks, servers={servers}.*--ntasks={needed} "):
+        here.placed("parameter_server", servers=servers)
+
+
+def test_a_backend_in_one_process_is_left_as_it_is() -> None:
+    """It refuses the four processes itself."""
+    here = read_surroundings(task(0), three_nodes)
+
+    assert here.placed("mirrored") == here

@@ -1,0 +1,37 @@
+"""benchmarks/prediction.py: what is predicted from, and the table that is printed."""
+
+import pytest
+
+from benchmarks.prediction import MODELS, SIZES, markdown, predicted
+from specs.prediction import Checked, PredictedStep
+from tests.unit.measure import predicted as made
+
+
+def test_what_is_checked_by_is_not_predicted_from() -> None:
+    """Whatever four replicas took: the prediction is the same, and the error is not."""
+    of = {four: made.comparison({1: 0.1, 2: 0.16, 4: four}) for four in (0.15, 0.9)}
+
+    found = {four: predicted(runs, made.communication())[0] for four, runs in of.items()}
+
+    assert found[0.15].predicted == found[0.9].predicted
+    assert found[0.9].measured_ms == pytest.approx(900, rel=0.01)
+    assert found[0.15].error > 0 > found[0.9].error
+
+
+def test_a_row_has_every_figure() -> None:
+    """Predicted 110 ms, measured 100: 10 % too slow, and outside of 105 to 120."""
+    step = PredictedStep(
+        replicas=4, hosts=4, global_batch=64, step_ms=110.0, low_ms=105.0, high_ms=120.0
+    )
+    one = Checked(label="horovod", predicted=step, measured_ms=100.0, rounds=2)
+
+    row = markdown([("large", "100mbit", one)]).splitlines()[2]
+
+    assert row == "| large | 100mbit | horovod | 110 | 105 – 120 | 100 | +10.0 % | no |"
+
+
+def test_gradients_lie_between_the_sizes_that_are_timed() -> None:
+    """Of 153 KB and 1.2 MB; else the curve would be guessed beyond its ends."""
+    assert set(MODELS) == {"digits", "large"}
+    assert min(SIZES) < 153_128
+    assert max(SIZES) > 1.25e6
