@@ -1,29 +1,33 @@
 """Predict four hosts from one and two, at several rates, and look how far off it was.
 
-    python benchmarks/prediction.py                                  # about half an hour
-    python benchmarks/prediction.py --models digits,large --rounds 1
-    python benchmarks/prediction.py --rates 100mbit --rounds 1
+    python benchmarks/prediction.py                  # about 20 minutes on a quiet machine
+    python benchmarks/prediction.py --rounds 1       # about 12
+    python benchmarks/prediction.py --rates 100mbit --models digits,large --mpi-as-it-is
 
 Brings up a lab of its own (root), `bench1` … `bench4` with 0.4 of a core each, so that computing
 does not depend on how many hosts are busy. For each model and rate: all-reduces between two hosts,
 and runs of each stack at 1, 2 and 4 hosts (weak scaling; those at 1 do not depend on the rate and
-are made once). The runs at 4 are for checking only. Prints a Markdown table; every run is kept, and
-the folder of a model and rate can be given to `ringside predict`, with that of the rate as
-`--communication`.
+are made once, and those at 4, which are for checking only, once for each rate). Prints each rate's
+part of a Markdown table as soon as it is known, and all of it at the end, or when it is
+interrupted; every run is kept, and the folder of a model and rate can be given to `ringside
+predict`, with that of the rate as `--communication`.
 """
 
 import itertools
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console
 
 from cli.folders import new_folder
+from cli.stopping import ending_on_signals
 from collectives.link import measure_links
 from collectives.place import Place
 from collectives.run import measure_stacks
@@ -33,8 +37,9 @@ from lab import Lab
 from launch import Placement, Site
 from launch.flags import spec_from_flags
 from launch.preflight import check_hosts
-from measure.machine import machine_facts
+from measure.collectives import stack_of
 from measure.prediction import Asked, checks_of, predict
+from measure.prediction_conditions import link_notes
 from measure.prediction_inputs import inputs_of, link_rate
 from report.prediction import percent
 from report.words import number
@@ -52,18 +57,20 @@ from specs import (
     write_whole,
 )
 from specs.prediction import Checked
+from verify.machines import machine_of
 
 LAB, HOSTS = "bench", 4
 # Four hosts together leave a part of a machine of two cores to the kernel and to what starts them:
 # else four would be slower than one, and not for the network.
 CORES = 0.4
+# As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions).
 BACKENDS = (
-    "horovod:controller=gloo,horovod:controller=mpi,multi_worker_mirrored:implementation=RING,"
-    "parameter_server"
+    "horovod:controller=gloo,horovod:controller=mpi:btl_tcp_flags=9,"
+    "multi_worker_mirrored:implementation=RING,parameter_server"
 )
-STACKS = ("mpi", "horovod gloo", "horovod mpi", "tf.distribute RING")
+MPI_AS_IT_IS = "horovod:controller=mpi"
 SIZES = tuple(2048 * 4**k for k in range(6))  # 2 KiB to 2 MiB: around both models' gradients
-MOST, BUDGET_S = 20, 6.0
+MOST, BUDGET_S = 10, 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
 # Workload, its options, examples of one replica in a step, epochs. The larger one has 1.2 MB of
@@ -77,7 +84,10 @@ MODELS: dict[str, tuple[str, list[str], int, int]] = {
 def command(
     rates: Annotated[str, typer.Option(help="Of each host's link.")] = "10mbit,100mbit,1gbit",
     models: Annotated[str, typer.Option(help="digits, large, or both.")] = "large",
-    rounds: Annotated[int, typer.Option(min=1, help="Of every run.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Of the runs at 2.")] = 2,
+    mpi_as_it_is: Annotated[
+        bool, typer.Option("--mpi-as-it-is", help="Also Open MPI without a setting.")
+    ] = False,
     output: Annotated[Path, typer.Option(help="Folder in which its folder is made.")] = Path(
         "runs"
     ),
@@ -90,59 +100,99 @@ def command(
             raise unknown_name("model", name, MODELS)
     folder = new_folder(output, f"prediction-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     began = time.monotonic()
-    lab = Lab.up(name=LAB, hosts=HOSTS, rate=rates.split(",")[0], cores=CORES)
-    try:
-        rows = measured(lab, chosen, rates.split(","), rounds, folder, console)
-    finally:
-        lab.down()
-    text = markdown(rows)
-    write_whole(folder / "table.md", text)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    rows: list[Row] = []
+    with ending_on_signals():
+        lab = Lab.up(name=LAB, hosts=HOSTS, rate=rates.split(",")[0], cores=CORES)
+        try:
+            backends = f"{BACKENDS},{MPI_AS_IT_IS}" if mpi_as_it_is else BACKENDS
+            bench = Bench.of(lab, backends, rounds, folder)
+            for found in measured(lab, bench, chosen, rates.split(",")):
+                console.print(markdown(found), highlight=False, markup=False, soft_wrap=True)
+                rows += found
+        finally:
+            lab.down()
+            _print_all(rows, folder, console)
     console.print(f"{(time.monotonic() - began) / 60:.0f} minutes; every run: {folder}")
 
 
 Row = tuple[str, str, Checked]  # model, rate, and what came of it
 
 
-def measured(
-    lab: Lab, models: list[str], rates: list[str], rounds: int, folder: Path, console: Console
-) -> list[Row]:
-    """Everything at every rate."""
-    hosts = tuple(Host(name=host.name, slots=1) for host in lab.hosts)
-    placement = Placement(hosts=hosts, interface=lab.interface)
-    check_hosts(placement, Site.here(), folder=folder)
+@dataclass(frozen=True)
+class Bench:
+    """What is the same for every model and rate.
+
+    Attributes:
+        backends: with their settings, as `ringside compare --backends` has them.
+        rounds: of the runs at two replicas.
+    """
+
+    placement: Placement
+    backends: str
+    rounds: int
+    folder: Path
+
+    @classmethod
+    def of(cls, lab: Lab, backends: str, rounds: int, folder: Path) -> Self:
+        """One slot on each host of the lab."""
+        hosts = tuple(Host(name=host.name, slots=1) for host in lab.hosts)
+        placement = Placement(hosts=hosts, interface=lab.interface)
+        check_hosts(placement, Site.here(), folder=folder)
+        return cls(placement, backends, rounds, folder)
+
+    def arms(self, *sizes: int) -> tuple[Arm, ...]:
+        """Every stack at these sizes."""
+        arms = parse_arms(self.backends, ",".join(map(str, sizes)))
+        return tuple(arm for arm in arms if arm.backend != "serial")
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """Whose all-reduces are needed, bare MPI's among them for its latency."""
+        named = (stack_of(arm.backend, arm.options) for arm in self.arms(1))
+        return ("mpi", *(name for name in named if name and name != "parameter_server"))
+
+
+def _print_all(rows: list[Row], folder: Path, console: Console) -> None:
+    if rows:
+        write_whole(folder / "table.md", markdown(rows))
+        console.print(markdown(rows), highlight=False, markup=False, soft_wrap=True)
+
+
+def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Iterator[list[Row]]:
+    """Everything, one rate after the other; a rate that failed ends it."""
     bases = {name: _base(name) for name in models}
-    alone = {name: _runs(bases[name], (1,), rounds, placement, folder / name) for name in models}
-    rows: list[Row] = []
+    alone = {name: _runs(bench, bases[name], KNOWN[0], 1, bench.folder / name) for name in models}
     for rate in rates:
         for host in lab.hosts:
             lab.set_rate(host.name, rate)
-        communication = _communication(placement, folder / rate)
-        console.print(f"{rate}: all-reduces made", highlight=False)
+        communication = _communication(bench, bench.folder / rate)
+        rows: list[Row] = []
         for name in models:
-            place = folder / f"{name}-{rate}"
-            runs = _runs(bases[name], (KNOWN[1], CHECKED), rounds, placement, place)
-            comparison = _comparison(bases[name], (*alone[name], *runs), hosts, place)
+            place = bench.folder / f"{name}-{rate}"
+            two = _runs(bench, bases[name], KNOWN[1], bench.rounds, place)
+            four = _runs(bench, bases[name], CHECKED, 1, place / "check")
+            runs = (*alone[name], *two, *four)
+            comparison = _comparison(bench, bases[name], runs, communication, place)
             write_whole(place / "results.json", comparison.to_json())
-            checks = predicted(comparison, communication)
-            rows += [(name, rate, one) for one in checks]
-            console.print(markdown([(name, rate, one) for one in checks]), markup=False)
-    return rows
+            rows += [(name, rate, one) for one in predicted(comparison, communication)]
+        yield rows
 
 
 def predicted(comparison: Comparison, communication: Communication) -> tuple[Checked, ...]:
     """Four hosts from one and two, beside what four took."""
     known = tuple(arm.label for arm in comparison.arms if arm.replicas in KNOWN)
-    rate = link_rate(communication)
+    rate = link_rate(communication, comparison)
     small = comparison.replace(
         arms=tuple(arm for arm in comparison.arms if arm.label in known),
         runs=tuple(run for run in comparison.runs if run.arm in known),
     )  # what is checked by is not among what is predicted from
+    link_notes(small, communication)
     stacks, reasons = inputs_of(small, communication, rate)
     for label, reason in reasons.items():
         print(f"not predicted: {label}: {reason}", file=sys.stderr)
     asked = Asked(replicas=(CHECKED,), scaling="weak", measured_bits_per_s=rate)
-    return checks_of(predict(list(stacks.values()), asked, small), comparison)
+    found, _ = predict(list(stacks.values()), asked, small)
+    return checks_of(found, comparison)
 
 
 def markdown(rows: list[Row]) -> str:
@@ -172,30 +222,23 @@ def _base(name: str) -> RunSpec:
     return spec.replace(resources=spec.resources.replace(cores_per_replica=1, inter_op_threads=2))
 
 
-def _arms(sizes: tuple[int, ...]) -> tuple[Arm, ...]:
-    arms = parse_arms(BACKENDS, ",".join(map(str, sizes)))
-    return tuple(arm for arm in arms if arm.backend != "serial")
-
-
-def _runs(
-    base: RunSpec, sizes: tuple[int, ...], rounds: int, placement: Placement, folder: Path
-) -> tuple[Run, ...]:
-    """Each stack at each size, round after round.
+def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> tuple[Run, ...]:
+    """Each stack at one size, round after round.
 
     Raises:
         RefusalError: a run did not complete.
     """
-    executor = launched(DEADLINE_S, Observer(), placement)
+    executor = launched(DEADLINE_S, Observer(), bench.placement)
     runs: list[Run] = []
-    for number_of, arm in itertools.product(range(rounds), _arms(sizes)):
+    for number_of, arm in itertools.product(range(rounds), bench.arms(size)):
         run = run_arm(
             arm,
-            arm_spec(base, arm, "weak", placement).replace(seed=1 + number_of),
+            arm_spec(base, arm, "weak", bench.placement).replace(seed=1 + number_of),
             number=number_of,
             position=len(runs),
             folder=folder,
             executor=executor,
-            placement=placement,
+            placement=bench.placement,
         )
         if not run.outcome.completed:
             raise RefusalError(
@@ -205,44 +248,47 @@ def _runs(
     return tuple(runs)
 
 
-def _communication(placement: Placement, folder: Path) -> Communication:
-    """Between the first two hosts."""
+def _communication(bench: Bench, folder: Path) -> Communication:
+    """All-reduces between the first two hosts."""
     site = Site.here()
-    pair = placement.replace(hosts=(placement.hosts or ())[:2])
+    pair = bench.placement.replace(hosts=(bench.placement.hosts or ())[:2])
     facts = check_hosts(pair, site, folder=folder.parent)
     place = Place.on_hosts(2, pair, facts)
     links = measure_links(pair, site, tools=("tcp",))
     communication = measure_stacks(
-        STACKS,
+        bench.stacks,
         SIZES,
         place=Place(place.ranks, place.placement, place.cores, links),
         most=MOST,
         budget_s=BUDGET_S,
         folder=folder,
         command=shlex.join(["python", *sys.argv]),
+        operations=("allreduce",),
     )
     write_whole(folder / "communication.json", communication.to_json())
     return communication
 
 
 def _comparison(
-    base: RunSpec, runs: tuple[Run, ...], hosts: tuple[Host, ...], folder: Path
+    bench: Bench, base: RunSpec, runs: tuple[Run, ...], communication: Communication, folder: Path
 ) -> Comparison:
     rounds = 1 + max(run.round for run in runs)
     return Comparison(
         name=folder.name,
         created_unix_s=time.time(),
         command=shlex.join(["python", *sys.argv]),
-        machine=machine_facts(),
+        machine=machine_of(bench.placement),
         seed=1,
         rounds=rounds,
-        arms=_arms((*KNOWN, CHECKED)),
+        arms=bench.arms(*KNOWN, CHECKED),
         runs=tuple(run.replace(position=place) for place, run in enumerate(runs)),
         base=base,
         scaling="weak",
         asked=Rounds(least=rounds, most=rounds),
         ended_because="All rounds that were asked for were made.",
-        hosts=hosts,
+        hosts=bench.placement.hosts or (),
+        interface=bench.placement.interface,
+        links=communication.links,  # measured at this rate, before these runs
         verify=False,
     )
 

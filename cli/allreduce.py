@@ -47,14 +47,14 @@ NOTE = (
     "to its return; then least, mean and most over the ranks. algbw and busbw: GB/s (1e9 bytes) "
     "as nccl-tests defines them, of the mean. n: repetitions. #wrong: elements unlike the closed "
     "form, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
-    "then adds a gradient to it."
+    "then adds a gradient to it; of that nccl-tests defines no busbw."
 )
 NOTE_ON_LINKS = (
     "of link: the least time that the slowest link allows any stack, by the plain TCP transfer, ÷ "
-    "the time of the slowest rank; of an all-reduce with one rank a host it is the bus bandwidth ÷ "
-    "the link's. More than 100 % is possible by what lies in buffers; more than 105 % is marked, "
-    "since then the link was not the one that was measured. Parameter servers: the last host "
-    "serves, those before it have the workers."
+    "the time of the slowest rank, where busbw is of the mean; of an all-reduce with one rank a "
+    "host it is the slowest rank's bus bandwidth ÷ the link's. More than 100 % is possible by what "
+    "lies in buffers; more than 105 % is marked, since then the link was not the one that was "
+    "measured. Parameter servers: the last host serves, those before it have the workers."
 )
 
 DOCUMENT = "communication.json"
@@ -76,7 +76,7 @@ def command(
         str,
         typer.Option(
             help="Names with commas between, options after colons: "
-            '"horovod gloo,horovod mpi:btl_tcp_links=2".'
+            '"horovod gloo,horovod mpi:btl_tcp_flags=9".'
         ),
     ] = "all",
     repetitions: Annotated[
@@ -134,7 +134,7 @@ def command(
             on_start=lambda stack: status.update(f"timing {stack}…"),
             on_end=through,
         )
-    _keep(communication, place.usable_cores, console)
+    _keep(communication, place, console)
     console.print(render(communication))
     console.print(NOTE, highlight=False)
     if communication.links:
@@ -209,12 +209,12 @@ def _what_is_there(folder: Path) -> str:
     return f"the stacks that are through: {folder / DOCUMENT}, samples.csv"
 
 
-def _keep(communication: Communication, usable_cores: int, console: Console) -> None:
+def _keep(communication: Communication, place: Place, console: Console) -> None:
     """Keep it for later comparisons, or say in one line why not."""
-    why_not = why_not_kept(communication, usable_cores=usable_cores)
+    why_not = why_not_kept(communication, usable_cores=place.cores)
     if not why_not:
         try:
-            keep(communication)
+            keep(communication, addresses=place.addresses, cores=place.cores_of_hosts)
             return
         except OSError as error:
             why_not = str(error)

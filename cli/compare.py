@@ -127,7 +127,7 @@ def command(
             reopened(resume, precision=precision, budget=budget)  # refuses, and leaves no lock
         with only_one(resume):
             comparison = reopened(resume, precision=precision, budget=budget)
-            look_again(comparison, resume)
+            look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
     asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from launch import Placement
-from specs import read_hostfile
+from specs import RefusalError, read_hostfile
 
 HostfileFlag = Annotated[
     Path | None, typer.Option(help="Lines of `host slots=N`. Default: this machine.")
@@ -26,7 +26,7 @@ ServersOnFlag = Annotated[
 ]
 OversubscribeFlag = Annotated[
     bool,
-    typer.Option("--oversubscribe", help="Run more processes on a host than it has cores."),
+    typer.Option("--oversubscribe", help="Run more replicas on a host than it has cores."),
 ]
 
 
@@ -39,11 +39,18 @@ def placement_from(
     """What the flags say together.
 
     Raises:
-        RefusalError: a hostfile that cannot be read, or a server on a host that is not in it.
+        RefusalError: a hostfile that cannot be read, a server on a host that is not in it, or
+            flags that mean nothing without one.
     """
+    if oversubscribe and hostfile is None:
+        raise RefusalError(
+            "--oversubscribe is of runs on the hosts of a hostfile.",
+            received="--oversubscribe",
+            advice="Leave it away (without a hostfile nobody asks for cores), or add --hostfile.",
+        )
     return Placement(
         hosts=read_hostfile(hostfile) if hostfile else None,
         interface=interface,
-        servers_on=tuple(filter(None, (servers_on or "").split(","))),
+        servers_on=tuple(name for one in (servers_on or "").split(",") if (name := one.strip())),
         oversubscribe=oversubscribe,
     )

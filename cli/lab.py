@@ -61,10 +61,19 @@ def rate(
     rate: Annotated[str, typer.Argument(help="For example 100mbit.", metavar="RATE")],
     *,
     host: Annotated[str | None, typer.Option(help="Only this host's link.")] = None,
-    name: Name = "lab",
+    name: Annotated[
+        str | None, typer.Option(help="All links of this lab. Default: lab, or the host's own.")
+    ] = None,
 ) -> None:
     """Change the rate of links, in both directions, while they are in use."""
-    Lab.find(lab_of(host) if host else name).set_rate(host, rate)
+    lab = lab_of(host) if host else name or "lab"
+    if name not in (None, lab):
+        raise RefusalError(
+            "--host names one of the lab's own hosts.",
+            received=f"--host {host} --name {name}",
+            advice="Leave one of them away.",
+        )
+    Lab.find(lab).set_rate(host, rate)
 
 
 @command.command()

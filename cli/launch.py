@@ -16,12 +16,14 @@ from cli.hosts import (
 )
 from cli.slurm import NodesFlag, SbatchFlag, SlurmFlag, refuse_without_slurm, slurm_plan
 from cli.surroundings import alone
+from compare.hosts import used_hosts
 from launch import LauncherName, Site, execute, make_plan
+from launch.execute import holds_run
 from launch.flags import with_spec_flags
 from launch.hostfile import spread
 from launch.preflight import check_hosts
 from launch.slurm import must_be_accepted
-from specs import RefusalError, RunSpec
+from specs import RefusalError, RunSpec, capabilities_of
 
 
 @with_spec_flags(alone)
@@ -49,6 +51,12 @@ def command(
 ) -> None:
     """Start one run under one backend, wait for it, and say how it ended."""
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    if placement.servers_on and capabilities_of(spec.backend).process_model != "coordinator":
+        raise RefusalError(
+            "--servers-on is of a backend with parameter servers.",
+            received=f"--servers-on {servers_on} --backend {spec.backend}",
+            advice="Leave --servers-on away.",
+        )
     spec = spec.replace(topology=spread(spec.topology, placement))
     folder = run_dir or Path("runs") / spec.run_name
     if slurm:
@@ -61,15 +69,18 @@ def command(
     if dry_run:
         print(plan.render(), end="")
         return
-    if (folder / "records").exists():
+    if holds_run(folder):
         raise RefusalError(
             "A run needs a folder of its own.",
-            received=f"{folder}, which holds records already",
+            received=f"{folder}, which holds one already",
             advice="Choose another with --run-dir, or remove it.",
         )
     if slurm:
         must_be_accepted(plan)
-    check_hosts(placement, Site.here(), folder=folder, specs=[spec])
+    if hostfile is not None:
+        # A host of the file that the run does not use may be off.
+        used = used_hosts([spec], placement)
+        check_hosts(used, Site.here(), folder=folder, specs=[spec])
     execution = execute(plan, deadline_s=deadline, live=verbose)
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:

@@ -15,7 +15,7 @@ from cli.arms import OutputFolder
 from cli.folders import new_folder
 from lab.rate import parse_rate
 from report.source import RESULTS, digest_of, naming, read_comparison, read_results, read_text
-from specs import Communication, Comparison, RefusalError, RunSpec, write_whole
+from specs import Communication, Comparison, RefusalError, write_whole
 
 if TYPE_CHECKING:
     from measure.prediction import Asked
@@ -26,6 +26,7 @@ DOCUMENT = "communication.json"
 
 
 def command(
+    context: typer.Context,
     folder: Annotated[
         Path | None, typer.Argument(help="Folder of a comparison with runs at ×1 and ×2.")
     ] = None,
@@ -62,7 +63,7 @@ def command(
     """
     console = Console(width=None if sys.stdout.isatty() else 130)
     if published:
-        _published(console, folder)
+        _published(console, context)
         return
     if folder is None:
         raise RefusalError(
@@ -90,37 +91,42 @@ class _Flags:
 
 def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Prediction":
     from measure.prediction import predict
+    from measure.prediction_conditions import link_notes, trained
     from measure.prediction_inputs import inputs_of, link_rate
     from specs.prediction import Prediction
 
     results = read_results(folder)
     comparison = results.comparison
     found, digest = _communication(communication, comparison)
-    measured_rate = link_rate(found)
+    measured_rate = link_rate(found, comparison)
     with naming(folder / RESULTS):
+        notes = link_notes(comparison, found)
         stacks, not_predicted = inputs_of(comparison, found, measured_rate)
     asked = _asked(comparison, flags, measured_rate)
+    predicted, without = predict(list(stacks.values()), asked, comparison)
     return Prediction(
         created_unix_s=time.time(),
         command=shlex.join(["ringside", *sys.argv[1:]]),
         comparison=results.digest,
         communication=digest,
-        workload=_trained(comparison).workload,
+        workload=trained(comparison).workload,
         scaling=asked.scaling,
         replicas_per_host=asked.per_host,
         measured_bits_per_s=measured_rate,
         bits_per_s=asked.bits_per_s,
-        stacks=predict(list(stacks.values()), asked, comparison),
-        not_predicted=not_predicted,
+        stacks=predicted,
+        not_predicted={**not_predicted, **without},
+        notes=notes,
     )
 
 
 def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "Prediction":
     """The prediction with what was measured beside it."""
     from measure.prediction import checks_of
+    from measure.prediction_conditions import refuse_another
 
     measured = read_comparison(check)
-    _refuse_another(predicted, measured)
+    notes = refuse_another(prediction, predicted, measured)
     checks = checks_of(prediction.stacks, measured)
     if not checks:
         raise RefusalError(
@@ -128,7 +134,7 @@ def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "P
             received=f"{check}: " + ", ".join(arm.label for arm in measured.arms),
             advice="Ask for its sizes with --replicas; its batches must be the predicted ones.",
         )
-    return prediction.replace(checks=checks)
+    return prediction.replace(checks=checks, notes=(*prediction.notes, *notes))
 
 
 def _write_and_print(prediction: "Prediction", place: Path, console: Console) -> None:
@@ -143,18 +149,29 @@ def _write_and_print(prediction: "Prediction", place: Path, console: Console) ->
     console.print(f"prediction: {place}", soft_wrap=True, highlight=False)
 
 
-def _published(console: Console, folder: Path | None) -> None:
+def _published(console: Console, context: typer.Context) -> None:
     from measure.published import published
     from report.prediction import printed_section, published_section
 
-    if folder is not None:
-        raise RefusalError("--published needs no comparison.", received=str(folder))
+    given = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name not in (None, "published")
+        and (source := context.get_parameter_source(str(parameter.name))) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise RefusalError(
+            "--published needs no comparison, and takes no other flag.", received=", ".join(given)
+        )
     for part in printed_section(published_section(published())):
         console.print(part)
 
 
 def _communication(folder: Path | None, comparison: Comparison) -> tuple[Communication | None, str]:
     """The all-reduces that were named, or those that the comparison carries; and their digest."""
+    from measure.prediction_conditions import refuse_other_hosts
+
     if folder is None:
         found, digest, origin = comparison.communication, "", "the comparison's own"
     else:
@@ -164,31 +181,22 @@ def _communication(folder: Path | None, comparison: Comparison) -> tuple[Communi
         origin = str(file)
     if found is None:
         return None, ""
-    ours, theirs = {host.name for host in comparison.hosts}, set(found.hosts)
-    if bool(ours) != found.several_hosts or not theirs <= (ours or theirs):
-        raise RefusalError(
-            "Runs and all-reduces must be between the same hosts.",
-            received=f"the runs: {_named(ours)}; {origin}: {_named(theirs)}",
-            advice="Measure there: ringside allreduce --replicas 2 --hostfile …, and name its "
-            "folder with --communication.",
-        )
+    refuse_other_hosts(comparison, found, origin)
     return found, digest or digest_of(found.to_json().encode())
-
-
-def _named(hosts: set[str]) -> str:
-    return ", ".join(sorted(hosts)) or "one machine"
 
 
 def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -> "Asked":
     from measure.prediction import Asked
+    from measure.prediction_conditions import trained
 
     chosen = flags.scaling or comparison.scaling
-    base = _trained(comparison)
+    base = trained(comparison)
+    least = flags.per_host + bool(comparison.hosts)  # replicas of one host use no link
     if flags.replicas is None:
         sizes = tuple(
             size
             for size in DEFAULT_SIZES
-            if size >= flags.per_host and (chosen == "weak" or base.global_batch % size == 0)
+            if size >= least and (chosen == "weak" or base.global_batch % size == 0)
         )
     else:
         texts = [text.strip() for text in flags.replicas.split(",")]
@@ -206,26 +214,3 @@ def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -
         bits_per_s=None if flags.rate is None else float(parse_rate(flags.rate)),
         measured_bits_per_s=measured_rate,
     )
-
-
-def _trained(comparison: Comparison) -> RunSpec:
-    """What the runs of a comparison trained."""
-    if comparison.base is None and not comparison.runs:
-        raise RefusalError("A comparison without runs says nothing.", received=comparison.name)
-    return comparison.base or comparison.runs[0].spec
-
-
-def _refuse_another(predicted: Comparison, measured: Comparison) -> None:
-    """Refuse to check a prediction by runs of something else."""
-    for field in ("workload", "workload_options", "precision", "gradient_accumulation_steps"):
-        mine, yours = (getattr(_trained(one), field) for one in (predicted, measured))
-        if mine != yours:
-            raise RefusalError(
-                "A prediction is checked by runs of the same model.",
-                received=f"{field}: {mine!r} predicted, {yours!r} measured",
-            )
-    if bool(predicted.hosts) != bool(measured.hosts):
-        raise RefusalError(
-            "A prediction is checked by runs between hosts of the same kind.",
-            received="one of the two comparisons is of one machine",
-        )

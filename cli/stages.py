@@ -16,7 +16,8 @@ from compare.budget import counted, duration, percent
 from compare.circumstances import circumstances
 from compare.durations import expected_s
 from compare.experiment import keep, launched, run_rounds, spec_of
-from compare.hosts import placement_of
+from compare.hosts import fullest, placement_of, refuse_fewer_cores, refuse_other_links
+from compare.hosts_load import looks
 from compare.tuning import arms_to_tune, tune
 from compare.why import arms_that_explain
 from launch import Placement, Site
@@ -125,23 +126,30 @@ def _links(console: Console, placement: Placement, used: Collection[str]) -> tup
             return ()
 
 
-def look_again(comparison: Comparison, folder: Path) -> None:
+def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
     """Ask every host of an interrupted comparison whether it is still ready.
 
     Raises:
-        RefusalError: some are not, or a host has another address now.
+        RefusalError: some are not, or a host has another address, fewer cores, or a link that
+            carries something else now.
     """
     placement = placement_of(comparison)
     if not placement.names:
         return
     specs = [spec_of(comparison, arm) for arm in comparison.arms]
-    for name, facts in ready_hosts(specs, placement, folder).items():
+    found = ready_hosts(specs, placement, folder)
+    for name, facts in found.items():
         if facts.address != (was := comparison.addresses.get(name, "")):
             raise RefusalError(
                 "A comparison goes on with the hosts with which it began.",
                 received=f"{name} is {facts.address}, and it was {was or 'not used'}",
                 advice="Start a new comparison.",
             )
+    cores = {name: facts.cores for name, facts in found.items()}
+    refuse_fewer_cores(comparison, fullest(specs, placement), cores)
+    if comparison.links:
+        now = _links(console, placement, comparison.addresses)
+        refuse_other_links(comparison.links, now)
 
 
 def announcement(comparison: Comparison) -> list[str]:
@@ -159,6 +167,8 @@ def announcement(comparison: Comparison) -> list[str]:
     if asked.budget_s is not None:
         rounds += f" or {duration(asked.budget_s)} are over"
     lines = [f"{counted(len(arms), 'arm')} × {rounds}"]
+    if comparison.addresses and looks(tuple(comparison.addresses)) is None:
+        lines.append("nobody can look at what else the hosts do: no round is known to be quiet")
     placement = placement_of(comparison)
     round_s = expected_s((spec_of(comparison, arm) for arm in arms), placement)
     if round_s is None:

@@ -21,6 +21,8 @@ WARM_UP_S = 1.0
 # Beyond what the transfer itself takes: connecting by ssh, starting Python, a queue of seconds.
 PATIENCE_S = 45.0
 POLL_S = 0.1
+# For an end whose output has closed: to say why, and to end.
+LAST_WORDS_S = 2.0
 Tool = Literal["tcp", "iperf3"]
 
 
@@ -82,7 +84,7 @@ class _Ends:
         if tool == "tcp":
             taking = self._start(receiver, ("receive", *times, *where))
         else:
-            taking = self._start(receiver, ("iperf3-receive", *where))
+            taking = self._start(receiver, ("iperf3-receive", *times, *where))
         listening = self._line(receiver, taking)
         if "missing" in listening:
             return None
@@ -101,20 +103,37 @@ class _Ends:
         return self._stack.enter_context(_running(command))
 
     def _line(self, host: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """The next line that an end says."""
+        """The next line that an end says; what a login script says before is passed over."""
         assert process.stdout is not None
         said = b""
-        while not said.endswith(b"\n"):
+        while not (said.startswith(b"{") and said.endswith(b"\n")):
+            if said.endswith(b"\n"):
+                said = b""
             self._interrupts.raise_noted()
             if time.monotonic() > self._deadline:
                 raise _refusal(host, "nothing comes through")
             if select.select([process.stdout], [], [], POLL_S)[0]:
                 byte = os.read(process.stdout.fileno(), 1)  # the next line is left for later
                 if not byte:
-                    raise _refusal(host, _last_words(process))
+                    raise _refusal(host, self._last_words(process))
                 said += byte
         answer: dict[str, Any] = json.loads(said)
         return answer
+
+    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
+        """Why an end has gone; one that has only closed its output is not waited for long."""
+        assert process.stderr is not None
+        give_up = time.monotonic() + LAST_WORDS_S
+        while process.poll() is None and time.monotonic() < give_up:
+            self._interrupts.raise_noted()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+        process.kill()
+        # Others may hold the pipe, such as the ProxyCommand of an ssh: it need not come to an end.
+        os.set_blocking(process.stderr.fileno(), False)
+        said = process.stderr.read() or b""
+        lines = said.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit {process.wait()}"
 
 
 @contextlib.contextmanager
@@ -131,12 +150,6 @@ def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()  # an ssh whose connection hangs would not end with its standard input
-
-
-def _last_words(process: subprocess.Popen[bytes]) -> str:
-    assert process.stderr is not None
-    lines = process.stderr.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"exit {process.wait()}"
 
 
 def _refusal(host: str, what: str) -> RefusalError:

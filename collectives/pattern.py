@@ -40,8 +40,7 @@ def wrong_in_sum(result: Floats, *, num_ranks: int, repetition: int, count: int)
 
     Of `count` that there must be: one that is missing is wrong, and so is one too many.
     """
-    weights, offsets = zip(*map(_of_rank, range(num_ranks)), strict=True)
-    return _wrong(result, sum(weights), sum(offsets), repetition, count)
+    return _wrong(result, *_of_all(num_ranks), repetition, count)
 
 
 def wrong_in_broadcast(result: Floats, *, root: int, repetition: int, count: int) -> int:
@@ -51,8 +50,8 @@ def wrong_in_broadcast(result: Floats, *, root: int, repetition: int, count: int
 
 def check_ranks(num_ranks: int) -> None:
     """Refuse so many ranks that their sum is not exact in float32."""
-    weights, offsets = zip(*map(_of_rank, range(num_ranks)), strict=True)
-    largest = sum(weights) * (PERIOD - 1) + sum(offsets)
+    weights, offsets = _of_all(num_ranks)
+    largest = weights * (PERIOD - 1) + offsets
     if largest >= EXACT_BELOW:
         raise RefusalError(
             "The sum over all ranks must be exact in float32, to be compared by equality.",
@@ -63,6 +62,15 @@ def check_ranks(num_ranks: int) -> None:
 
 def _of_rank(rank: int) -> tuple[int, int]:
     return rank % WEIGHTS + 1, rank % OFFSETS
+
+
+def _of_all(num_ranks: int) -> tuple[int, int]:
+    """Sums over the ranks; without a list of them, for somebody may have mistyped their number."""
+    rounds, more = divmod(num_ranks, WEIGHTS)
+    weights = rounds * (WEIGHTS * (WEIGHTS + 1) // 2) + more * (more + 1) // 2
+    rounds, more = divmod(num_ranks, OFFSETS)
+    offsets = rounds * (OFFSETS * (OFFSETS - 1) // 2) + more * (more - 1) // 2
+    return weights, offsets
 
 
 def _ramp(first: int, count: int) -> Floats:

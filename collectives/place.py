@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from collectives.stacks import options_of, stack_of
@@ -21,12 +21,14 @@ class Place:
         placement: the hosts that they fill, none beside; or this machine.
         cores: usable on each of the hosts.
         links: from each host to the next; empty on this machine.
+        facts: of each of the hosts; empty on this machine.
     """
 
     ranks: int
     placement: Placement
     cores: int
     links: tuple[Link, ...] = ()
+    facts: Mapping[str, HostFacts] = field(default_factory=dict)
 
     @classmethod
     def here(cls, ranks: int) -> Self:
@@ -41,17 +43,23 @@ class Place:
             RefusalError: fewer slots than ranks.
         """
         used = filled(placement, ranks)
-        return cls(ranks, used, min(facts[name].cores for name in used.names))
+        found = {name: facts[name] for name in used.names}
+        return cls(ranks, used, min(one.cores for one in found.values()), facts=found)
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The host of each rank; empty: all on this machine."""
-        return tuple(h.name for h in self.placement.hosts or () for _ in range(h.slots))
+        return hosts_of_ranks(self.placement, self.ranks)
 
     @property
-    def usable_cores(self) -> int:
-        """On all hosts together."""
-        return self.cores * max(1, len(self.placement.names))
+    def addresses(self) -> dict[str, str]:
+        """Of each host."""
+        return {name: one.address for name, one in self.facts.items()}
+
+    @property
+    def cores_of_hosts(self) -> dict[str, int]:
+        """Usable on each host."""
+        return {name: one.cores for name, one in self.facts.items()}
 
     def of_stack(self, name: str) -> tuple[RunSpec, Placement]:
         """The run by which the processes of a stack are placed, and where it goes.
@@ -83,6 +91,12 @@ class Place:
     @property
     def _most_on_a_host(self) -> int:
         return max((host.slots for host in self.placement.hosts or ()), default=self.ranks)
+
+
+def hosts_of_ranks(placement: Placement, ranks: int) -> tuple[str, ...]:
+    """The host of each of so many ranks; empty: all on this machine."""
+    hosts = filled(placement, ranks).hosts if placement.hosts else None
+    return tuple(host.name for host in hosts or () for _ in range(host.slots))
 
 
 def filled(placement: Placement, ranks: int) -> Placement:

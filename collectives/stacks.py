@@ -1,6 +1,6 @@
 """The stacks by name: what is started for each, what it can be asked, and where it cannot run.
 
-A stack may have settings after its name, options of its backend: `horovod mpi:btl_tcp_links=2`.
+A stack may have settings after its name, options of its backend: `horovod mpi:btl_tcp_flags=9`.
 """
 
 import shutil

@@ -2,8 +2,12 @@
 
 import functools
 import hashlib
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from collectives.request import LEAST_REPETITIONS
 from collectives.stacks import STACKS
@@ -20,20 +24,30 @@ FILE = "communication.json"
 SAME_RATE = 0.1
 # With fewer, what lies between them is guessed; see measure.collectives.fit_cost_model.
 LEAST_SIZES = 4
+NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 
-def keep(communication: Communication) -> Path:
-    """Write it where `find_communication` looks."""
-    path = _file(communication.hosts)
+def keep(
+    communication: Communication,
+    *,
+    addresses: Mapping[str, str] = NOTHING_KNOWN,
+    cores: Mapping[str, int] = NOTHING_KNOWN,
+) -> Path:
+    """Write it where `find_communication` looks, given the same of the same hosts."""
+    path = _file(communication.hosts, addresses, cores)
     write_whole(path, communication.to_json())
     return path
 
 
-def _file(hosts: Sequence[str]) -> Path:
-    """One for this machine, and one for each row of hosts: neither says anything of the other."""
+def _file(hosts: Sequence[str], addresses: Mapping[str, str], cores: Mapping[str, int]) -> Path:
+    """One for this machine, and one for each row of hosts: neither says anything of the other.
+
+    Another row: ranks in other places, another machine or network by the same name, other cores.
+    """
     if not hosts:
         return cache_dir() / FILE
-    digest = hashlib.sha256("\n".join(dict.fromkeys(hosts)).encode()).hexdigest()
+    row = json.dumps([[host, addresses.get(host), cores.get(host)] for host in hosts])
+    digest = hashlib.sha256(row.encode()).hexdigest()
     return cache_dir() / f"{Path(FILE).stem}-{digest[:16]}.json"
 
 
@@ -42,14 +56,16 @@ def why_not_kept(communication: Communication, *, usable_cores: int) -> str:
 
     Args:
         communication: a measurement that is through.
-        usable_cores: of this process, or of all hosts, shared out among the ranks.
+        usable_cores: of this process, or of the host that has the fewest, for the ranks on it.
     """
     if not communication.passed:
         return "a stack failed, or elements were wrong"
     if missing := set(STACKS) - {stack.stack for stack in communication.stacks}:
         return f"it is without {', '.join(name for name in STACKS if name in missing)}"
-    if communication.num_ranks > usable_cores:
-        return f"it has more ranks ({communication.num_ranks}) than usable cores ({usable_cores})"
+    ranks = max(Counter(communication.hosts).values(), default=communication.num_ranks)
+    if ranks > usable_cores:
+        where = " on a host" if communication.hosts else ""
+        return f"it has more ranks ({ranks}) than usable cores ({usable_cores}){where}"
     timed = [stack.timings for stack in communication.stacks if stack.timings]
     if not timed:
         return "no stack ran"
@@ -63,30 +79,50 @@ def why_not_kept(communication: Communication, *, usable_cores: int) -> str:
 
 
 def find_communication(
-    hosts: Sequence[str] = (), links: Sequence[Link] = ()
+    hosts: Sequence[str] = (),
+    links: Sequence[Link] = (),
+    *,
+    addresses: Mapping[str, str] = NOTHING_KNOWN,
+    cores: Mapping[str, int] = NOTHING_KNOWN,
 ) -> Communication | None:
-    """What was measured last, if on these hosts by this code; else None.
+    """What was measured last, if on these hosts over these links by this code; else None.
 
     Args:
-        hosts: of the runs to come, in their order; empty: this machine.
-        links: between them, as they are now; empty: not looked at.
+        hosts: of each rank of the runs to come; empty: this machine.
+        links: between them, as they are now. Where these are not known of several hosts, nothing
+            is found: they may be others.
+        addresses: of the hosts.
+        cores: usable on each of them.
     """
-    path = _file(hosts)
+    path = _file(hosts, addresses, cores)
     try:
         found = Communication.from_json(path.read_text(encoding="utf-8"), origin=str(path))
     except (OSError, UnicodeDecodeError, RefusalError):
         return None
     same = found.code_version == code_version() and found.machine == machine_facts()
-    return found if same and _alike(found.links, links) else None
+    return found if same and alike(found.links, links, hosts=set(hosts)) else None
 
 
-def _alike(then: Sequence[Link], now: Sequence[Link]) -> bool:
-    """Whether every link that is known of both times carries what it did."""
-    rates = {(link.sender, link.receiver, link.tool): link.bits_per_s for link in then}
-    before = [(link, rates.get((link.sender, link.receiver, link.tool))) for link in now]
+def alike(then: Sequence[Link], now: Sequence[Link], *, hosts: Collection[str]) -> bool:
+    """Whether the same links were measured by plain TCP both times, and carry what they did.
+
+    Args:
+        then: at one time.
+        now: at another.
+        hosts: between which they are; of several there must be links.
+    """
+    before, after = _rates(then), _rates(now)
+    if before.keys() != after.keys() or (len(hosts) > 1 and not before):
+        return False
+    # The larger ÷ the smaller: the same answer, whichever comes first.
     return all(
-        rate is None or abs(link.bits_per_s / rate - 1) <= SAME_RATE for link, rate in before
+        max(before[pair], after[pair]) <= (1 + SAME_RATE) * min(before[pair], after[pair])
+        for pair in before
     )
+
+
+def _rates(links: Sequence[Link]) -> dict[tuple[str, str], float]:
+    return {(one.sender, one.receiver): one.bits_per_s for one in links if one.tool == "tcp"}
 
 
 @functools.cache

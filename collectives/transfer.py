@@ -2,7 +2,7 @@
 
     transfer.py receive  WARM_UP_S SECONDS [INTERFACE]    says {"address", "port"}, then what came
     transfer.py send     ADDRESS PORT                     sends until the receiver hangs up
-    transfer.py iperf3-receive [INTERFACE]                says {"address", "port"}, serves one test
+    transfer.py iperf3-receive WARM_UP_S SECONDS [INTERFACE]      the same, by iperf3's own server
     transfer.py iperf3-send ADDRESS PORT WARM_UP_S SECONDS          says what came
 
 The receiver's clock counts: a sender only knows what the kernel took from it. What is said is one
@@ -24,6 +24,8 @@ import time
 CHUNK_BYTES = 1 << 20
 # Nobody came, or nothing more comes.
 PATIENCE_S = 30.0
+# iperf3 has no such patience: all that its part takes, beyond the test itself.
+IPERF3_PATIENCE_S = 45.0
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
@@ -35,8 +37,10 @@ def main(arguments: list[str]) -> None:
     elif what == "send":
         send(rest[0], int(rest[1]))
     elif what == "iperf3-receive":
-        iperf3_receive(rest[0] if rest else "")
+        give_up_after(float(rest[0]) + float(rest[1]) + IPERF3_PATIENCE_S)
+        iperf3_receive(rest[2] if len(rest) > 2 else "")
     else:
+        give_up_after(float(rest[2]) + float(rest[3]) + IPERF3_PATIENCE_S)
         iperf3_send(rest[0], rest[1], float(rest[2]), float(rest[3]))
 
 
@@ -146,9 +150,21 @@ CHILDREN: list[subprocess.Popen[bytes]] = []
 
 
 def follow_stdin() -> None:
-    """End this process, and the one that it has started, when standard input closes."""
+    """End when standard input closes."""
     while os.read(0, 4096):
         pass
+    end()
+
+
+def give_up_after(seconds: float) -> None:
+    """End after so long, whatever is going on."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+def end() -> None:
+    """End this process, and the one that it has started."""
     for child in CHILDREN:
         child.kill()
     os._exit(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from compare import durations
 from compare.arms import arm_spec
 from compare.budget import State, why_end
-from compare.hosts import placement_of
+from compare.hosts import placement_of, used_hosts
 from compare.hosts_load import HostsWatch
 from compare.order import round_order
 from launch import Placement, Progress, execute, make_plan
@@ -62,7 +62,8 @@ def launched(
         return execution, watch.load
 
     def on_hosts(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
-        watch = HostsWatch(placement.names)
+        # Another host of the hostfile may be off.
+        watch = HostsWatch(used_hosts([spec], placement).names)
         execution = executed(spec, run_dir)
         return execution, watch.load(execution)
 

@@ -1,10 +1,20 @@
 """Arms on the hosts of a hostfile: which have room there, and how many cores a replica gets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from launch import Placement
 from launch.hostfile import slots_used
-from specs import Arm, Comparison, NotRun, RefusalError, RunSpec, assign_slots, capabilities_of
+from measure.side_by_side import same_rate
+from specs import (
+    Arm,
+    Comparison,
+    Link,
+    NotRun,
+    RefusalError,
+    RunSpec,
+    assign_slots,
+    capabilities_of,
+)
 
 
 def placement_of(comparison: Comparison) -> Placement:
@@ -82,3 +92,58 @@ def cores_each(most: Mapping[str, int], cores: Mapping[str, int]) -> int:
         cores: usable ones of each host, by its name.
     """
     return max(1, min(cores[name] // replicas for name, replicas in most.items()))
+
+
+def refuse_fewer_cores(
+    comparison: Comparison, most: Mapping[str, int], cores: Mapping[str, int]
+) -> None:
+    """Refuse hosts that have too few cores now for the share that each replica was given.
+
+    Args:
+        comparison: that goes on.
+        most: replicas on each host, see `fullest`.
+        cores: usable ones of each host now, by its name.
+
+    Raises:
+        RefusalError: replicas would share cores, which they did not before.
+    """
+    each = comparison.base.resources.cores_per_replica if comparison.base else None
+    if each is None or comparison.oversubscribe:
+        return
+    few = [
+        f"{name} has {cores[name]} for {replicas} × {each}"
+        for name, replicas in most.items()
+        if cores[name] < replicas * each
+    ]
+    if few:
+        raise RefusalError(
+            "A comparison goes on with the cores with which it began.",
+            received=f"usable cores of hosts: {'; '.join(few)}",
+            advice="Give the hosts their cores back, or start a new comparison.",
+        )
+
+
+def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
+    """Refuse to mix rounds over links that carry something else now.
+
+    Args:
+        before: as they were when the comparison began.
+        now: the same links.
+
+    Raises:
+        RefusalError: with both rates of each that changed.
+    """
+    rates = {(link.sender, link.receiver): link.bits_per_s for link in now}
+    changed = []
+    for link in before:
+        rate = rates.get((link.sender, link.receiver))
+        if rate is None or not same_rate(link.bits_per_s, rate):
+            is_now = "unknown" if rate is None else f"{rate / 1e9:.3g} Gbit/s"
+            was = f"{link.bits_per_s / 1e9:.3g} Gbit/s"
+            changed.append(f"{link.sender} → {link.receiver} is {is_now}, and it was {was}")
+    if changed:
+        raise RefusalError(
+            "A comparison goes on with links that carry what they did when it began.",
+            received="; ".join(changed),
+            advice="Go on when the network is as it was, or start a new comparison.",
+        )

@@ -44,6 +44,31 @@ class Look:
         return PAGE_BYTES * sum(int(value[0]) for name, *value in pairs if name in SWAPS)
 
 
+@dataclass(frozen=True)
+class Launcher:
+    """The process that started the run.
+
+    Attributes:
+        boot: of the kernel that it is on.
+        hostname: of its machine, as in records.
+        cpu_s: that it and its children used, which it waited for.
+    """
+
+    boot: str
+    hostname: str
+    cpu_s: float
+
+    def with_records(self, records: Collection[RunRecord]) -> float:
+        """CPU time of itself and of the processes that left records on its kernel.
+
+        Those on its own machine are its children, so that their time is in its own already; those
+        on other hosts of this kernel (of a lab) were started by sshd.
+        """
+        children = sum(one.cpu_s for one in records if one.machine.host == self.hostname)
+        others = sum(one.cpu_s for one in records if one.machine.host != self.hostname)
+        return max(self.cpu_s, children) + others
+
+
 class HostsWatch:
     """Watches the processors that a run is pinned to, on all of its hosts.
 
@@ -51,7 +76,8 @@ class HostsWatch:
     records, on this machine what this process and its children used, and STARTING_S for each host:
     nobody counts that, and short runs on a quiet host must not be called disturbed. So a stranger
     is seen too small by at most that. Hosts with one kernel have one /proc/stat, so they are looked
-    at as one machine.
+    at as one machine. Where this machine is a host of the run, the processes on it are children of
+    this one: their time is not counted twice.
 
     Args:
         names: of the hosts.
@@ -75,7 +101,7 @@ class HostsWatch:
             after,
             execution.records,
             wall_s=time.monotonic() - self._began,
-            launcher=(_own_boot(), own_cpu_s() - self._own_s),
+            launcher=Launcher(_own_boot(), os.uname().nodename, own_cpu_s() - self._own_s),
         )
 
 
@@ -85,7 +111,7 @@ def load_between(
     records: tuple[RunRecord, ...],
     *,
     wall_s: float,
-    launcher: tuple[str, float],
+    launcher: Launcher,
 ) -> Load | None:
     """Others' time between two looks at the hosts.
 
@@ -94,8 +120,7 @@ def load_between(
         after: at the end.
         records: of the processes of the run.
         wall_s: between the looks.
-        launcher: the kernel that the launching process is on, and the CPU time that it and its
-            children used.
+        launcher: what started the run.
     """
     kernels: dict[str, list[str]] = {}
     for name, look in before.items():
@@ -109,9 +134,11 @@ def load_between(
         own = [record for record in records if record.machine.host in there]
         watched = {core for record in own for core in record.cores}
         began, ended = first.ticks(watched), last.ticks(watched)
-        own_s = sum(record.cpu_s for record in own)
+        if launcher.boot == boot:
+            own_s = launcher.with_records(own)
+        else:
+            own_s = sum(record.cpu_s for record in own)
         own_s += STARTING_S * len({record.machine.host for record in own})
-        own_s += launcher[1] if launcher[0] == boot else 0.0
         cores += len(watched)
         others += others_cpu_s(busy_s=ended.busy_s - began.busy_s, own_s=own_s)
         steal += max(0.0, ended.steal_s - began.steal_s)

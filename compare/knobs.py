@@ -59,13 +59,7 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
         Knob("num_groups", (1, 4), ("replicas",)),
         Knob("compression", ("fp16",), ("replicas",)),
         Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
-        Knob("btl_tcp_links", (2,), ("replicas", "hosts", "mpi")),
-        Knob("btl_tcp_sndbuf", (128 * 1024,), ("replicas", "hosts", "mpi")),
-        Knob(
-            "coll_tuned_allreduce_algorithm",
-            ("recursive_doubling", "ring"),
-            ("replicas", "hosts", "mpi"),
-        ),
+        Knob("btl_tcp_flags", (9,), ("replicas", "hosts", "mpi")),
     ),
 }
 

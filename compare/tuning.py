@@ -87,9 +87,9 @@ def tune(
     comparison = comparison.replace(
         arms=tuple(arm for arm in comparison.arms if not arm.tuned_from)
     )
-    gpus = bool(comparison.machine.gpus)
+    gpus, hosts = bool(comparison.machine.gpus), len(comparison.hosts) > 1
     for arm in arms_to_tune(comparison):
-        singles = _able(comparison, arm, candidates(arm, gpus=gpus))
+        singles = _able(comparison, arm, candidates(arm, gpus=gpus, hosts=hosts))
         random.Random(f"{comparison.seed} {arm.label}").shuffle(singles)
         tried = _tried(comparison, arm)
         while (changes := next_setting(singles, tried, comparison.trials_each)) is not None:

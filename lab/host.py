@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -61,6 +62,9 @@ def release(host: LabHost, process: "subprocess.Popen[str]") -> None:
     if process.stdout is None or process.stdin is None:
         raise AssertionError("a host is started with pipes")
     with process.stdout, process.stdin:
+        # What it says is one short line, so that who sees its beginning can read to its end.
+        if not select.select([process.stdout], [], [], START_S)[0]:
+            raise _not_up(host, f"its first process says nothing for {START_S:.0f} s")
         if process.stdout.readline() != "here\n":
             raise _not_up(host, "its first process ended")
         process.stdin.write("go\n")

@@ -5,6 +5,7 @@ process 1, the kernel ends every process of the host.
 """
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,9 +24,8 @@ def main(name: str, config: str) -> int:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    sshd = os.posix_spawnp(
-        "/usr/sbin/sshd", ["/usr/sbin/sshd", "-D", "-e", "-f", config], os.environ
-    )
+    program = shutil.which("sshd") or "sshd"  # which starts itself anew, by its whole path only
+    sshd = os.posix_spawn(program, [program, "-D", "-e", "-f", config], os.environ)
     while True:
         ended, status = os.wait()  # also of orphans, which come to process 1
         if ended == sshd:

@@ -90,9 +90,14 @@ def groups(name: str) -> list[Path]:
 
 
 def members(folder: Path) -> set[int]:
-    """Processes under a limit."""
+    """Processes under a limit.
+
+    The kernel shows those of another PID namespace, beside or above this one, as 0: they have no
+    number here, and a signal to 0 would go to our own group.
+    """
     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-        return {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+        listed = map(int, (folder / "cgroup.procs").read_text().split())
+        return {pid for pid in listed if pid > 0}
     return set()
 
 

@@ -74,14 +74,14 @@ class Children:
     Attributes:
         parent: the environment that they inherit.
         ended_at: when the last of them ended, on the monotonic clock.
-        survivors: processes of the run that could not be killed.
+        survivors: processes of the run that could not be killed, and what failed to clean up.
     """
 
     plan: Plan
     parent: Mapping[str, str]
     started: dict[str, Child] = field(default_factory=dict)
     ended_at: float = 0.0
-    survivors: list[int] = field(default_factory=list)
+    survivors: list[str] = field(default_factory=list)
     _guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -182,13 +182,14 @@ class Children:
             self.stop_gently(child)
         self._wait_for_all(TERMINATE_S)
         stubborn = self.alive()
-        self.survivors = sweep.kill_members(self.plan.run_id)
+        self.survivors = list(map(str, sweep.kill_members(self.plan.run_id)))
         for child in stubborn:
             # For one that has cleared its environment. The group's id is not yet given to another:
             # its leader is still to be waited for.
             _signal_group(child, signal.SIGKILL)
         self._wait_for_all(KILL_S)
-        sweep.sweep_remote([*map(list, self.plan.cleanup)])
+        failed = sweep.sweep_remote([*map(list, self.plan.cleanup)])
+        self.survivors += [f"what `{shlex.join(command)}` did not end" for command in failed]
         sweep.tidy(Path(self.plan.run_dir), self.plan.scratch)
         for child in self.started.values():
             os.close(child.handle)

@@ -26,6 +26,7 @@ REPORT_GRACE_S = 5.0
 # For servers, once everybody whom they served has gone.
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
+FOLDERS = ("logs", "records", "progress")
 # For a host to answer: at first ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
@@ -71,7 +72,12 @@ def execute(
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
-    if reason := _prepare(plan, run_dir := Path(plan.run_dir)):
+    run_dir = Path(plan.run_dir)
+    if holds_run(run_dir):
+        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    made = _missing(plan, run_dir)
+    if reason := _prepare(plan, run_dir):
+        _remove(made)
         return _refused(reason)
     records = Records(run_dir, plan.expects)
     watch = Watch(run_dir, plan.expects, queued=plan.queued)
@@ -81,7 +87,9 @@ def execute(
         Keepers(plan) as keepers,
     ):
         if absent := keepers.roll_call(FIRST_ANSWER_S, interrupts.raise_noted):
-            return _refused(keepers.complaint(absent))
+            reason = keepers.complaint(absent)
+            _remove(made)
+            return _refused(reason)
         started = time.monotonic()
         with Children(plan, dict(os.environ)) as children:
             run = _Run(children, records, watch, keepers, deadline_s)
@@ -99,6 +107,11 @@ def execute(
         follower.copy(rest=True)
     run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
     return run.ended(plan, wall_s)
+
+
+def holds_run(run_dir: Path) -> bool:
+    """Whether processes of some run have written into its folder."""
+    return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
 
 
 def _refused(reason: str) -> Execution:
@@ -200,20 +213,32 @@ class _Run:
 
 def _prepare(plan: Plan, run_dir: Path) -> str:
     """Write spec.json and make the folders; returns what is in the way, or nothing."""
-    if any(any((run_dir / folder).glob("*")) for folder in ("records", "progress")):
-        return f"{run_dir} holds a run already; every run needs a folder of its own."
     for process in plan.processes:
         program = process.argv[0]
         path = environment(os.environ, process, tell="")["PATH"]
         if shutil.which(program, path=path) is None:
             return f"{program} is not installed. `ringside doctor` says what is."
-    for folder in ("logs", "records", "progress"):
+    for folder in FOLDERS:
         (run_dir / folder).mkdir(parents=True, exist_ok=True)
     spec_file = run_dir / "spec.json"
     write_whole(spec_file, plan.spec.to_json())
     for name, text in plan.files.items():
         write_whole(run_dir / name, text)
     return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file)
+
+
+def _missing(plan: Plan, run_dir: Path) -> list[Path]:
+    """What `_prepare` will make, innermost first: after a refusal nothing of it may stay."""
+    own = [run_dir / name for name in (*FOLDERS, "spec.json", *plan.files)]
+    return [path for path in (*own, run_dir) if not path.exists()]
+
+
+def _remove(made: list[Path]) -> None:
+    for path in made:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # of an open file NFS keeps a name
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _local_obstacle(plan: Plan, spec_file: Path) -> str:
@@ -236,15 +261,23 @@ def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
             text=True,
         )
     complaints = []
+    give_up = time.monotonic() + FIRST_ANSWER_S
     try:
         for host, process in asked.items():
-            said = process.communicate()[0].strip() or f"exit {process.poll()}"
+            try:
+                said = process.communicate(timeout=max(0.0, give_up - time.monotonic()))[0]
+            except subprocess.TimeoutExpired:
+                complaints.append(f"{host} is not ready: no answer within {FIRST_ANSWER_S:g} s.")
+                continue
             if process.returncode:
-                complaints.append(f"{host} is not ready: {said}.")
+                what = ssh.complaint(host, process.returncode, said, plan.python)
+                complaints.append(f"{host} is not ready: {what}.")
     finally:
         for process in asked.values():
             process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
     return " ".join(complaints)
 
 

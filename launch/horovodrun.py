@@ -26,6 +26,7 @@ def plan(
     env = {RUN_ID: site.run_id}
     scratch = ""
     if by_mpi:
+        env |= getattr(spec.options, "open_mpi_environment", {})
         # Tasks pin themselves, alike under every launcher. (`--name=value`: the values begin with
         # a dash. --allow-run-as-root is added by horovodrun itself.)
         # It names the interface of btl_tcp itself, and Open MPI takes no parameter twice.

@@ -15,7 +15,7 @@ class Placement(Noun):
         interface: name of the network interface that all stacks use, the same on every host; None:
             that by which this machine reaches the hosts.
         servers_on: hosts of parameter servers; empty: they take turns over the hosts used.
-        oversubscribe: more processes than cores on a host is meant.
+        oversubscribe: more replicas than cores on a host is meant.
     """
 
     hosts: tuple[Host, ...] | None = None

@@ -2,7 +2,8 @@
 
 A keeper is `sweep.py --keep` behind ssh. It answers us once a second; when it no longer hears us,
 or we let go, it kills what belongs to the run on its host. When we no longer hear it, the host is
-lost.
+lost. A launcher that is stopped (Ctrl-Z) for longer than `sweep.SILENCE_S` is not heard either: its
+run is lost.
 """
 
 import contextlib
@@ -30,16 +31,29 @@ class _Keeper:
     """One keeper, through its ssh.
 
     Attributes:
+        greeting: with which it begins.
+        heard: when it last said something, on the monotonic clock.
+        prelude: what came before the greeting was whole; a login script may talk.
+        greeted: whether it has begun.
+        mute: nothing more can come.
         sent: bytes that we sent.
         answered: bytes that came back.
-        heard: when the last of them did, on the monotonic clock.
     """
 
     host: str
     popen: subprocess.Popen[bytes]
+    greeting: bytes
     heard: float
+    prelude: bytes = b""
+    greeted: bool = False
+    mute: bool = False
     sent: int = 0
     answered: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether it cannot answer any more: its ssh, or it behind an ssh that stays, has ended."""
+        return self.mute or self.popen.poll() is not None
 
     def ask(self) -> None:
         """Send a byte, unless the pipe is full of those that nobody takes."""
@@ -51,7 +65,12 @@ class _Keeper:
         """Take what came back."""
         assert self.popen.stdout is not None
         with contextlib.suppress(OSError):
-            if said := os.read(self.popen.stdout.fileno(), 4096):
+            said = os.read(self.popen.stdout.fileno(), 4096)
+            self.mute = not said
+            if not self.greeted:
+                self.prelude, greeting, said = (self.prelude + said).partition(self.greeting)
+                self.greeted = bool(greeting)
+            if self.greeted:
                 self.answered += len(said)
                 self.heard = time.monotonic()
 
@@ -96,7 +115,7 @@ class Keepers:
         found = []
         for keeper in self._keepers:
             keeper.hear()
-            if keeper.popen.poll() is not None or now - keeper.heard > sweep.SILENCE_S:
+            if keeper.gone or now - keeper.heard > sweep.SILENCE_S:
                 found.append(keeper.host)
         return tuple(found)
 
@@ -116,7 +135,7 @@ class Keepers:
             keeper.ask()
             awaited[keeper.host] = before + 1  # what could not be sent is not answered either
         while True:
-            gone = [k for k in self._keepers if k.popen.poll() is not None]
+            gone = [k for k in self._keepers if k.gone]
             left = [k for k in self._keepers if k not in gone and k.answered < awaited[k.host]]
             if not left or time.monotonic() > give_up:
                 return tuple(k.host for k in self._keepers if k in gone or k in left)
@@ -131,7 +150,9 @@ class Keepers:
             host: log_file(Path(self._plan.run_dir), f"ssh-{host}").read_text(errors="replace")
             for host in hosts
         }
-        return " ".join(f"{host} is not ready: {' '.join(said[host].split())}." for host in hosts)
+        return " ".join(
+            f"{host} is not ready: {' '.join(said[host].split()) or 'no answer'}." for host in hosts
+        )
 
     def _start(self, host: str) -> _Keeper:
         command = (self._plan.python, "-I", "-S", str(SWEEPER), self._plan.run_id, "--keep")
@@ -146,7 +167,8 @@ class Keepers:
         for pipe in (popen.stdin, popen.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
-        return _Keeper(host, popen, heard=time.monotonic())
+        greeting = sweep.greeting(self._plan.run_id).encode()
+        return _Keeper(host, popen, greeting, heard=time.monotonic())
 
     def _let_go(self) -> None:
         """Close every input, so that each keeper sweeps its host; the lost ones sweep anyway."""

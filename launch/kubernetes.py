@@ -20,7 +20,7 @@ from launch.pods import (
     template,
 )
 from specs import Cluster, ClusterTask, RefusalError, RunSpec, Topology, capabilities_of
-from specs.cluster import TaskType
+from specs.cluster import TaskType, refuse_too_long
 
 # What Containerfile puts where.
 PYTHON = f"{ROOT}/.venv/bin/python"
@@ -32,8 +32,6 @@ PORT = 2222
 # A lost worker of a parameter-server run rejoins at its old address; until it does, the coordinator
 # waits without an error. So it is restarted, but not for ever.
 WORKER_RESTARTS = 3
-# Linux gives one environment variable 128 KiB (MAX_ARG_STRLEN), its name and a NUL among them.
-LONGEST_TF_CONFIG = 131_072 - len("TF_CONFIG=") - 1
 
 
 def render(spec: RunSpec, pods: Pods) -> str:
@@ -245,12 +243,7 @@ class _Run:
         number = "JOB_COMPLETION_INDEX"
         text = ClusterTask(cluster=cluster, type=kind, index=0).to_tf_config()
         text = text.replace('"index": 0', f'"index": $({number})')
-        if len(text) > LONGEST_TF_CONFIG:
-            raise RefusalError(
-                f"TF_CONFIG must fit into {LONGEST_TF_CONFIG:,} characters.",
-                received=f"{len(text):,} for {len(cluster.tasks())} tasks",
-                advice="Use fewer replicas, or a shorter --name.",
-            )
+        refuse_too_long(text, cluster)
         field = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         env: list[Manifest] = [
             # The Job would add this variable by itself, but behind the one that is made of it.

@@ -38,6 +38,7 @@ def plan(
     )
     scratch = "" if away else site.scratch
     env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+    env |= getattr(spec.options, "open_mpi_environment", {})  # mpirun hands it on to every rank
     return ranks_plan(
         spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
     )

@@ -17,7 +17,7 @@ def interface_to(hosts: tuple[str, ...]) -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect((host, DISCARD_PORT))
-            except OSError:
+            except (OSError, UnicodeError):  # the latter: no name could be so
                 continue
             own = probe.getsockname()[0]
         return next((name for name, there in interfaces().items() if own in there), "")

@@ -16,6 +16,8 @@ from launch import probe, ssh
 from launch.hostfile import Placement, slots_used
 from launch.site import Site
 from specs import Noun, RefusalError, RunSpec
+from specs.folders import cache_dir
+from workloads.registry import WORKLOADS
 
 # ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
 ANSWER_S = 30.0
@@ -175,25 +177,45 @@ def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
     """What must be at its place on every host: the working folder, data, own workloads."""
     files = [spec.workload.partition(":")[0] for spec in specs]
     wanted = [file for file in files if file.endswith(".py")]
-    wanted += [spec.data_dir for spec in specs if spec.data_dir]
+    # What is in a bucket is not at a path.
+    wanted += [spec.data_dir for spec in specs if spec.data_dir and "://" not in spec.data_dir]
+    wanted += [str(folder) for spec in specs if (folder := _kept_data(spec)) and folder.exists()]
     return [site.cwd, *dict.fromkeys(str(Path(site.cwd, path)) for path in wanted)]
+
+
+def _kept_data(spec: RunSpec) -> Path | None:
+    """Where a public data set is when no --data-dir says so; None: it is none, or one does.
+
+    One that is not even here is left to the tasks: they download it, or say what to fetch.
+    """
+    own = WORKLOADS.get(spec.workload)
+    if spec.data_dir or own is None or not own.function.startswith("workloads.public:"):
+        return None
+    return cache_dir() / "data" / spec.workload
 
 
 @contextlib.contextmanager
 def _token(folder: Path) -> Iterator[tuple[Path, str]]:
     """A file with a secret in the folder, or in the nearest one above it that exists."""
-    above = folder.absolute()
-    while not above.is_dir():
-        above = above.parent
     content = secrets.token_hex(16)
-    file = above / f".ringside-{content[:8]}"
-    try:
-        file.write_text(content)
+    above = folder.absolute()
+    with contextlib.ExitStack() as stack:
+        try:
+            while not above.is_dir():
+                above = above.parent
+            file = above / f".ringside-{content[:8]}"
+            stack.callback(_remove, file)
+            file.write_text(content)
+        except OSError as error:
+            raise RefusalError(
+                "The folder for the results must be writable.", received=error
+            ) from None
         yield file, content
-    except OSError as error:
-        raise RefusalError("The folder for the results must be writable.", received=error) from None
-    finally:
-        file.unlink(missing_ok=True)
+
+
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):  # where it could not be written, it is not there
+        file.unlink()
 
 
 async def _ask_all(
@@ -208,12 +230,15 @@ async def _ask(name: str, site: Site, questions: Mapping[str, Any]) -> _Answer:
     command: tuple[str, ...] = (site.python, "-I", str(SCRIPT), "facts")
     if not site.is_local(name):
         command = ssh.remote_command(name, command)
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return _Answer(problem=f"{command[0]} cannot be started here: {error.strerror}")
     try:
         async with asyncio.timeout(ANSWER_S):
             return await _talk(process, name, site, questions)
@@ -229,21 +254,33 @@ async def _talk(
     process: asyncio.subprocess.Process, name: str, site: Site, questions: Mapping[str, Any]
 ) -> _Answer:
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    # A login script may talk before we do.
-    while (line := await process.stdout.readline()).decode().strip() != probe.READY:
-        if not line:
-            said = (await process.stderr.read()).decode(errors="replace")
-            return _Answer(problem=ssh.complaint(name, await process.wait(), said, site.python))
-    sent = time.time()
-    process.stdin.write(b"?\n")
-    clock = float(await process.stdout.readline())
-    received = time.time()
-    process.stdin.write(f"{json.dumps(questions)}\n".encode())
-    if not (line := await process.stdout.readline()):
-        said = (await process.stderr.read()).decode(errors="replace")
-        return _Answer(problem=ssh.complaint(name, await process.wait(), said, site.python))
+    try:
+        # A login script may talk before we do.
+        while (await _line(process.stdout)).decode(errors="replace").strip() != probe.READY:
+            pass
+        sent = time.time()
+        process.stdin.write(b"?\n")
+        clock = float(await _line(process.stdout))
+        received = time.time()
+        process.stdin.write(f"{json.dumps(questions)}\n".encode())
+        said = json.loads(await _line(process.stdout))
+    except EOFError:
+        complaint = (await process.stderr.read()).decode(errors="replace")
+        return _Answer(problem=ssh.complaint(name, await process.wait(), complaint, site.python))
     return _Answer(
         clock_offset_s=clock - (sent + received) / 2,
         clock_round_trip_s=max(0.0, received - sent),
-        said=json.loads(line),
+        said=said,
     )
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    """The next whole line.
+
+    Raises:
+        EOFError: the other end is gone before, or in the middle of it.
+    """
+    line = await stream.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    return line

@@ -23,7 +23,11 @@ READY = "ready"
 
 def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
     """What is in the way on this machine; empty when nothing is."""
-    found = [f"port {port} is taken" for port in ports if not _is_free(port)]
+    taken = [str(port) for port in ports if not _is_free(port)]
+    found = []
+    if taken:
+        ones = f"ports {', '.join(taken)} are" if len(taken) > 1 else f"port {taken[0]} is"
+        found = [f"{ones} taken: wait, or repeat (the next run takes others)"]
     if not spec_file.is_file():
         found.append(f"{spec_file} is not there; all machines must see the run's folder")
     return found
@@ -104,7 +108,7 @@ def _address(name: str) -> str:
     """IPv4 address of a name here; empty: unknown."""
     try:
         return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
-    except OSError:
+    except (OSError, UnicodeError):
         return ""
 
 

@@ -18,6 +18,7 @@ LOG_NAME = "slurm"
 # What the script says itself, and what would make the job another one.
 OWN = (
     *("--array", "-a", "--chdir", "-D", "--cpus-per-task", "-c", "--error", "-e"),
+    *("--clusters", "-M"),  # neither its end nor how to end it would be asked there
     *("--job-name", "-J", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--output", "-o"),
     *("--parsable", "--requeue", "--test-only", "--wait", "-W", "--wrap"),
 )
@@ -99,7 +100,10 @@ def _refuse_line(line: str) -> None:
             received=repr(line),
             advice="Example: --sbatch --partition=gpu --sbatch --time=30",
         )
-    if name.group() in OWN:
+    # sbatch takes `-Jx` for -J, and each long option by as many letters as tell it from others.
+    long = name.group().startswith("--")
+    said = name.group() if long else name.group()[:2]
+    if said in OWN or (long and any(own.startswith(said) for own in OWN)):
         raise RefusalError(
             "This option of sbatch follows from the run.",
             received=line,

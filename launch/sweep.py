@@ -104,8 +104,12 @@ def tidy(run_dir: Path, scratch: str) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def sweep_remote(commands: list[list[str]]) -> None:
-    """Run what ends processes elsewhere, all at once; a machine out of reach is left alone."""
+def sweep_remote(commands: list[list[str]]) -> list[list[str]]:
+    """Run what ends processes elsewhere, all at once; a machine out of reach is left alone.
+
+    Returns:
+        The commands that failed, or took too long.
+    """
     running = [
         subprocess.Popen(
             command,
@@ -123,11 +127,20 @@ def sweep_remote(commands: list[list[str]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    return [
+        command for command, process in zip(commands, running, strict=True) if process.returncode
+    ]
 
 
-def keep() -> None:
+def greeting(run_id: str) -> str:
+    """How a keeper begins; before it, a login script may have talked."""
+    return f"keeper of {run_id}\n"
+
+
+def keep(run_id: str) -> None:
     """Send back what comes in; returns when nothing more comes, or nothing for too long."""
     with contextlib.suppress(OSError):
+        os.write(1, greeting(run_id).encode())
         while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
             os.write(1, said)
 
@@ -156,7 +169,7 @@ def main() -> int:
     if options.when_gone:
         wait_until_gone(options.when_gone)
     if options.keep:
-        keep()
+        keep(options.run_id)
     left = kill_members(options.run_id)
     sweep_remote([shlex.split(command) for command in options.remote])
     if options.run_dir:

@@ -7,12 +7,15 @@ from launch import ssh
 from launch.plan import RUN_ID, Plan, Process
 from launch.site import LOOPBACK_NAMES, Site
 from specs import Cluster, ClusterTask, Host, RefusalError, RunSpec, capabilities_of
+from specs.cluster import refuse_too_long
 
 # On other machines nobody can ask the kernel before the run, and --dry-run must not connect; so
 # ports follow from the run id, below Linux's range for outgoing connections (32768 and up), and
 # execute() asks each host whether they are free before anything is started.
 FIRST_REMOTE_PORT = 20000
 REMOTE_PORTS = 10000
+# Each holds a port while the others are looked for, and is told the address of every other one.
+MOST_TASKS = 1000
 
 
 def plan(
@@ -29,6 +32,8 @@ def plan(
     away = site.away(names)
     _refuse_loopback_among(names, away)
     cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
+    first = ClusterTask(cluster=cluster, type="worker", index=0)
+    refuse_too_long(first.to_tf_config(), cluster)
     env = {RUN_ID: site.run_id}
     if away:
         # A proxy for downloads TensorFlow's channels would take, too (gRPC reads http_proxy), and
@@ -76,11 +81,13 @@ def _cluster(
     Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
     servers take turns over the hosts, or over those that were named for them.
     """
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    count = int(getattr(spec.options, "servers", 1)) if coordinated else 0
+    _refuse_too_many(sum(host.slots for host in hosts) + count + coordinated)
     workers = [host.name for host in hosts for _ in range(host.slots)]
     chief: list[str] = []
     servers: list[str] = []
-    if capabilities_of(spec.backend).process_model == "coordinator":
-        count = int(getattr(spec.options, "servers", 1))
+    if coordinated:
         chief = [hosts[0].name]
         turns = servers_on or tuple(host.name for host in hosts)
         servers = [turns[index % len(turns)] for index in range(count)]
@@ -97,6 +104,15 @@ def _cluster(
         worker=tuple(addresses[len(chief) : split]),
         ps=tuple(addresses[split:]),
     )
+
+
+def _refuse_too_many(tasks: int) -> None:
+    if tasks > MOST_TASKS:
+        raise RefusalError(
+            f"A run by TF_CONFIG has at most {MOST_TASKS:,} processes.",
+            received=f"{tasks:,}",
+            advice="Use fewer replicas or servers.",
+        )
 
 
 def _process(

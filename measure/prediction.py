@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.allreduce_growth import BITS, PairCurve, algorithm_of
+from measure.allreduce_growth import BITS, PairCurve, algorithm_of, law_of, no_law
 from measure.intervals import CONFIDENCE
 from measure.prediction_inputs import (
     StackInputs,
@@ -49,8 +49,8 @@ class Asked:
 
 def predict(
     stacks: Sequence[StackInputs], asked: Asked, comparison: Comparison
-) -> tuple[StackPrediction, ...]:
-    """Every stack at every size.
+) -> tuple[tuple[StackPrediction, ...], dict[str, str]]:
+    """Every stack at every size; and where nothing is predicted, by stack and size, why not.
 
     The interval holds 95 % of what the model says when its inputs are drawn again: T(1) and T(2)
     with the scatter between rounds (Student's t, pooled over all arms), A(N) with the error of the
@@ -59,11 +59,30 @@ def predict(
     with the distance from what was measured.
 
     Raises:
-        RefusalError: a size, a batch or a link that cannot be predicted.
+        RefusalError: a size, a batch or a link that cannot be predicted, or no stack at any size.
     """
-    _check(asked)
+    _check(asked, comparison)
     scatter, freedom = scatter_of(stacks)
-    return tuple(_predict(one, asked, comparison, scatter, freedom) for one in stacks)
+    found: list[StackPrediction] = []
+    reasons: dict[str, str] = {}
+    for one in stacks:
+        lawless = [count for count in asked.replicas if not _has_law(one, count)]
+        for count in lawless:
+            reasons[f"{one.label} ×{count}"] = no_law(count, one.gradient_bytes)
+        sizes = tuple(count for count in asked.replicas if count not in lawless)
+        if sizes:
+            found.append(
+                _predict(one, replace(asked, replicas=sizes), comparison, scatter, freedom)
+            )
+    if not found:
+        raise RefusalError("At least one size must be predictable.", received=str(reasons))
+    return tuple(found), reasons
+
+
+def _has_law(inputs: StackInputs, count: int) -> bool:
+    if inputs.curve is None:
+        return True
+    return law_of(algorithm_of(inputs.stack), count, inputs.gradient_bytes) is not None
 
 
 def checks_of(stacks: Iterable[StackPrediction], measured: Comparison) -> tuple[Checked, ...]:
@@ -84,8 +103,15 @@ def checks_of(stacks: Iterable[StackPrediction], measured: Comparison) -> tuple[
     return tuple(found)
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: Asked, comparison: Comparison) -> None:
     for count in asked.replicas:
+        if comparison.hosts and 1 < count <= asked.per_host:
+            raise RefusalError(
+                "Replicas that share one host send nothing over a link: runs over one say nothing "
+                "of them.",
+                received=f"{count} replicas, {asked.per_host} on each host",
+                advice=f"Ask for more than {asked.per_host}.",
+            )
         if not 1 <= count <= LARGEST or count % min(asked.per_host, count):
             raise RefusalError(
                 f"Sizes are whole hosts of 1 to {LARGEST:,} replicas.",
@@ -186,19 +212,22 @@ def _seconds(
 def _among(inputs: StackInputs, curve: PairCurve, asked: Asked, count: int, form: Floats) -> Floats:
     """A(N): two ranks cannot tell what a message costs from what an operation costs.
 
-    Kindest: all of the latency is the operation's, once; unkindest: all of it is the messages'.
+    Kindest: all of the latency is the operation's, once; unkindest: all of it is the messages'. And
+    one link cannot tell whether what a stack takes beyond its bytes stays on another (the guess),
+    or grows with them (`PairCurve.in_proportion`).
     """
-    laws = [
-        replace(curve, message_s=latency).among(
-            count,
-            inputs.gradient_bytes,
-            algorithm=algorithm_of(inputs.stack),
-            bits_per_s=asked.bits_per_s,
+    rate = asked.bits_per_s
+    curves = [curve] if rate is None else [curve, curve.in_proportion(rate)]
+    guess, *others = (
+        replace(one, message_s=latency).among(
+            count, inputs.gradient_bytes, algorithm=algorithm_of(inputs.stack), bits_per_s=rate
         )
-        for latency in (0.0, curve.message_s, None)
-    ]
-    kindest, guess, unkindest = (np.full_like(form, law) for law in laws)
-    return between_laws(form, kindest, guess, unkindest)
+        for one in curves
+        for latency in (curve.message_s, 0.0, None)
+    )
+    laws = (min(guess, *others), guess, max(guess, *others))
+    kindest, best, unkindest = (np.full_like(form, law) for law in laws)
+    return between_laws(form, kindest, best, unkindest)
 
 
 def _served(
@@ -224,6 +253,7 @@ def _served(
         far=count - beside,
         computed=compute - at_one,
         moved=bits / rate - bits / before if rate and before else 0.0,
+        slower=before / rate if rate and before else 1.0,
         least=bits / rate if rate else 0.0,
         form=draws.form,
     )

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.allreduce_growth import PairCurve, message_seconds, pair_curve
+from measure.allreduce_growth import PairCurve, algorithm_of, message_seconds, pair_curve
 from measure.collectives import fit_cost_model, stack_of, wire_bytes
+from measure.link_share import slowest_bits_per_s
+from measure.prediction_conditions import (
+    refuse_failed,
+    refuse_one_host,
+    refuse_unknown_link,
+)
 from measure.rounds import rounds_used
 from measure.run_figures import throughput_examples_s
 from specs import Arm, Communication, Comparison, RefusalError, Run, Timing, capabilities_of
@@ -132,10 +138,12 @@ def measured_at(comparison: Comparison, group: str, replicas: int) -> Measured |
     return None
 
 
-def link_rate(communication: Communication | None) -> float | None:
-    """What the slowest link between the hosts carried by TCP, bit/s; None: nobody measured it."""
-    links = communication.links if communication else ()
-    return min((link.bits_per_s for link in links if link.tool == "tcp"), default=None)
+def link_rate(communication: Communication | None, comparison: Comparison) -> float | None:
+    """What the slowest link between the hosts carried by TCP, bit/s; None: nobody measured it.
+
+    By the all-reduces, else by the comparison, which is enough for parameter servers.
+    """
+    return slowest_bits_per_s((communication.links if communication else ()) or comparison.links)
 
 
 def scatter_of(stacks: Sequence[StackInputs]) -> tuple[float, int]:
@@ -169,11 +177,17 @@ def _inputs(
                 advice="Make them: ringside compare --replicas 1,2.",
             )
     assert two is not None
+    refuse_failed(comparison, arm.group)
     gradient_bytes = _gradient_bytes(comparison, arm)
     stack = stack_of(arm.backend, arm.options) or ""
     if coordinated:
         far = _far(comparison, 1), _far(comparison, 2)
+        if comparison.hosts:
+            refuse_unknown_link(arm.group, far[1], bits_per_s)
         return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far)
+    algorithm_of(stack)
+    if comparison.hosts:
+        refuse_one_host(comparison, arm.group)
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
     return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error)
 

@@ -96,7 +96,14 @@ class Served:
 
 
 def served_s(
-    runs: Served, *, far: int, computed: Floats, moved: float, least: float, form: Floats
+    runs: Served,
+    *,
+    far: int,
+    computed: Floats,
+    moved: float,
+    slower: float = 1.0,
+    least: float,
+    form: Floats,
 ) -> Floats:
     """Seconds for a batch from each of N workers of one parameter server, asynchronously.
 
@@ -110,7 +117,9 @@ def served_s(
         runs: at one and two replicas.
         far: workers on other hosts than the server, at N.
         computed: what a worker computes longer at N than in T(1), seconds.
-        moved: what D is longer by on the link for which is predicted, seconds.
+        moved: what D is longer by on the link for which is predicted, seconds, if only its bytes on
+            the link take longer.
+        slower: as many times as long D is there, if all of it does; the interval runs that far.
         least: bytes of one direction ÷ what the link carries; W workers take W·least at least. (D
             may be less: the two directions of one worker overlap.)
         form: see the module.
@@ -120,7 +129,10 @@ def served_s(
     delay = np.maximum(delay, 0.0)
     if far == 0:
         return delay
-    seconds = round_s(far, delay, np.maximum(demand + moved, 0.0), form)
+    there = np.maximum(demand + moved, 0.0)
+    whole = demand * slower
+    there = between_laws(form, np.minimum(there, whole), there, np.maximum(there, whole))
+    seconds = round_s(far, delay, there, form)
     return np.maximum(np.maximum(delay, seconds), far * least)
 
 

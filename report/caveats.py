@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from measure.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
+from measure.side_by_side import MUCH_LINK, same_rate
 from measure.summary import ArmRow, Missing, RunRow, Summary
 from measure.warm_up import warm_up
 from report.headline import against_serial, contenders, loses, named, seen
@@ -14,7 +15,6 @@ from report.ranking import counted_runs, ranked, sizes_of
 from report.words import listed, plural, share
 from specs import Comparison, MachineFacts, capabilities_of
 
-MUCH_LINK = 0.10  # by which a link may carry more or less after the last run than before
 MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
 
 
@@ -336,7 +336,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
     changed = []
     for link in comparison.links:
         last = at_end.get((link.sender, link.receiver))
-        if last is not None and abs(last / link.bits_per_s - 1) > MUCH_LINK:
+        if last is not None and not same_rate(link.bits_per_s, last):
             before, after = (f"{bits / 1e9:.3g}" for bits in (link.bits_per_s, last))
             changed.append(f"{link.sender} → {link.receiver} ({before}, then {after} Gbit/s)")
     if changed:
@@ -352,6 +352,7 @@ def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
     blind = [run for run in comparison.runs if run.outcome.completed and run.load is None]
     if comparison.hosts and blind:
         yield Caveat(
-            f"In {plural(len(blind), 'run')} nobody could look at what else the hosts did.",
+            f"In {plural(len(blind), 'run')} nobody could look at what else the hosts did; their "
+            "rounds count as if nothing had disturbed them.",
             "Do not read these rounds as undisturbed; look at the hosts' own records.",
         )

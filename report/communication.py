@@ -51,7 +51,7 @@ def communication_section(
         if found.links:
             blocks.append(Text(_links(found)))
         blocks.append(Folded("Every size", (_timings_table(found),), ("report.html",)))
-    arms = _arms_table(summary, models, breakdown)
+    arms = _arms_table(summary, models, breakdown, hosts=len(comparison.hosts))
     if arms.rows:
         blocks += [
             Heading("Predicted, counted, and waited for"),
@@ -242,7 +242,9 @@ def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) 
 # What an arm sends and waits for
 
 
-def _arms_table(summary: Summary, models: Models, breakdown: Breakdown | None) -> Table:
+def _arms_table(
+    summary: Summary, models: Models, breakdown: Breakdown | None, *, hosts: int
+) -> Table:
     columns = (
         Column("Arm", numeric=False),
         Column("Gradients", "bytes"),
@@ -252,7 +254,7 @@ def _arms_table(summary: Summary, models: Models, breakdown: Breakdown | None) -
         Column("Exposed", "ms per global batch"),
     )
     rows = tuple(
-        _arm(row, summary, models, breakdown)
+        _arm(row, summary, models, breakdown, hosts=hosts)
         for row in arms_in_order(summary)
         if row.arm.replicas > 1 and not row.arm.twin_of and row.completed
     )
@@ -260,20 +262,20 @@ def _arms_table(summary: Summary, models: Models, breakdown: Breakdown | None) -
 
 
 def _arm(
-    row: ArmRow, summary: Summary, models: Models, breakdown: Breakdown | None
+    row: ArmRow, summary: Summary, models: Models, breakdown: Breakdown | None, *, hosts: int
 ) -> tuple[Cell, ...]:
     counted = spread_cell(row.spreads["sent_bytes_per_step"])
     if isinstance(sent := row.spreads["sent_bytes_per_step"], Spread):
         counted = Cell(f"{sent.median:,.0f}", counted.note)
     return (
         Cell(row.arm.label),
-        *_predicted(row, _gradient_bytes(summary, row), counted, models),
+        *_predicted(row, _gradient_bytes(summary, row), counted, models, hosts=hosts),
         _exposed(row, breakdown),
     )
 
 
 def _predicted(
-    row: ArmRow, gradients: int | None, counted: Cell, models: Models
+    row: ArmRow, gradients: int | None, counted: Cell, models: Models, *, hosts: int
 ) -> tuple[Cell, ...]:
     """Gradients, predicted bytes, counted bytes, predicted time."""
     if gradients is None:
@@ -288,7 +290,10 @@ def _predicted(
     sent = row.arm.replicas * each
     stack = stack_of(row.arm.backend, row.arm.options)
     model = models.get((stack, operation)) if stack else None
-    if model is None:
+    if coordinated and hosts > 1:
+        # Measured with every worker away from the server; in a run some are beside it.
+        time = Cell(NOTHING, "some workers are on their server's host")
+    elif model is None:
         time = Cell(NOTHING, f"{stack_name(stack) if stack else 'its collective'} was not measured")
     else:
         seconds = predicted_seconds(model, gradients, num_ranks=row.arm.replicas)

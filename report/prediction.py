@@ -13,6 +13,7 @@ from report.words import NOTHING, decimals_for, number, plain, share, wrapped
 from specs.prediction import Checked, PredictedStep, Prediction, StackPrediction
 
 LABEL_WIDTH = 34
+GROWTH = {"served": "queue at the server", "open_mpi": "Open MPI's choice"}
 COVERS = (
     "The interval covers: scatter between rounds, the error of the all-reduce's curve (once more "
     "for each doubling of the ranks), and the growth that theory leaves open. It cannot cover what "
@@ -129,6 +130,7 @@ def _steps_section(prediction: Prediction) -> Section:
         Text(f"Not predicted: {label}: {reason}")
         for label, reason in prediction.not_predicted.items()
     ]
+    blocks += map(Text, prediction.notes)
     answer = (
         f"{prediction.replicas_per_host} on each host; {link_of(prediction)}. Nothing of this was "
         "measured."
@@ -175,7 +177,7 @@ def _inputs_section(prediction: Prediction) -> Section:
             Cell(number(stack.compute_ms)),
             Cell(NOTHING if stack.algorithm == "served" else number(stack.pair_ms)),
             Cell(number(stack.rest_ms)),
-            Cell({"served": "queue at the server"}.get(stack.algorithm, stack.algorithm)),
+            Cell(GROWTH.get(stack.algorithm, stack.algorithm)),
         )
         for stack in prediction.stacks
     )

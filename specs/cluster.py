@@ -8,10 +8,14 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from specs.digits import is_whole_number
 from specs.errors import RefusalError
 from specs.noun import Noun
 
 TaskType = Literal["chief", "worker", "ps"]
+
+# Linux gives one environment variable 128 KiB (MAX_ARG_STRLEN), its name and a NUL among them.
+LONGEST_TF_CONFIG = 131_072 - len("TF_CONFIG=") - 1
 
 EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -32,7 +36,7 @@ class Cluster(Noun):
         addresses = [*self.chief, *self.worker, *self.ps]
         for address in addresses:
             host, colon, port = address.rpartition(":")
-            if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+            if not (colon and host and is_whole_number(port) and 0 < int(port) < 65536):
                 raise RefusalError(
                     "Each address in TF_CONFIG must be host:port.", received=repr(address)
                 )
@@ -67,6 +71,11 @@ class Cluster(Noun):
     def backend(self) -> str:
         """The backend that this cluster is for."""
         return "parameter_server" if self.ps else "multi_worker_mirrored"
+
+    @property
+    def num_tasks(self) -> int:
+        """All of them."""
+        return len(self.chief) + len(self.worker) + len(self.ps)
 
     @property
     def num_training_tasks(self) -> int:
@@ -137,6 +146,16 @@ class ClusterTask(Noun):
         return json.dumps({"cluster": cluster, "task": {"type": self.type, "index": self.index}})
 
 
+def refuse_too_long(text: str, cluster: Cluster) -> None:
+    """Refuse a TF_CONFIG that no process can be given; to be asked before all of them are made."""
+    if len(text) > LONGEST_TF_CONFIG:
+        raise RefusalError(
+            f"TF_CONFIG must fit into {LONGEST_TF_CONFIG:,} characters.",
+            received=f"{len(text):,} for {cluster.num_tasks:,} tasks",
+            advice="Use fewer replicas or servers, or shorter names.",
+        )
+
+
 def parse_tf_config(text: str) -> ClusterTask:
     """Read TF_CONFIG.
 
@@ -180,7 +199,7 @@ def parse_tf_config(text: str) -> ClusterTask:
             received=repr(task.get("type")),
         )
     index = task.get("index")
-    if isinstance(index, str) and index.isdigit():  # TensorFlow accepts "0" too
+    if isinstance(index, str) and is_whole_number(index):  # TensorFlow accepts "0" too
         index = int(index)
     if not isinstance(index, int) or isinstance(index, bool):
         raise RefusalError("The task index in TF_CONFIG must be a number.", received=repr(index))

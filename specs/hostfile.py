@@ -5,14 +5,19 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
+from specs.digits import is_whole_number
 from specs.errors import RefusalError
 from specs.noun import Noun
 
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._:\-\[\]]+)(?:\s+slots=(?P<slots>\S+))?\s*")
+# As horovodrun's -H has it.
+_WITH_SLOTS = re.compile(r"(?P<name>[^:\[\]]+):(?P<slots>[0-9]*)")
+LONGEST_LABEL = 63  # RFC 1035
+MOST_SLOTS = 1_000_000
 
 
 class Host(Noun):
-    """A machine, and how many processes it may run."""
+    """A machine, and how many replicas it may run: a process holds one, or all on its own."""
 
     name: str
     slots: PositiveInt = 1
@@ -40,10 +45,11 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise RefusalError("A hostfile line must read `host slots=N`.", received=where)
+        _refuse_name(match["name"], where)
         slots = match["slots"] or "1"
-        if not slots.isdigit() or int(slots) == 0:
+        if not is_whole_number(slots) or not 1 <= int(slots) <= MOST_SLOTS:
             raise RefusalError(
-                "slots must be a whole number of at least 1.",
+                f"slots must be a whole number of at least 1 and at most {MOST_SLOTS:,}.",
                 received=where,
                 advice="Remove the line to leave the host out.",
             )
@@ -63,6 +69,25 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
     return tuple(hosts.values())
 
 
+def _refuse_name(name: str, where: str) -> None:
+    """Refuse what a resolver would, or what ssh would take for an option."""
+    if with_slots := _WITH_SLOTS.fullmatch(name):
+        raise RefusalError(
+            "A hostfile line must read `host slots=N`.",
+            received=where,
+            advice=f"Write `{with_slots['name']} slots={with_slots['slots'] or 1}`.",
+        )
+    labels = name.removesuffix(".").split(".")
+    if not (name[0].isalnum() or name[0] == "[") or not all(
+        1 <= len(label) <= LONGEST_LABEL for label in labels
+    ):
+        raise RefusalError(
+            "A host's name must begin with a letter or a digit, and have 1 to "
+            f"{LONGEST_LABEL} characters between its dots.",
+            received=where,
+        )
+
+
 def read_hostfile(path: Path) -> tuple[Host, ...]:
     """Read a hostfile from disk."""
     try:
@@ -72,24 +97,24 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
     return parse_hostfile(text, origin=str(path))
 
 
-def assign_slots(hosts: tuple[Host, ...], processes: int) -> tuple[Host, ...]:
-    """Fill the hosts in order with `processes` processes; the result's slots are those used.
+def assign_slots(hosts: tuple[Host, ...], replicas: int) -> tuple[Host, ...]:
+    """Fill the hosts in order with so many replicas; the result's slots are those used.
 
     Raises:
-        RefusalError: more processes than slots.
+        RefusalError: more replicas than slots.
     """
     available = sum(host.slots for host in hosts)
-    if processes > available:
+    if replicas > available:
         raise RefusalError(
-            "There must be a slot for each process.",
-            received=f"{processes} processes, {available} slots on "
+            "There must be a slot for each replica.",
+            received=f"{replicas} replicas, {available} slots on "
             + ", ".join(f"{host.name} ({host.slots})" for host in hosts),
             advice=f"Use --replicas {available} or fewer, or add slots.",
         )
     used: list[Host] = []
     for host in hosts:
-        take = min(host.slots, processes)
+        take = min(host.slots, replicas)
         if take:
             used.append(Host(name=host.name, slots=take))
-        processes -= take
+        replicas -= take
     return tuple(used)

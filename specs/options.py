@@ -66,15 +66,10 @@ class HorovodOptions(BackendOptions):
         hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, within hosts first; None keeps
             Horovod's default. It has an effect with NCCL only.
         backward_passes_per_step: passes accumulated locally before one reduction.
-        coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
-            mpi. Of two hosts recursive_doubling fills the link; of more, it sends more than a ring.
-        btl_tcp_links: OMPI_MCA_btl_tcp_links, TCP connections between two ranks on different hosts,
-            for the controller mpi. Open MPI's own default is one, on which large messages that
-            cross each other wait for each other; so where an algorithm or btl_tcp_sndbuf is
-            chosen it is two: neither mended anything on one.
-        btl_tcp_sndbuf: OMPI_MCA_btl_tcp_sndbuf, bytes that the kernel holds of each connection, for
-            the controller mpi. What is held goes before the answer by which a message of the other
-            direction may begin, so with much of it only one direction works at a time.
+        btl_tcp_flags: OMPI_MCA_btl_tcp_flags, for the controller mpi: 1 send, 2 put, 8 inplace,
+            added up; Open MPI's own default has put. With it a receiver asks for each piece of a
+            large message, and its asking queues behind what it sends itself, so that one direction
+            of the link waits for the other. With 9 both work at once.
     """
 
     controller: Literal["gloo", "mpi"] | None = None
@@ -84,39 +79,25 @@ class HorovodOptions(BackendOptions):
     num_groups: PositiveInt | None = None
     hierarchical_allreduce: bool | None = None
     backward_passes_per_step: PositiveInt = 1
-    coll_tuned_allreduce_algorithm: (
-        Literal["recursive_doubling", "ring", "segmented_ring", "rabenseifner"] | None
-    ) = None
-    btl_tcp_links: PositiveInt | None = None
-    btl_tcp_sndbuf: PositiveInt | None = None
+    btl_tcp_flags: PositiveInt | None = None
 
     @model_validator(mode="after")
     def _open_mpi_has_its_own(self) -> Self:
-        for name in ("coll_tuned_allreduce_algorithm", "btl_tcp_links", "btl_tcp_sndbuf"):
-            value = getattr(self, name)
-            if value is not None and self.controller == "gloo":
-                raise RefusalError(
-                    f"{name} is an option of Open MPI.",
-                    received=f"{name}={value} with controller=gloo",
-                    advice="Use controller=mpi.",
-                )
+        if self.btl_tcp_flags is not None and self.controller != "mpi":
+            raise RefusalError(
+                "btl_tcp_flags is an option of Open MPI.",  # under Gloo it would change nothing
+                received=f"btl_tcp_flags={self.btl_tcp_flags} with "
+                f"controller={self.controller or '(open)'}",
+                advice="Use controller=mpi.",
+            )
         return self
 
     @property
     def open_mpi_environment(self) -> dict[str, str]:
         """Variables that Open MPI reads when a process begins; what is left open is not in it."""
-        found = {}
-        links = self.btl_tcp_links
-        if self.coll_tuned_allreduce_algorithm is not None:
-            found["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"
-            found["OMPI_MCA_coll_tuned_allreduce_algorithm"] = self.coll_tuned_allreduce_algorithm
-            links = links or 2
-        if self.btl_tcp_sndbuf is not None:
-            found["OMPI_MCA_btl_tcp_sndbuf"] = str(self.btl_tcp_sndbuf)
-            links = links or 2
-        if links is not None:
-            found["OMPI_MCA_btl_tcp_links"] = str(links)
-        return found
+        if self.btl_tcp_flags is None:
+            return {}
+        return {"OMPI_MCA_btl_tcp_flags": str(self.btl_tcp_flags)}
 
 
 OPTIONS: Mapping[str, type[BackendOptions]] = {

@@ -48,7 +48,8 @@ class StackPrediction(Noun):
     Attributes:
         label: the group of its arms in the comparison: the label without size.
         stack: that was timed by `ringside allreduce`; empty: none is needed (parameter servers).
-        algorithm: by which the all-reduce grows with the ranks; `served`: parameter servers.
+        algorithm: by which the all-reduce grows with the ranks; `open_mpi`: by that which Open MPI
+            takes at each size; `served`: parameter servers.
         gradient_bytes: of one gradient as it is sent.
         alone_ms: the step at one replica, as measured; the base of the efficiency.
         alone_batch: examples in that step.
@@ -63,7 +64,7 @@ class StackPrediction(Noun):
 
     label: str
     stack: str
-    algorithm: Literal["ring", "halving", "served"]
+    algorithm: Literal["ring", "halving", "doubling", "open_mpi", "served"]
     gradient_bytes: PositiveInt
     alone_ms: PositiveFloat
     alone_batch: PositiveInt
@@ -124,7 +125,8 @@ class Prediction(Document):
         measured_bits_per_s: what the link carried on which everything was measured; None: the
             runs were on one machine, or nobody measured it.
         bits_per_s: of the link for which is predicted; None: the one that was measured.
-        not_predicted: stacks of the comparison that are not in it, and why.
+        not_predicted: stacks of the comparison, or sizes of a stack, that are not in it, and why.
+        notes: what could not be made sure of.
         checks: empty: nothing was checked.
 
     Schema history: 1 first version.
@@ -143,4 +145,5 @@ class Prediction(Document):
     bits_per_s: PositiveFloat | None = None
     stacks: tuple[StackPrediction, ...] = Field(min_length=1)
     not_predicted: dict[str, str] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     checks: tuple[Checked, ...] = ()

@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from specs.cluster import Cluster, ClusterTask
+from specs.digits import is_whole_number
 from specs.errors import RefusalError
 from specs.noun import Noun
 
@@ -31,7 +32,7 @@ PORTS = 10000
 PORTS_BETWEEN_JOBS = 613
 PORTS_BETWEEN_STEPS = 31
 
-_RUN = re.compile(r"(?P<tasks>\d+)(?:\(x(?P<nodes>\d+)\))?")
+_RUN = re.compile(r"(?P<tasks>[0-9]{1,9})(?:\(x(?P<nodes>[0-9]{1,9})\))?")
 
 # A node list such as `node[1-3,7]`, to the nodes' addresses in its order.
 NodeAddresses = Callable[[str], tuple[str, ...]]
@@ -149,7 +150,7 @@ def read_slurm(env: Mapping[str, str], node_addresses: NodeAddresses) -> SlurmSt
         return None
     missing = [name for name in NEEDED if not env.get(name)]
     numbers = {name: env.get(name, "") for name in (RANK, SIZE, JOB, STEP)}
-    if missing or not all(value.isdigit() for value in numbers.values()):
+    if missing or not all(map(is_whole_number, numbers.values())):
         raise RefusalError(
             f"srun sets {', '.join(NEEDED)} together.",
             received=", ".join(f"{name}={env.get(name)!r}" for name in NEEDED),

@@ -7,6 +7,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from specs.capabilities import capabilities_of
 from specs.cluster import ClusterTask, parse_tf_config
+from specs.digits import is_whole_number
 from specs.errors import RefusalError
 from specs.noun import Noun
 from specs.slurm import NodeAddresses, SlurmStep, read_slurm
@@ -103,7 +104,7 @@ def read_surroundings(
             continue
         missing = [name for name in names if name not in env]
         values = [env[name] for name in present]
-        if missing or not all(value.isdigit() for value in values):
+        if missing or not all(map(is_whole_number, values)):
             raise RefusalError(
                 f"{kind} sets {', '.join(names)} together, each a number.",
                 received=", ".join(f"{name}={env.get(name)!r}" for name in names),

@@ -39,15 +39,15 @@ def _remote_facts(host: str) -> MachineFacts:
         )
     except subprocess.TimeoutExpired:
         raise _silent(host, f"no answer within {LIMIT_S:.0f} s") from None
-    if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-        raise _silent(host, *last)
-    return MachineFacts.model_validate_json(done.stdout)
+    answer = done.stdout.splitlines()
+    if done.returncode or not answer:
+        raise _silent(host, ssh.complaint(host, done.returncode, done.stderr, site.python))
+    return MachineFacts.model_validate_json(answer[-1])  # a login script may talk before
 
 
-def _silent(host: str, *said: str) -> RefusalError:
+def _silent(host: str, said: str) -> RefusalError:
     return RefusalError(
         "The first host must say what it is.",
-        received=f"{host}: {said[0] if said else 'nothing'}",
+        received=f"{host}: {said}",
         advice=f"Try: ssh {host} hostname",
     )

@@ -1,13 +1,18 @@
-"""A lab of four hosts for every test of this folder, and a way to run a command on one."""
+"""A lab of hosts for each file of this folder, and ways to run a command on one."""
 
+import fcntl
 import shlex
+import string
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from lab import Lab
 from lab.command import check_machine
+from lab.lab import take_down
 from specs import RefusalError
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -23,19 +28,38 @@ def needs_a_lab() -> None:
 
 
 @pytest.fixture(scope="session")
-def lab_name(worker_id: str) -> str:
-    """`rt`; of several processes of pytest each has a lab of its own: `rta`, `rtb`, …."""
-    return "rt" if worker_id == "master" else "rt" + chr(ord("a") + int(worker_id[2:]) % 26)
+def lab_name(needs_a_lab: None) -> Iterator[str]:
+    """`rta`, or the next one that no living process of pytest holds: a killed one holds none."""
+    for letter in string.ascii_lowercase:
+        name = f"rt{letter}"
+        with Path(tempfile.gettempdir(), f"ringside-tests-{name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield name
+            return
+    pytest.fail("too many tests at once on this machine")
 
 
-@pytest.fixture(scope="session")
-def lab(needs_a_lab: None, lab_name: str) -> Iterator[Lab]:
-    """Four hosts at 1 Gbit/s. A test that changes a link puts it back."""
-    lab = Lab.up(name=lab_name, hosts=4, rate="1gbit")
+@pytest.fixture(scope="module")
+def lab(lab_name: str, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Hosts with a core each at 1 Gbit/s: two, or the file's HOSTS. Who changes a link mends it."""
+    take_down(lab_name)  # what a killed pytest has left
+    hosts = getattr(request.module, "HOSTS", 2)
+    lab = Lab.up(name=lab_name, hosts=hosts, rate="1gbit", cores=1)
     try:
         yield lab
     finally:
         lab.down()
+
+
+@pytest.fixture(scope="module")
+def hostfile(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first two hosts of the lab, a slot each."""
+    file = tmp_path_factory.mktemp("hosts") / "two"
+    file.write_text("".join(f"{host.name} slots=1\n" for host in lab.hosts[:2]))
+    return file
 
 
 @pytest.fixture(scope="session")

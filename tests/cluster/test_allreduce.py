@@ -17,7 +17,7 @@ RATE = "20mbit"
 BITS_PER_S = 20e6
 SIZES = (64 * 2**10, 2**20)
 REPETITIONS = 2
-STACKS = "mpi:btl_tcp_links=2,horovod gloo,tf.distribute RING:bytes_per_pack=262144"
+STACKS = "mpi:btl_tcp_flags=9,horovod gloo,tf.distribute RING:bytes_per_pack=262144"
 ROOT = Path(__file__).resolve().parents[2]
 
 

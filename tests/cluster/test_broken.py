@@ -1,9 +1,8 @@
-"""Launcher, rank or link lost: a named outcome, and no process of the run on any host."""
+"""Launcher, rank, server or link lost: a named outcome, and no process of the run on any host."""
 
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,67 +11,32 @@ import psutil
 import pytest
 
 from lab import Lab
+from tests.parallel.test_killed import TASK, Launched, members
 
-ROOT = Path(__file__).resolve().parents[2]
-START_LIMIT_S = 240  # of a few seconds: this machine may be busy
-END_LIMIT_S = 90
+END_LIMIT_S = 90  # of which a lost host takes 15; this machine may be busy
 KEEPER_LIMIT_S = 30  # 15 s of silence, and a busy machine
-pytestmark = pytest.mark.timeout(START_LIMIT_S + END_LIMIT_S + 90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+REPLICAS = ("--replicas", "2")
 STACKS = {
-    "multi_worker_mirrored": ("worker-0", "worker-1"),
-    "horovod": ("rank-0", "rank-1"),
-    "horovod --launcher mpirun": ("rank-0", "rank-1"),
+    "multi_worker_mirrored": (REPLICAS, ("worker-0", "worker-1")),
+    "horovod": (REPLICAS, ("rank-0", "rank-1")),
+    "horovod --launcher mpirun": (REPLICAS, ("rank-0", "rank-1")),
+    # The only one on the second host is the server.
+    "parameter_server": (("--servers-on", "{second}"), ("chief-0",)),
 }
+Training = Callable[[str], Launched]
 
 
-class Launched:
-    """`ringside launch` of an endless run on two hosts of the lab."""
+def all_of(run_id: str) -> dict[int, str]:
+    """Living processes of a run on all hosts and here: this machine sees them all.
 
-    def __init__(self, stack: str, run_dir: Path, hostfile: Path) -> None:
-        self.stack = stack
-        self.run_dir = run_dir
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "cli.main", "launch", "--backend", *stack.split()),
-                *("--replicas", "2", "--hostfile", str(hostfile), "--epochs", "100000"),
-                *("--save", "record", "--run-dir", str(run_dir), "--deadline", "120"),
-            ],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def trains(self) -> bool:
-        """Whether every task has done some steps; fails if the run has ended."""
-        assert self.process.poll() is None, self.process.communicate()[0]
-        try:
-            files = [self.run_dir / "progress" / task for task in STACKS[self.stack]]
-            return all(int(file.read_text().split()[1]) > 5 for file in files)
-        except (OSError, IndexError):
-            return False
-
-    def run_id(self) -> str:
-        """What marks every process of the run."""
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            try:
-                return child.environ()["RINGSIDE_RUN_ID"]
-            except (psutil.Error, KeyError):
-                continue
-        raise AssertionError("no process of the run was found")
-
-
-def members(run_id: str) -> dict[int, str]:
-    """Living processes of a run on all hosts and here: this machine sees them all."""
-    found = {}
+    With its keepers, which have the run's id as a word only.
+    """
+    found = members(run_id)
     for process in psutil.process_iter():
-        try:
-            carries = process.environ().get("RINGSIDE_RUN_ID") == run_id
-            words = process.cmdline()
-            if (carries or run_id in words) and process.status() != "zombie":
-                found[process.pid] = " ".join([f"<{process.name()}>", *words])
-        except psutil.Error:
-            continue
+        with contextlib.suppress(psutil.Error):
+            if run_id in process.cmdline():
+                found[process.pid] = "keeper"
     return found
 
 
@@ -85,41 +49,38 @@ def on_host(lab: Lab, name: str, pid: int) -> bool:
 def left_after(run_id: str, seconds: float) -> dict[int, str]:
     """What is left of a run when nothing is, or after so long."""
     give_up = time.monotonic() + seconds
-    while left := members(run_id):
-        if time.monotonic() > give_up:
-            break
+    while (left := all_of(run_id)) and time.monotonic() < give_up:
         time.sleep(0.2)
     return left
 
 
 @pytest.fixture
-def training(lab: Lab, tmp_path: Path) -> Iterator[Callable[[str], Launched]]:
-    """A run on the first two hosts of the lab, in training when returned."""
-    hostfile = tmp_path / "two"
-    hostfile.write_text("".join(f"{host.name} slots=1\n" for host in lab.hosts[:2]))
-    runs: list[Launched] = []
+def training(lab: Lab, hostfile: Path, tmp_path: Path) -> Iterator[Training]:
+    """A run on the two hosts of the lab, in training when returned."""
+    with contextlib.ExitStack() as ends:
 
-    def start(stack: str) -> Launched:
-        run = Launched(stack, tmp_path / "run", hostfile)
-        runs.append(run)
-        give_up = time.monotonic() + START_LIMIT_S
-        while not run.trains():
-            assert time.monotonic() < give_up, "no training within the limit"
-            time.sleep(0.2)
-        return run
+        def start(stack: str) -> Launched:
+            flags, tasks = STACKS[stack]
+            backend, *launcher = stack.split()
+            placed = [flag.format(second=lab.hosts[1].name) for flag in flags]
+            run = Launched(
+                tmp_path / "run",
+                backend,
+                *(*launcher, *placed, "--hostfile", str(hostfile), "--deadline", "120"),
+            )
+            ends.callback(run.close)
+            run.wait_until_training(list(tasks))
+            return run
 
-    yield start
-    for run in runs:
-        with run.process:
-            run.process.kill()
+        yield start
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_killed_launcher(stack: str, training: Callable[[str], Launched], lab: Lab) -> None:
+@pytest.mark.parametrize("stack", ["horovod", "horovod --launcher mpirun"])
+def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
     """kill -9 of `ringside` leaves nobody on any host, whichever launcher started the ranks."""
     run = training(stack)
     run_id = run.run_id()
-    started = members(run_id)
+    started = all_of(run_id)
 
     run.process.kill()
 
@@ -127,8 +88,22 @@ def test_a_killed_launcher(stack: str, training: Callable[[str], Launched], lab:
     assert left_after(run_id, KEEPER_LIMIT_S) == {}
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_killed_rank(stack: str, training: Callable[[str], Launched], lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        # ssh says 255 of whoever was killed there, by whatever signal.
+        ("multi_worker_mirrored", "failed(ProcessDied: worker-1 exited with code 255 after step"),
+        pytest.param(
+            "horovod",
+            "failed(ProcessDied: rank-1 exited with code 255 after step",
+            marks=pytest.mark.xfail(
+                strict=True, reason="launch/verdict.py reads horovodrun's 255 as signal 127"
+            ),
+        ),
+    ],
+    ids=["multi_worker_mirrored", "horovod"],
+)
+def test_a_killed_rank(stack: str, words: str, training: Training, lab: Lab) -> None:
     """kill -9 of the rank on the second host ends the run, named; nobody is left."""
     run = training(stack)
     run_id = run.run_id()
@@ -136,24 +111,23 @@ def test_a_killed_rank(stack: str, training: Callable[[str], Launched], lab: Lab
     (victim,) = [
         pid
         for pid, text in members(run_id).items()
-        if text.startswith("<python")
-        and "train.py" in text
-        and on_host(lab, lab.hosts[1].name, pid)
+        if text.startswith(TASK) and "train.py" in text and on_host(lab, lab.hosts[1].name, pid)
     ]
     os.kill(victim, signal.SIGKILL)
     said = run.process.communicate(timeout=END_LIMIT_S)[0]
 
     assert run.process.returncode == 1, said
-    assert said.count("failed(") == 1 and "HostLost" not in said, said
+    assert words in said, said
     assert left_after(run_id, KEEPER_LIMIT_S) == {}
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_lost_link(stack: str, training: Callable[[str], Launched], lab: Lab) -> None:
+@pytest.mark.parametrize("stack", ["horovod --launcher mpirun", "parameter_server"])
+def test_a_lost_link(stack: str, training: Training, lab: Lab) -> None:
     """A host whose link is cut is named as lost; it ends the run's processes by itself."""
     run = training(stack)
     run_id = run.run_id()
     second = lab.hosts[1].name
+    assert any(on_host(lab, second, pid) for pid in members(run_id))
 
     lab.cut(second)
     try:

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,14 +19,6 @@ SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
 HOSTS = 2
 # Several launched runs, one after the other, while other tests run.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def hostfile(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first two hosts, a slot each."""
-    path = tmp_path_factory.mktemp("hosts") / "two"
-    path.write_text("".join(f"{host.name} slots=1\n" for host in lab.hosts[:HOSTS]))
-    return path
 
 
 def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]":
@@ -57,7 +51,7 @@ def compared(hostfile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
     """One replica on the first host, two on both; each saw the load of the hosts, not of here."""
     comparison = Comparison.from_json((compared / "results.json").read_text())
-    first, second = (host.name for host in lab.hosts[:HOSTS])
+    first, second = (host.name for host in lab.hosts)
 
     where = {
         run.arm: (run.spec.topology, sorted(record.machine.host for record in run.records))
@@ -92,7 +86,7 @@ def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
     text = (compared / "report.md").read_text()
     comparison = Comparison.from_json((compared / "results.json").read_text())
 
-    for host in lab.hosts[:HOSTS]:
+    for host in lab.hosts:
         assert f"{host.name} ({host.address}, 1 slot)" in text
     assert f"**Interface**: rs-{lab.name}" in text
     assert len(comparison.links) == len(comparison.links_at_end) == HOSTS
@@ -101,20 +95,36 @@ def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
         assert link.bits_per_s <= 1e9  # the rate of the lab: physics
 
 
-def test_a_comparison_goes_on_with_its_own_hosts(compared: Path, tmp_path: Path) -> None:
-    """Names that mean other addresses now are other hosts."""
-    folder = tmp_path / "moved"
+def moved(body: dict[str, Any]) -> str:
+    """A comparison that began when a name meant another host."""
+    name = next(iter(body["addresses"]))
+    body["addresses"][name] = "192.0.2.7"
+    return "and it was 192.0.2.7"
+
+
+def slower(body: dict[str, Any]) -> str:
+    """One that began when a link carried a tenth."""
+    link = body["links"][0]
+    link["bytes"] //= 10
+    return f"{link['sender']} → {link['receiver']} is "
+
+
+@pytest.mark.parametrize("changed", [moved, slower])
+def test_a_comparison_goes_on_with_its_own_hosts(
+    changed: Callable[[dict[str, Any]], str], compared: Path, tmp_path: Path
+) -> None:
+    """Not with names that mean others now, and not over other links; the file stays as it was."""
+    folder = tmp_path / "again"
     shutil.copytree(compared, folder)
     results = folder / "results.json"
     body = json.loads(results.read_text())
-    name = next(iter(body["addresses"]))
-    body["addresses"][name] = "192.0.2.7"
+    words = changed(body)
     results.write_text(json.dumps(body))
 
     done = ringside("compare", "--resume", str(folder), "--budget", "1h", output=tmp_path)
 
     assert done.returncode == 2, done.stderr
-    assert f"{name} is " in done.stderr and "and it was 192.0.2.7" in done.stderr
+    assert words in " ".join(done.stderr.split())
     assert json.loads(results.read_text()) == body
 
 
@@ -145,5 +155,5 @@ def test_a_certificate_is_of_the_hosts(lab: Lab, hostfile: Path, tmp_path: Path)
     (path,) = (tmp_path / "two" / "certificates").glob("multi*")
     made = Certificate.from_json(path.read_text())
     assert made.passed and made.arm.replicas == HOSTS
-    assert [host.name for host in made.hosts] == [host.name for host in lab.hosts[:HOSTS]]
+    assert [host.name for host in made.hosts] == [host.name for host in lab.hosts]
     assert made.machine.host == lab.hosts[0].name

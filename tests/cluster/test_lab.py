@@ -15,11 +15,13 @@ import pytest
 
 from lab import Lab, LabHost
 from lab.host import processes
+from lab.lab import take_down
 from specs import RefusalError
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
 STREAM = Path(__file__).with_name("stream.py")
 MIB = 1 << 20
+HOSTS = 4  # of the lab of this file (conftest.py)
 
 
 def ringside(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -71,9 +73,10 @@ def lives(pid: int) -> bool:
 
 
 @pytest.fixture
-def other_name(needs_a_lab: None, lab_name: str) -> Iterator[str]:
+def other_name(lab_name: str) -> Iterator[str]:
     """The name of a lab that a test makes itself; removed whatever happens."""
     name = f"{lab_name}x"
+    take_down(name)  # what a killed pytest has left
     yield name
     ringside("down", "--name", name)
 
@@ -114,7 +117,7 @@ def test_each_host_has_a_name_an_address_and_its_own_hosts_file(lab: Lab, remote
 
         assert seen == [host.name, host.address]
         assert addresses.split()[2] == f"{host.address}/24"
-    assert len({host.address for host in lab.hosts}) == 4
+    assert len({host.address for host in lab.hosts}) == HOSTS
 
 
 def test_hosts_and_this_machine_reach_each_other_without_a_password(

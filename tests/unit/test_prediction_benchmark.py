@@ -1,8 +1,11 @@
 """benchmarks/prediction.py: what is predicted from, and the table that is printed."""
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.prediction import MODELS, SIZES, markdown, predicted
+from benchmarks.prediction import BACKENDS, MODELS, MPI_AS_IT_IS, SIZES, Bench, markdown, predicted
+from launch import Placement
 from specs.prediction import Checked, PredictedStep
 from tests.unit.measure import predicted as made
 
@@ -35,3 +38,13 @@ def test_gradients_lie_between_the_sizes_that_are_timed() -> None:
     assert set(MODELS) == {"digits", "large"}
     assert min(SIZES) < 153_128
     assert max(SIZES) > 1.25e6
+
+
+def test_the_all_reduces_of_every_arm_are_made() -> None:
+    """With its settings; bare MPI is there for its latency, servers reduce nothing."""
+    bench = Bench(Placement(), f"{BACKENDS},{MPI_AS_IT_IS}", 1, Path("unused"))
+
+    assert bench.stacks == (
+        "mpi", "horovod gloo", "horovod mpi:btl_tcp_flags=9", "tf.distribute RING", "horovod mpi",
+    )  # fmt: skip
+    assert {arm.replicas for arm in bench.arms(2, 4)} == {2, 4}

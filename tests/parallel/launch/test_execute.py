@@ -276,7 +276,11 @@ def test_a_taken_port_is_refused(plan_of: PlanOf) -> None:
     with socket.create_server(("127.0.0.1", port)):
         reason = refused(plan)
 
-    assert reason == f"This machine is not ready: port {port} is taken."
+    assert reason == (
+        f"This machine is not ready: port {port} is taken: "
+        "wait, or repeat (the next run takes others)."
+    )
+    assert not Path(plan.run_dir).exists()
 
 
 def test_a_missing_program_is_refused(plan_of: PlanOf) -> None:
@@ -355,4 +359,5 @@ def test_a_machine_that_cannot_be_reached(plan_of: PlanOf) -> None:
     """A host without an answer is named before anything is started."""
     plan = plan_of("multi_worker_mirrored", hosts=(Host(name="nowhere", slots=2),))
 
-    assert refused(plan) == "nowhere is not ready: ssh: Could not resolve hostname nowhere."
+    assert refused(plan) == "nowhere is not ready: its name is not known here."
+    assert not Path(plan.run_dir).exists()

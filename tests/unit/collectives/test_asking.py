@@ -4,17 +4,22 @@ import pytest
 
 from collectives.place import Place
 from collectives.request import repetitions
-from collectives.sizes import check_memory, fitting, parse_sizes, size_text
+from collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes, size_text
 from collectives.stacks import STACKS, obstacle, options_of, parse_stacks
 from specs import RefusalError
 from specs.options import CommunicationOptions
 
 
 def test_a_range_takes_four_times_the_size_each_time() -> None:
-    """The default: nine sizes."""
+    """The largest of the default."""
     expected = [4096, 16384, 65536, 262144, 2**20, 2**22, 2**24, 2**26, 2**28]
 
     assert list(parse_sizes("4KiB-256MiB", ranks=2)) == expected
+
+
+def test_the_default_has_a_size_below_4096_bytes() -> None:
+    """There Open MPI sums in another way, by which latency is seen."""
+    assert min(parse_sizes(DEFAULT, ranks=2)) == 2048
 
 
 def test_sizes_come_sorted_and_once() -> None:
@@ -96,12 +101,12 @@ def test_settings_are_options_of_the_stack() -> None:
     options = options_of(name)
 
     assert options == CommunicationOptions(implementation="RING", bytes_per_pack=2**20)
-    with pytest.raises(RefusalError, match="Did you mean 'btl_tcp_links'"):
-        parse_stacks("horovod mpi:btl_tcp_link=2")
+    with pytest.raises(RefusalError, match="Did you mean 'btl_tcp_flags'"):
+        parse_stacks("horovod mpi:btl_tcp_flag=9")
     with pytest.raises(RefusalError, match="controller is chosen by the name"):
         parse_stacks("horovod mpi:controller=gloo")
     with pytest.raises(RefusalError, match="an option of Open MPI"):
-        parse_stacks("horovod gloo:btl_tcp_links=2")
+        parse_stacks("horovod gloo:btl_tcp_flags=9")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import cli.main
 from collectives import store
 from collectives.stacks import STACKS
-from collectives.store import find_communication, keep, why_not_kept
+from collectives.store import alike, find_communication, keep, why_not_kept
 from specs import Communication, Link, Outcome, StackTimings, Timing
 from tests.unit.measure.factory import MACHINE
 
@@ -71,6 +71,14 @@ def test_what_is_kept(stacks: list[StackTimings], cores: int, words: str) -> Non
     assert why_not.startswith(words) and bool(why_not) == bool(words)
 
 
+@pytest.mark.parametrize(("hosts", "kept"), [(("a", "b"), True), (("a", "a"), False)])
+def test_ranks_of_one_host_share_its_cores(hosts: tuple[str, ...], kept: bool) -> None:
+    """Those of another host do not help."""
+    why_not = why_not_kept(of(*every(), hosts=hosts), usable_cores=1)
+
+    assert why_not == ("" if kept else "it has more ranks (2) than usable cores (1) on a host")
+
+
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Nothing is started: the names of the stacks that were asked for, in order."""
@@ -124,9 +132,9 @@ def test_ranks_that_share_cores_are_told(
     assert measured and find_communication() is None
 
 
-def link(mbit: int) -> Link:
+def link(mbit: int, sender: str = "one", receiver: str = "two") -> Link:
     """From one to the other."""
-    return Link(sender="one", receiver="two", tool="tcp", bytes=mbit * 125_000, seconds=1.0)
+    return Link(sender=sender, receiver=receiver, tool="tcp", bytes=mbit * 125_000, seconds=1.0)
 
 
 @pytest.mark.usefixtures("measured")
@@ -138,11 +146,59 @@ def test_hosts_have_their_own() -> None:
     keep(remote)
 
     assert find_communication() == local
-    assert find_communication(("one", "two")) == remote
-    assert find_communication(("two", "one")) is None
-    assert find_communication(("one", "two", "three")) is None
-    assert find_communication(("one", "two"), [link(109)]) == remote
-    assert find_communication(("one", "two"), [link(111)]) is None
+    assert find_communication(("one", "two"), [link(100)]) == remote
+    assert find_communication(("two", "one"), [link(100)]) is None
+    assert find_communication(("one", "one", "two"), [link(100)]) is None
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.9"])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_name_is_not_a_host(address: str, cores: int) -> None:
+    """Another address or other cores behind the same names: another measurement."""
+    remote = of(*every(), hosts=("one", "two"), links=(link(100),))
+    keep(remote, addresses={"one": "10.0.0.1", "two": "10.0.0.2"}, cores={"one": 1, "two": 2})
+
+    found = find_communication(
+        ("one", "two"),
+        [link(100)],
+        addresses={"one": address, "two": "10.0.0.2"},
+        cores={"one": cores, "two": 2},
+    )
+
+    assert (found == remote) == (address == "10.0.0.1" and cores == 1)
+    assert (found is None) == (found != remote)
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        ([link(109)], True),
+        ([link(111)], False),
+        ([link(91)], True),
+        ([link(90)], False),
+        ([], False),
+        ([link(100), link(100, "two", "one")], False),
+        ([link(100, "two", "one")], False),
+    ],
+)
+def test_links_are_the_same_links(now: list[Link], same: bool) -> None:
+    """The same pairs at the same rates, whichever was first; without any nothing is known."""
+    assert alike([link(100)], now, hosts={"one", "two"}) == same
+    assert alike(now, [link(100)], hosts={"one", "two"}) == same
+
+
+def test_without_links_of_several_hosts_nothing_is_the_same() -> None:
+    """One host has none."""
+    assert not alike([], [], hosts={"one", "two"})
+    assert alike([], [], hosts={"one"})
+
+
+def test_iperf3_is_no_other_link() -> None:
+    """It may be there one time and not the other."""
+    both = [link(100), link(70).replace(tool="iperf3")]
+
+    assert alike(both, [link(100)], hosts={"one", "two"})
 
 
 @pytest.mark.parametrize("through", [0, 2])

@@ -95,3 +95,14 @@ def test_too_many_ranks_are_refused() -> None:
 
     with pytest.raises(RefusalError, match="exact in float32"):
         pattern.check_ranks(4096)
+    with pytest.raises(RefusalError, match="100000000000000000000 ranks"):
+        pattern.check_ranks(10**20)
+
+
+def test_sums_over_ranks() -> None:
+    """In closed form as one by one."""
+    for ranks in (*range(1, 130), 1024):
+        weights = [rank % pattern.WEIGHTS + 1 for rank in range(ranks)]
+        offsets = [rank % pattern.OFFSETS for rank in range(ranks)]
+
+        assert pattern._of_all(ranks) == (sum(weights), sum(offsets))

@@ -30,7 +30,7 @@ def test_hosts_are_filled_in_order() -> None:
 
     assert found.hosts == ("a", "a", "b", "b")
     assert found.placement.names == ("a", "b") and found.placement.interface == "eth7"
-    assert found.usable_cores == 4
+    assert found.cores_of_hosts == {"a": 2, "b": 2}
     spec, placement = found.of_stack("horovod gloo")
     assert placement == found.placement
     assert spec.topology == Topology(hosts=2, processes_per_host=2)

@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -101,6 +104,75 @@ def test_an_end_that_fails_is_named(site: Site, monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(RefusalError, match=r"there: OSError: \[Errno 19\] No such device"):
         measure_links(placement, site, seconds=0.1)
+
+
+# An ssh without a network, to a host whose login script talks.
+TALKING_SSH = '#!/bin/sh\nfor last; do :; done\necho Welcome\nexec sh -c "exec $last"\n'
+# One that goes without closing what it says its errors by: its child has it, too.
+HOLDING_SSH = "#!/bin/sh\necho gone >&2\nsleep 3600 >&- & echo $! > $0.pid\nexit 7\n"
+# One that closes its output and stays.
+STAYING_SSH = "#!/bin/sh\necho 'no more' >&2\nexec sleep 3600 >&-\n"
+
+
+@pytest.fixture
+def by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Have another ssh, which is what each `there` is reached by."""
+
+    def have(text: str) -> Path:
+        (tmp_path / "ssh").write_text(text)
+        (tmp_path / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        return tmp_path / "ssh"
+
+    return have
+
+
+def test_a_login_script_may_talk(site: Site, by_ssh: Callable[[str], Path]) -> None:
+    """What it says comes before what the end says."""
+    by_ssh(TALKING_SSH)
+    far = dataclasses.replace(site, names=frozenset({"here"}))
+
+    found = measure_links(TWO, far, seconds=0.1, tools=("tcp",))
+
+    assert [one.sender for one in found] == ["here", "there"]
+
+
+@pytest.mark.parametrize(("text", "words"), [(HOLDING_SSH, "gone"), (STAYING_SSH, "no more")])
+def test_last_words_are_not_waited_for(
+    text: str,
+    words: str,
+    site: Site,
+    by_ssh: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody else may hold the pipe that they come by, or the end may stay."""
+    monkeypatch.setattr(link, "LAST_WORDS_S", 0.3)
+    ssh = by_ssh(text)
+    far = dataclasses.replace(site, names=frozenset({"here"}))
+
+    try:
+        with pytest.raises(RefusalError, match=f"there: {words}"):
+            measure_links(TWO, far, seconds=0.1, tools=("tcp",))
+    finally:
+        holder = Path(f"{ssh}.pid")
+        if holder.exists():
+            os.kill(int(holder.read_text()), signal.SIGKILL)
+
+
+def test_iperf3_gives_up(tmp_path: Path) -> None:
+    """One whose peer never comes ends by itself, though its standard input stays open."""
+    (tmp_path / "iperf3").write_text("#!/bin/sh\nexec sleep 3600\n")
+    (tmp_path / "iperf3").chmod(0o755)
+    program = (
+        "from collectives import transfer; transfer.IPERF3_PATIENCE_S = 0.2; "
+        "transfer.main(['iperf3-receive', '0.1', '0.1', 'lo'])"
+    )
+    with subprocess.Popen(
+        (sys.executable, "-c", program),
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    ) as process:
+        assert process.wait(30) == 1
 
 
 def test_an_end_ends_with_its_standard_input() -> None:

@@ -1,16 +1,27 @@
 """Arms on the hosts of a hostfile: their topology, their room, their cores; and what is kept."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cli.main
+from cli import stages
 from cli.arms import choose_arms
 from compare import durations
 from compare.arms import arm_spec, parse_arms
-from compare.experiment import spec_of
-from compare.hosts import cores_each, fullest, placement_of, used_hosts, with_room
+from compare.experiment import Observer, launched, spec_of
+from compare.hosts import (
+    cores_each,
+    fullest,
+    placement_of,
+    refuse_fewer_cores,
+    refuse_other_links,
+    used_hosts,
+    with_room,
+)
+from compare.hosts_load import HostsWatch, Look
 from launch import Placement
 from specs import Comparison, Host, Link, RefusalError, Topology
 from tests.unit.compare.made import BASE, comparison_of
@@ -118,6 +129,88 @@ def test_runs_of_a_comparison_go_to_its_hosts() -> None:
     assert placement_of(again) == on(1, 1).replace(interface="eth0")
     arm = next(arm for arm in again.arms if arm.replicas == 2)
     assert spec_of(again, arm).topology == Topology(hosts=2)
+
+
+def link(sender: str, receiver: str, mbit_s: float) -> Link:
+    """One that carried so much."""
+    return Link(
+        sender=sender, receiver=receiver, tool="tcp", bytes=round(mbit_s * 125_000), seconds=1.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ([("a", "b", 95), ("b", "a", 100)], ""),
+        ([("a", "b", 109), ("b", "a", 91)], ""),
+        ([("a", "b", 100), ("b", "a", 89)], "b → a is 0.089 Gbit/s, and it was 0.1 Gbit/s"),
+        ([("a", "b", 111), ("b", "a", 100)], "a → b is 0.111 Gbit/s, and it was 0.1 Gbit/s"),
+        ([("b", "a", 100)], "a → b is unknown, and it was 0.1 Gbit/s"),
+    ],
+)
+def test_rounds_over_other_links_are_not_mixed(
+    now: list[tuple[str, str, float]], words: str
+) -> None:
+    """More than a tenth up or down, in either direction, or nothing at all."""
+    before = (link("a", "b", 100), link("b", "a", 100))
+    links = [link(*one) for one in now]
+
+    if not words:
+        refuse_other_links(before, links)
+        return
+    with pytest.raises(RefusalError, match=words):
+        refuse_other_links(before, links)
+
+
+def test_rounds_with_other_shares_of_the_cores_are_not_mixed() -> None:
+    """Two replicas of 2 cores on a; fewer make them share; more are left alone."""
+    comparison = placed()
+    base = BASE.replace(resources=BASE.resources.replace(cores_per_replica=2))
+    comparison = comparison.replace(base=base)
+    most = {"a": 2, "b": 1}
+
+    refuse_fewer_cores(comparison, most, {"a": 4, "b": 2})
+    refuse_fewer_cores(comparison, most, {"a": 8, "b": 2})
+    refuse_fewer_cores(comparison.replace(oversubscribe=True), most, {"a": 1, "b": 1})
+    with pytest.raises(RefusalError, match="a has 3 for 2 × 2"):
+        refuse_fewer_cores(comparison, most, {"a": 3, "b": 2})
+
+
+class _WatchedError(Exception):
+    """Which hosts were asked."""
+
+
+def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the hostfile that is off must not make all loads unknown."""
+
+    def noted(self: HostsWatch, names: tuple[str, ...]) -> None:
+        raise _WatchedError(names)
+
+    monkeypatch.setattr(HostsWatch, "__init__", noted)
+    placement = on(1, 1, 1)
+    for replicas, names in ((1, ("a",)), (2, ("a", "b"))):
+        arm = parse_arms("horovod", str(replicas))[-1]
+        spec = arm_spec(BASE, arm, placement=placement)
+        with pytest.raises(_WatchedError) as asked:
+            launched(1.0, Observer(), placement)(arm, spec, tmp_path)
+        assert asked.value.args == (names,)
+
+
+def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything runs, of the hosts that are used; not where they answer."""
+    asked: list[tuple[str, ...]] = []
+    answers: Iterator[dict[str, Look] | None] = iter((None, {}))
+
+    def answer(names: tuple[str, ...]) -> object:
+        asked.append(names)
+        return next(answers)
+
+    monkeypatch.setattr(stages, "looks", answer)
+    blind, seeing = (" ".join(stages.announcement(placed())) for _ in range(2))
+
+    assert asked == [("a", "b")] * 2
+    assert "no round is known to be quiet" in blind
+    assert "no round is known to be quiet" not in seeing
 
 
 def test_a_file_of_version_3_is_of_one_machine() -> None:

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from compare import hosts_load
-from compare.hosts_load import PAGE_BYTES, Look, load_between, looks
+from compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
 from measure.load import TICKS_PER_S
 from specs import RunRecord
 from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
@@ -43,7 +43,7 @@ def test_each_machine_has_its_own_processors() -> None:
     }
     records = (process("a", 0, 9.0, 0), process("b", 0, 5.0, 1))
 
-    load = load_between(before, after, records, wall_s=20.0, launcher=("C", 99.0))
+    load = load_between(before, after, records, wall_s=20.0, launcher=Launcher("C", "c", 99.0))
 
     assert load is not None
     assert load.cores == 2
@@ -59,11 +59,36 @@ def test_hosts_with_one_kernel_are_one_machine() -> None:
     after = {name: look(name, "A", busy[1]) for name in "ab"}
     records = (process("a", 0, 9.0, 0), process("b", 1, 5.0, 1))
 
-    load = load_between(before, after, records, wall_s=20.0, launcher=("A", 1.5))
+    load = load_between(before, after, records, wall_s=20.0, launcher=Launcher("A", "head", 1.5))
 
     assert load is not None
     assert load.cores == 2
     assert load.others_cpu_s == pytest.approx(18 - 9 - 5 - 1.5 - 2 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("launcher_s", "own_s"),
+    [
+        (51.0, 51.0),  # its rank's 50 s, and 1 s of its own
+        (3.0, 50.0),  # it did not wait for all of them
+    ],
+)
+def test_a_process_beside_the_launcher_is_counted_once(launcher_s: float, own_s: float) -> None:
+    """In the record of the process, and in the time of the launcher, whose child it is.
+
+    "a" is the launching machine, with a stranger of 40 s beside the rank; "b" has the same kernel
+    and core 1, its rank is a child of sshd.
+    """
+    before = {name: look(name, "A", {0: 0, 1: 0}) for name in "ab"}
+    after = {name: look(name, "A", {0: 91, 1: 30}) for name in "ab"}
+    records = (process("a", 0, 50.0, 0), process("b", 1, 30.0, 1))
+
+    load = load_between(
+        before, after, records, wall_s=100.0, launcher=Launcher("A", "a", launcher_s)
+    )
+
+    assert load is not None
+    assert load.others_cpu_s == pytest.approx(91 + 30 - own_s - 30 - 2 * 0.5)
 
 
 def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
@@ -72,7 +97,7 @@ def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
     after = {"a": look("a", "A", {0: 10}), "b": look("b", "B", {0: 20}, steal_s=5, swapped=9)}
 
     load = load_between(
-        before, after, (process("a", 0, 10.0, 0),), wall_s=20.0, launcher=("A", 0.0)
+        before, after, (process("a", 0, 10.0, 0),), wall_s=20.0, launcher=Launcher("A", "a", 0.0)
     )
 
     assert load is not None
@@ -83,8 +108,9 @@ def test_what_nobody_knows_is_not_said() -> None:
     """A host that was started anew, or of which no record tells anything."""
     before = {"a": look("a", "A", {0: 0})}
 
-    again = load_between(before, {"a": look("a", "B", {0: 1})}, (), wall_s=1.0, launcher=("", 0.0))
-    nobody = load_between(before, before, (), wall_s=1.0, launcher=("", 0.0))
+    nowhere = Launcher("", "", 0.0)
+    again = load_between(before, {"a": look("a", "B", {0: 1})}, (), wall_s=1.0, launcher=nowhere)
+    nobody = load_between(before, before, (), wall_s=1.0, launcher=nowhere)
 
     assert (again, nobody) == (None, None)
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+import cli.main
 from lab import LabHost
 from lab.link import free_subnet
 from lab.names import MOST_HOSTS, check_name, interface_of, is_numbered, lab_of, numbered
@@ -94,3 +95,10 @@ def test_a_host_of_several_cores_has_them_side_by_side() -> None:
     assert overbooked([host(1, 2, (4, 5)), host(2, 2, (6, 7)), host(3, 2, (4, 5))])
     with pytest.raises(RefusalError, match="more cores than the machine"):
         cores_of(1, 4.5, usable)
+
+
+def test_a_rate_of_two_labs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A host is of one lab; the other's name is not passed over."""
+    assert cli.main.run(["lab", "rate", "10mbit", "--host", "lab1", "--name", "blue"]) == 2
+
+    assert "Received: --host lab1 --name blue." in capsys.readouterr().err

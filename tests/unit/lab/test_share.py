@@ -62,3 +62,11 @@ def test_neither(cgroups: Path) -> None:
     assert share.tree() is None
     assert share.limit(HOST) is None
     assert share.groups("blue") == []
+
+
+def test_members_that_have_no_number_here(tmp_path: Path) -> None:
+    """The kernel shows processes of a foreign PID namespace as 0; a kill of 0 would be our end."""
+    (tmp_path / "cgroup.procs").write_text("0\n17\n0\n23\n")
+
+    assert share.members(tmp_path) == {17, 23}
+    assert share.members(tmp_path / "removed") == set()

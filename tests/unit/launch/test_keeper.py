@@ -4,12 +4,13 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from launch import Plan
+from launch import Plan, sweep
 from launch.keepers import SWEEPER, Keepers
 
 PlanOf = Callable[..., Plan]
@@ -34,6 +35,7 @@ def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[byte
     command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin is not None and keeper.stdout is not None
+        greeting = keeper.stdout.readline()
         os.write(keeper.stdin.fileno(), b".")
         answer = os.read(keeper.stdout.fileno(), 10)
         alive = member.poll() is None
@@ -41,6 +43,7 @@ def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[byte
         keeper.stdin.close()
 
         assert keeper.wait(30) == 0
+    assert greeting.decode() == sweep.greeting(run_id)
     assert (answer, alive) == (b".", True)
     assert member.wait(30) == -9
 
@@ -49,21 +52,29 @@ def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[byte
 DIRECT_SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "exec $last"\n'
 
 
+@pytest.fixture
+def plan_by(
+    run_id: str, plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Plan]:
+    """A plan of two hosts that are reached by this program."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "logs").mkdir()
+
+    def plan_by(ssh: str) -> Plan:
+        (tmp_path / "ssh").write_text(ssh)
+        (tmp_path / "ssh").chmod(0o755)
+        return plan_of("horovod", hosts=2, hostfile="a\nb").replace(
+            run_dir=str(tmp_path), run_id=run_id, python=sys.executable
+        )
+
+    return plan_by
+
+
 def test_keepers_of_a_plan(
-    run_id: str,
-    member: "subprocess.Popen[bytes]",
-    plan_of: PlanOf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    member: "subprocess.Popen[bytes]", plan_by: Callable[[str], Plan]
 ) -> None:
     """Who answers is there; who is killed is lost; letting go sweeps."""
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "ssh").write_text(DIRECT_SSH)
-    (tmp_path / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    plan = plan_of("horovod", hosts=2, hostfile="a\nb").replace(
-        run_dir=str(tmp_path), run_id=run_id, python=sys.executable
-    )
+    plan = plan_by(DIRECT_SSH)
 
     with Keepers(plan) as keepers:
         absent = keepers.roll_call(30)
@@ -77,3 +88,37 @@ def test_keepers_of_a_plan(
     assert (lost, no_answer) == (("b",), ("b",))
     assert keepers.survivors == []
     assert member.wait(30) == -9
+
+
+def test_a_login_script_that_talks(plan_by: Callable[[str], Plan]) -> None:
+    """Its words are no answers: who only talks is absent, and whose keeper begins is there."""
+    talks = DIRECT_SSH.replace("exec sh", "echo welcome; exec sh")
+
+    with Keepers(plan_by(talks)) as keepers:
+        assert keepers.roll_call(30) == ()
+        assert [keeper.prelude for keeper in keepers._keepers] == [b"welcome\n"] * 2
+        assert [keeper.answered for keeper in keepers._keepers] == [1, 1]
+    with Keepers(plan_by("#!/bin/sh\necho welcome; exec cat >/dev/null")) as keepers:
+        assert keepers.roll_call(30) == ("a", "b")
+
+
+def test_an_ssh_that_stays_without_its_keeper(plan_by: Callable[[str], Plan]) -> None:
+    """The end of what a keeper says ends the waiting for it, though its ssh is still there."""
+    stays = "#!/bin/sh\nexec >&-\nwhile read -r line; do :; done\n"
+    calls = []
+
+    with Keepers(plan_by(stays)) as keepers:
+        absent = keepers.roll_call(30, lambda: calls.append(time.monotonic()))
+        ended = [keeper.popen.poll() for keeper in keepers._keepers]
+        lost = keepers.lost()
+
+    assert (absent, lost, ended) == (("a", "b"), ("a", "b"), [None, None])
+    assert len(calls) < 100
+
+
+def test_a_host_without_words(plan_by: Callable[[str], Plan]) -> None:
+    """A host that says nothing at all is still named."""
+    with Keepers(plan_by("#!/bin/sh\nexit 1\n")) as keepers:
+        absent = keepers.roll_call(30)
+
+        assert keepers.complaint(absent) == "a is not ready: no answer. b is not ready: no answer."

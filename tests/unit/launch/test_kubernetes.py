@@ -266,6 +266,10 @@ def test_a_long_name_is_shortened(backend: str, printed: Callable[[str], str]) -
             "--backend multi_worker_mirrored --image i --replicas 2000 --global-batch 2000",
             "fit into 131,061 characters",
         ),
+        (  # said before each of them is told of all the others
+            "--backend multi_worker_mirrored --image i --replicas 50000 --global-batch 50000",
+            "for 50,000 tasks",
+        ),
     ],
 )
 def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:

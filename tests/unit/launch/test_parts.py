@@ -1,20 +1,27 @@
 """The small parts: progress, logs, environment, preflight."""
 
 import io
+import os
+import secrets
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launch.children import environment
+from launch import Plan
+from launch.children import Children, environment
 from launch.logs import Follower, last_lines
-from launch.plan import Process
-from launch.probe import obstacles
-from launch.sweep import tidy
+from launch.network import interface_to
+from launch.plan import LAUNCHER_NAME, Process
+from launch.probe import facts, obstacles
+from launch.sweep import sweep_remote, tidy
 from launch.watch import Progress, Watch
+
+PlanOf = Callable[..., Plan]
 
 
 def write_progress(run_dir: Path, task: str, line: str) -> None:
@@ -183,7 +190,7 @@ def test_a_taken_port_and_an_unseen_folder_are_obstacles(tmp_path: Path) -> None
         found = obstacles(tmp_path / "spec.json", [port])
 
     assert found == [
-        f"port {port} is taken",
+        f"port {port} is taken: wait, or repeat (the next run takes others)",
         f"{tmp_path}/spec.json is not there; all machines must see the run's folder",
     ]
 
@@ -199,6 +206,31 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
     tidy(tmp_path, "")
 
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["rank-0.json"]
+
+
+def test_what_failed_to_clean_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that says no, or does not end, may have left something behind."""
+    monkeypatch.setattr("launch.sweep.REMOTE_PATIENCE_S", 0.5)
+
+    assert sweep_remote([["true"], ["false"], ["sleep", "3600"]]) == [["false"], ["sleep", "3600"]]
+
+
+def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) -> None:
+    """What is to end it elsewhere says so with its exit code."""
+    (tmp_path / "logs").mkdir()
+    plan = plan_of("serial", replicas=1)
+    plan = plan.replace(
+        run_dir=str(tmp_path),
+        processes=(Process(name=LAUNCHER_NAME, argv=("true",)),),
+        run_id=secrets.token_hex(8),
+        scratch="",
+        cleanup=(("true",), ("sh", "-c", "exit 1")),
+    )
+
+    with Children(plan, dict(os.environ)) as children:
+        children.wait(30)
+
+    assert children.survivors == ["what `sh -c 'exit 1'` did not end"]
 
 
 def test_launch_needs_no_tensorflow() -> None:
@@ -223,3 +255,10 @@ def test_looking_at_progress_costs_little(tmp_path: Path) -> None:
         watch.standing_still(20)
 
     assert (time.process_time() - start) / 100 < 0.01 * 0.1
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 64])
+def test_a_name_that_cannot_be_looked_up(name: str) -> None:
+    """It has no address, and nothing leads to it; it is no error of ours."""
+    assert interface_to((name,)) == ""
+    assert facts({"names": [name], "token": "/nowhere/x", "paths": []})["addresses"] == {name: ""}

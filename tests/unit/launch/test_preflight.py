@@ -248,3 +248,88 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
     assert facts["localhost"].interface == ""
     assert abs(facts["localhost"].clock_offset_s) < 60
     assert not list(tmp_path.iterdir())
+
+
+def asked_by(ssh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is told of a host that this program stands for; empty text: there is no program."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if ssh:
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
+        (tmp_path / "ssh").chmod(0o755)
+    with pytest.raises(RefusalError) as refused:
+        check_hosts(
+            Placement(hosts=(Host(name="b.invalid"),), interface="lo"),
+            Site.here(),
+            folder=tmp_path / "new",
+        )
+    assert not list(tmp_path.glob(".ringside-*"))
+    return str(refused.value.received)
+
+
+@pytest.mark.parametrize(
+    ("ssh", "words"),
+    [
+        ("", "b.invalid: ssh cannot be started here: No such file or directory"),
+        ("echo ready; exit 3", "b.invalid: exit 3"),
+        ("echo ready; read -r q; printf 17634; exit 3", "b.invalid: exit 3"),
+        ("echo ready; read -r q; echo 1.0; read -r q; echo late >&2; exit 3", "b.invalid: late"),
+    ],
+)
+def test_a_host_that_breaks_off(
+    ssh: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever its end comes, it is that host's problem, in its own words if it has some."""
+    assert words in asked_by(ssh, tmp_path, monkeypatch).split("\n  ")
+
+
+def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
+    """An error while the hosts are asked says nothing of the folder; its file goes anyway."""
+    with pytest.raises(OSError, match="mine"), preflight._token(tmp_path / "new"):
+        raise OSError("mine")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is refused by name. A folder of /proc cannot be, not even by root."""
+    with (
+        pytest.raises(RefusalError, match="must be writable"),
+        preflight._token(Path("/proc/self/new")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("workload", "data_dir", "asked"),
+    [
+        ("mnist", None, ["/home/me", "{cache}/ringside/data/mnist"]),
+        ("tf_flowers", None, ["/home/me"]),
+        ("digits", None, ["/home/me"]),
+        ("mnist", "/mine", ["/home/me", "/mine"]),
+        ("mnist", "gs://bucket/data", ["/home/me"]),
+        ("my.py:one", "mine", ["/home/me", "/home/me/my.py", "/home/me/mine"]),
+    ],
+)
+def test_what_must_be_there(
+    workload: str,
+    data_dir: str | None,
+    asked: list[str],
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Data that is prepared here is asked of every host, wherever it is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "ringside" / "data" / "mnist").mkdir(parents=True)
+    (tmp_path / "ringside" / "data" / "digits").mkdir()
+    spec = RunSpec(
+        backend="serial",
+        options={},
+        topology=Topology(),
+        global_batch=48,
+        epochs=1,
+        workload=workload,
+        data_dir=data_dir,
+    )
+
+    assert preflight._paths([spec], site) == [one.format(cache=tmp_path) for one in asked]

@@ -15,7 +15,7 @@ HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "more replicas than slots": (
         {"backend": "horovod", "replicas": 4, "hostfile": "a slots=2\nb"},
-        "There must be a slot for each process. Received: 4 processes, 3 slots on a (2), b (1). "
+        "There must be a slot for each replica. Received: 4 replicas, 3 slots on a (2), b (1). "
         "Use --replicas 3 or fewer, or add slots.",
     ),
     "a small host": (
@@ -27,6 +27,21 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"backend": "horovod", "replicas": 4, "hosts": 2, "hostfile": "a slots=4"},
         "There must be 2 hosts with 2 slots each. Received: 1 hosts. "
         "Change the hostfile, or the number of replicas.",
+    ),
+    "more tasks than one TF_CONFIG can name": (
+        {
+            "backend": "multi_worker_mirrored",
+            "replicas": 900,
+            "hostfile": f"{'a' * 63}.{'b' * 63}.{'c' * 63} slots=900",
+        },
+        # 900 addresses of 191 + 1 + 5 characters in quotes, `, ` between; 67 around them.
+        "TF_CONFIG must fit into 131,061 characters. Received: 180,965 for 900 tasks. "
+        "Use fewer replicas or servers, or shorter names.",
+    ),
+    "more servers than there are ports to hold": (
+        {"backend": "parameter_server", "options": {"servers": 20000}},
+        "A run by TF_CONFIG has at most 1,000 processes. Received: 20,003. "
+        "Use fewer replicas or servers.",
     ),
     "no hostfile": (
         {"backend": "horovod", "hosts": 2},

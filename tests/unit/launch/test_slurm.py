@@ -15,6 +15,7 @@ from launch.watch import Watch
 from specs import RefusalError, Resources, RunSpec, Topology, capabilities_of
 
 RUN_DIR = Path("/runs/100 %")
+HOSTS = str(Path(__file__).resolve().parents[3] / "hostfiles" / "local4")
 TRAIN = (
     "/venv/bin/python -u /ringside/train.py "
     "--spec '/runs/100 %/spec.json' --run-dir '/runs/100 %' --log"
@@ -108,6 +109,14 @@ def test_tasks_of_a_backend(
     assert plan.expects == names
 
 
+@pytest.mark.parametrize(
+    "line", ["--cpus-per-gpu=2", "--nodelist=n1", "-pgpu", "-t 5", "--wait-all-nodes=1"]
+)
+def test_options_that_begin_like_those_of_the_run(site: Site, line: str) -> None:
+    """They are others, and go into the script as they are."""
+    assert f"#SBATCH {line}\n" in planned(site, "horovod", lines=[line]).render()
+
+
 def test_what_submits_it_and_what_ends_it(site: Site) -> None:
     """The job is found by its name, whoever is left to end it."""
     plan = planned(site, "horovod")
@@ -128,6 +137,11 @@ def test_what_submits_it_and_what_ends_it(site: Site) -> None:
         ({"lines": ["--ntasks=8"]}, "This option of sbatch follows from the run."),
         ({"lines": ["-N2"]}, "This option of sbatch follows from the run. Received: -N2."),
         ({"lines": ["-J x"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["-Jx"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["--job-n=x"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["--cpus-per-t=4"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["--clusters=far"]}, "This option of sbatch follows from the run."),
+        ({"lines": ["-Mfar"]}, "This option of sbatch follows from the run."),
     ],
 )
 def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
@@ -144,7 +158,12 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
         (["--nodes", "2"], "--nodes and --sbatch are of runs in Slurm. Received: --nodes 2."),
         (["--sbatch", "--time=5"], "Received: --sbatch --time=5. Add --slurm."),
         (["--slurm", "--launcher", "mpirun"], "Received: --slurm beside --launcher mpirun."),
-        (["--slurm", "--oversubscribe"], "Received: --slurm beside a hostfile or its flags."),
+        (["--slurm", "--hostfile", HOSTS], "Received: --slurm beside a hostfile or its flags."),
+        (["--oversubscribe"], "--oversubscribe is of runs on the hosts of a hostfile."),
+        (
+            ["--hostfile", HOSTS, "--servers-on", "localhost"],
+            "Received: --servers-on localhost --backend horovod.",
+        ),
     ],
 )
 def test_flags(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

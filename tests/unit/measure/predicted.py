@@ -22,6 +22,7 @@ ALPHA_S, BETA_S = 200e-6, 8 / 1e9
 GRADIENT = 4 * 2**20
 BATCH = 20
 HOSTS = ("left", "right")
+NAMES = (*HOSTS, *(f"host{number}" for number in range(3, 9)))
 
 
 def curve(alpha: float = ALPHA_S, beta: float = BETA_S, rate: float | None = 1e9) -> PairCurve:
@@ -50,15 +51,32 @@ def inputs(
     return StackInputs(**{**fields, **changes})
 
 
-def run_at(arm: Arm, step_s: float, *, number: int = 0, per_replica: int = BATCH) -> Run:
-    """A run in which each step takes so long, two steps an epoch, whole batches."""
+def run_at(
+    arm: Arm,
+    step_s: float,
+    *,
+    number: int = 0,
+    per_replica: int = BATCH,
+    names: Sequence[str] = (),
+) -> Run:
+    """A run in which each step takes so long, two steps an epoch, whole batches.
+
+    Args:
+        arm: that was run.
+        step_s: seconds.
+        number: of the round.
+        per_replica: examples.
+        names: host of each rank; empty: all on one.
+    """
     batch = per_replica * arm.replicas
     spec = spec_of(arm.backend, arm.replicas, global_batch=batch, options=arm.options)
     epochs = [epoch(9.0, examples=2 * batch), epoch(2 * step_s, examples=2 * batch)]
     count = 1 if arm.backend == "parameter_server" else arm.replicas
     role = "coordinator" if arm.backend == "parameter_server" else "replica"
+    machines = [MACHINE.replace(host=name) for name in names] or [MACHINE] * count
     records = [
-        record(spec, epochs, rank, gradient_bytes=GRADIENT, role=role) for rank in range(count)
+        record(spec, epochs, rank, gradient_bytes=GRADIENT, role=role, machine=machines[rank])
+        for rank in range(count)
     ]
     if arm.backend == "parameter_server":
         extra = [
@@ -72,14 +90,21 @@ def run_at(arm: Arm, step_s: float, *, number: int = 0, per_replica: int = BATCH
 def comparison(
     times: dict[int, float], backend: str = "horovod", *, rounds: int = 2, **changes: Any
 ) -> Comparison:
-    """Runs of one stack at these sizes, weak scaling, on two hosts."""
+    """Runs of one stack at these sizes, weak scaling, on hosts with one slot each or as told."""
+    named = tuple(Host(name=name, slots=1) for name in NAMES)
+    hosts: tuple[Host, ...] = changes.get("hosts", named)
+    names = [host.name for host in hosts for _ in range(host.slots)]
     arms = [arm_of(backend, replicas) for replicas in times]
     runs = [
-        run_at(arm, times[arm.replicas] * (1 + 0.01 * number), number=number)
+        run_at(
+            arm,
+            times[arm.replicas] * (1 + 0.01 * number),
+            number=number,
+            names=names[: arm.replicas],
+        )
         for number in range(rounds)
         for arm in arms
     ]
-    hosts = tuple(Host(name=name, slots=1) for name in (*HOSTS, "third", "fourth"))
     fields: dict[str, Any] = {"scaling": "weak", "hosts": hosts}
     return comparison_of(arms, runs, **{**fields, **changes})
 

@@ -194,7 +194,27 @@ def test_the_stack_of_an_arm() -> None:
         ("horovod", {"controller": "mpi"}, "horovod mpi"),
         ("multi_worker_mirrored", {}, "tf.distribute AUTO"),
         ("multi_worker_mirrored", {"implementation": "RING"}, "tf.distribute RING"),
-        ("parameter_server", {"servers": 2}, "parameter_server"),
+        ("parameter_server", {}, "parameter_server"),
+        # Settings are part of the name, as `ringside allreduce --stacks` has them.
+        ("parameter_server", {"servers": 2}, "parameter_server:servers=2"),
+        (
+            "horovod",
+            {"controller": "mpi", "btl_tcp_flags": 9},
+            "horovod mpi:btl_tcp_flags=9",
+        ),
+        (
+            "horovod",
+            {"cycle_time_ms": 0.5, "fusion_threshold_mb": 0},
+            "horovod gloo:fusion_threshold_mb=0:cycle_time_ms=0.5",
+        ),
+        (
+            "multi_worker_mirrored",
+            {"implementation": "RING", "bytes_per_pack": 2**20},
+            "tf.distribute RING:bytes_per_pack=1048576",
+        ),
+        # A collective of one array does not know of these.
+        ("horovod", {"compression": "fp16", "num_groups": 2}, "horovod gloo"),
+        ("multi_worker_mirrored", {"timeout_seconds": 9.0}, "tf.distribute AUTO"),
         ("mirrored", {}, None),
         ("serial", {}, None),
     ]

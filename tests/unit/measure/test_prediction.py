@@ -21,14 +21,12 @@ from tests.unit.measure.factory import arm_of
 
 COMPUTE_S = 0.10
 PAIR_S = made.ring_s(2, made.GRADIENT)
-
-
 RUNS = made.comparison({1: 1.0, 2: 1.0})
 
 
 def predicted(inputs: StackInputs, *sizes: int, **asked: Any) -> StackPrediction:
     """One stack at these sizes."""
-    (found,) = predict([inputs], Asked(replicas=sizes, **asked), RUNS)
+    (found,), _ = predict([inputs], Asked(replicas=sizes, **asked), RUNS)
     return found
 
 
@@ -176,9 +174,9 @@ def test_workers_beside_the_server_are_known_by_the_hostfile() -> None:
     """One worker on each host: the server is on the first, or where --servers-on says."""
     times = {1: 0.1, 2: 0.2}
 
-    first, _ = inputs_of(made.comparison(times, "parameter_server"), None, None)
-    away = made.comparison(times, "parameter_server", servers_on=("fourth",))
-    other, _ = inputs_of(away, None, None)
+    first, _ = inputs_of(made.comparison(times, "parameter_server"), None, 1e9)
+    away = made.comparison(times, "parameter_server", servers_on=("host4",))
+    other, _ = inputs_of(away, None, 1e9)
 
     assert [(one.far_at_one, one.far_at_two) for one in first.values()] == [(0, 1)]
     assert [(one.far_at_one, one.far_at_two) for one in other.values()] == [(1, 2)]
@@ -208,6 +206,7 @@ def test_what_is_missing_is_named(
         ({"bits_per_s": 1e9}, "a link that was measured"),
         ({"per_host": 3}, "whole hosts"),
         ({"scaling": "strong"}, "known at two batches"),
+        ({"per_host": 4}, "share one host"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(asked: dict[str, Any], words: str) -> None:

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from measure.allreduce_growth import PairCurve, algorithm_of, message_seconds, pair_curve
+from measure.allreduce_growth import (
+    PairCurve,
+    algorithm_of,
+    law_of,
+    message_seconds,
+    pair_curve,
+)
 from measure.step_growth import Served, expected_largest, reduced_s, round_s, served_s
 from specs import RefusalError, Timing
 from tests.unit.measure.predicted import ALPHA_S, BETA_S, SIZES, curve, ring_s
@@ -68,6 +74,8 @@ def test_the_latency_of_a_message_comes_from_bare_mpi() -> None:
 
     assert message_seconds(timings, 1e8) == pytest.approx(1e-3 - 8e-5)
     assert message_seconds([], 1e8) is None
+    large = timings[1].replace(size_bytes=4096)
+    assert message_seconds([large], 1e8) is None  # Open MPI sends more messages there
 
 
 def test_one_rank_reduces_nothing() -> None:
@@ -75,12 +83,80 @@ def test_one_rank_reduces_nothing() -> None:
     assert curve().among(1, 1e6, algorithm="ring") == 0
 
 
-def test_stacks_have_the_algorithm_of_their_library() -> None:
-    """Open MPI halves; Gloo and TensorFlow go round."""
-    found = {name: algorithm_of(name) for name in ("horovod mpi", "horovod gloo")}
+@pytest.mark.parametrize(
+    ("stack", "algorithm"),
+    [
+        ("horovod gloo", "ring"),
+        ("tf.distribute RING", "ring"),
+        ("horovod mpi:btl_tcp_flags=9", "open_mpi"),
+        ("horovod mpi:coll_tuned_allreduce_algorithm=ring", "ring"),
+        ("horovod mpi:coll_tuned_allreduce_algorithm=recursive_doubling", "doubling"),
+        ("horovod mpi:coll_tuned_allreduce_algorithm=rabenseifner:btl_tcp_flags=9", "halving"),
+    ],
+)
+def test_stacks_have_the_algorithm_of_their_library(stack: str, algorithm: str) -> None:
+    """Open MPI decides by size, unless a setting does; Gloo and TensorFlow go round."""
+    assert algorithm_of(stack) == algorithm
 
-    assert found == {"horovod mpi": "halving", "horovod gloo": "ring"}
-    assert algorithm_of("tf.distribute RING") == "ring"
+
+@pytest.mark.parametrize("stack", ["tf.distribute NCCL", "tf.distribute RING:bytes_per_pack=1024"])
+def test_a_stack_whose_growth_nobody_knows_is_refused(stack: str) -> None:
+    """Not taken for a ring."""
+    with pytest.raises(RefusalError, match="must be known"):
+        algorithm_of(stack)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "law"),
+    [
+        (4, 8191, "doubling"), (4, 8192, "halving"), (63, 1024, "halving"),
+        (64, 262_143, "doubling"), (64, 262_144, "halving"), (128, 131_071, None),
+        (255, 131_072, "doubling"), (1024, 4096, "doubling"), (4096, 4096, "ring"),
+    ],
+)  # fmt: skip
+def test_open_mpi_decides_by_ranks_and_bytes(ranks: int, size: int, law: str | None) -> None:
+    """As its source has it, on both sides of its limits."""
+    assert law_of("open_mpi", ranks, size) == law
+
+
+def test_doubling_sends_the_whole_array_in_every_round() -> None:
+    """Recursive doubling: log₂ p·(α + nβ), and two messages of n more among nine."""
+    size = SIZES[8]
+
+    found = curve().among(8, size, algorithm="doubling")
+    folded = curve().among(9, size, algorithm="doubling")
+
+    assert found == pytest.approx(3 * (ALPHA_S + size * BETA_S))
+    assert folded == pytest.approx(5 * (ALPHA_S + size * BETA_S))
+
+
+def test_an_array_without_a_law_has_no_time() -> None:
+    """Among 128 ranks and below 128 KiB Open MPI takes two operations."""
+    with pytest.raises(RefusalError, match="is not known"):
+        curve().among(128, 1e5, algorithm="open_mpi")
+
+
+@pytest.mark.parametrize("rate", [None, 25e9])
+def test_many_ranks_pay_latency_and_not_the_bytes_of_the_smallest_array(rate: float | None) -> None:
+    """A ring of 4,096, 1.2 MB, from a 10 Mbit/s link: 293 bytes a message, far below 4 KiB."""
+    slow = curve(beta=8 / 10e6, rate=10e6)
+
+    found = slow.among(4096, 1.2e6, algorithm="ring", bits_per_s=rate)
+
+    assert found == pytest.approx(ring_s(4096, 1.2e6, beta=8 / (rate or 10e6)), rel=1e-6)
+
+
+def test_a_stack_may_reach_the_same_share_of_every_link() -> None:
+    """61 % of 1 Gbit/s: on a tenth of it ten times the bytes' time, and the same latency."""
+    measured = curve(beta=BETA_S / 0.61)
+    size = SIZES[12]
+
+    found = measured.in_proportion(1e8)
+
+    assert found.at(size) == pytest.approx(found.at(size, 1e8))
+    empty = 2 * ALPHA_S + SIZES[0] * BETA_S * (1 / 0.61 - 1)
+    expected = empty + 10 * (size * BETA_S / 0.61 - SIZES[0] * BETA_S * (1 / 0.61 - 1))
+    assert found.at(size) == pytest.approx(expected)
 
 
 def test_another_link_adds_what_the_bytes_take_longer() -> None:
@@ -95,17 +171,18 @@ def test_another_link_adds_what_the_bytes_take_longer() -> None:
 
 
 def test_no_link_is_faster_than_its_bytes_or_than_nothing_at_all() -> None:
-    """On an endless link the latency of the smallest array is left."""
+    """On an endless link the latency is left."""
     found = curve().at(SIZES[3], 1e15)
 
-    assert found == pytest.approx(2 * ALPHA_S + SIZES[0] * BETA_S, rel=1e-6)
+    assert found == pytest.approx(2 * ALPHA_S, rel=1e-6)
 
 
 def test_beyond_what_was_measured() -> None:
-    """Smaller arrays take as long as the smallest, larger ones grow with their bytes."""
+    """Smaller arrays take the smallest's time less bytes; larger ones grow with theirs."""
     found = curve()
 
-    assert found.at(8) == pytest.approx(found.seconds[0])
+    assert found.at(8) == pytest.approx(2 * ALPHA_S + 8 * BETA_S)
+    assert curve(rate=None).at(8) == pytest.approx(found.seconds[0])
     assert found.at(SIZES[-1] * 8) == pytest.approx(found.seconds[-1] * 8)
 
 
@@ -239,6 +316,19 @@ def test_what_was_put_in_comes_out(far: tuple[int, int]) -> None:
     )  # fmt: skip
 
     assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS)[0], rel=1e-6)
+
+
+def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
+    """A tenth of the rate: at worst 10·D, Z + 2·W·10D, though its bytes take but D longer."""
+    delay, demand = one(0.8), one(0.3)
+    alone, two = (round_s(count, delay, demand, GUESS) for count in (1, 2))
+
+    worst = served_s(
+        Served(1, 2, alone=alone, two=two), far=3, computed=one(0.0), moved=0.3, slower=10.0,
+        least=0.0, form=one(1.0),
+    )  # fmt: skip
+
+    assert worst[0] == pytest.approx(0.8 + 2 * 3 * 3.0, rel=1e-6)
 
 
 def test_workers_beside_the_server_use_no_link() -> None:

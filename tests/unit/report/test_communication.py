@@ -6,7 +6,7 @@ import pytest
 
 from report.cells import Folded, Text
 from report.communication import NOT_MEASURED, communication_section, models_of, size_of
-from specs import Link
+from specs import Host, Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables
 from tests.unit.report.views import bout_plots, bout_view
@@ -44,6 +44,35 @@ def test_bytes_of_an_arm_are_predicted_and_counted() -> None:
     assert rows["mirrored ×2"][2].note == "one process: nothing is sent"
     assert rows["parameter_server ×2"][2].main == f"{2 * 2 * 4 * PARAMETERS:,}"
     assert rows["parameter_server ×2"][2].note == "push and pull"
+
+
+@pytest.mark.parametrize(("names", "predicted"), [((), True), (("one", "two"), False)])
+def test_workers_beside_their_server_have_no_predicted_time(
+    names: tuple[str, ...], predicted: bool
+) -> None:
+    """The model is of workers that are all far from it; of a ring that makes no difference."""
+    comparison = bout()
+    assert comparison.communication is not None
+    mpi = comparison.communication.stacks[0]
+    push = [
+        one.replace(operation="push_pull") for one in mpi.timings if one.operation == "allreduce"
+    ]
+    servers = mpi.replace(stack="parameter_server", timings=tuple(push))
+    comparison = comparison.replace(
+        communication=comparison.communication.replace(
+            stacks=(*comparison.communication.stacks, servers)
+        ),
+        hosts=tuple(Host(name=name) for name in names),
+        certificates=(),
+    )
+
+    section = communication_section(comparison, bout_view().summary, None)
+
+    rows = {row[0].main: row for row in tables(*section.blocks)["Communication of each arm"].rows}
+    assert (rows["parameter_server ×2"][4].main != "–") == predicted
+    if not predicted:
+        assert rows["parameter_server ×2"][4].note == "some workers are on their server's host"
+    assert rows["horovod ×2"][4].main != "–"
 
 
 def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:

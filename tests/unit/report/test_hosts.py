@@ -97,7 +97,27 @@ def test_side_by_side_only_with_the_same_slots() -> None:
         side_by_side(bare(), placed())
     differs = side_by_side(placed(), faster).differs
     assert ("hosts", "a, b, c", "d, e, f") in differs
-    assert ("slowest link", "0.9 Gbit/s", "9 Gbit/s") in differs
+    assert ("slowest link", "0.94 Gbit/s", "9.4 Gbit/s") in differs
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "differs"),
+    [
+        (0.949, 0.951, False),  # one digit would say 0.9 and 1
+        (0.951, 1.449, True),  # and 1 of both
+        (1.0, 0.91, False),
+        (1.0, 0.89, True),
+    ],
+)
+def test_the_slowest_link_differs_by_more_than_a_tenth(
+    before: float, now: float, differs: bool
+) -> None:
+    """Not by what it takes to be written otherwise."""
+    one, other = (placed(links=(link("a", "b", rate),)) for rate in (before, now))
+
+    told = [what for what, *_ in side_by_side(one, other).differs]
+
+    assert ("slowest link" in told) == differs
 
 
 def test_runs_that_nobody_watched_are_a_caveat() -> None:

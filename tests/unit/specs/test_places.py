@@ -33,6 +33,16 @@ def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
     [
         ("a slots=0", "at least 1"),
         ("a slots=x", "at least 1"),
+        ("a slots=²", "at least 1"),
+        ("a slots=٣", "at least 1"),
+        ("a slots=99999999999999999999", "at most 1,000,000"),
+        ("a slots=" + "9" * 5000, "at most 1,000,000"),
+        ("a:2", "Write `a slots=2`"),
+        ("a:", "Write `a slots=1`"),
+        ("-V slots=2", "begin with a letter or a digit"),
+        (".a", "begin with a letter or a digit"),
+        ("a..b slots=2", "1 to 63 characters"),
+        ("b." + "a" * 64, "1 to 63 characters"),
         ("a slots=1\na slots=2", "once"),
         ("a slots = 2", "host slots=N"),
         ("a b", "host slots=N"),
@@ -45,6 +55,14 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
         parse_hostfile(text, origin="hosts.txt")
 
     assert "hosts.txt" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "7", "a.b-c_d.", "10.0.0.1", "[::1]", "fe80::1", "a" * 63 + ".b"]
+)
+def test_names_of_hosts(name: str) -> None:
+    """Names with and without a domain, and addresses, are taken as they are."""
+    assert parse_hostfile(f"{name} slots=2") == (Host(name=name, slots=2),)
 
 
 def test_processes_fill_hosts_in_order() -> None:
@@ -68,7 +86,10 @@ def test_more_processes_than_slots_are_refused() -> None:
         (tf_config({"worker": ["a:1"]}, index=1), "inside the cluster"),
         (tf_config({"worker": ["a:1"]}, index=-1), "inside the cluster"),
         (tf_config({"worker": ["a:1"]}, index="x"), "must be a number"),
+        (tf_config({"worker": ["a:1"]}, index="²"), "must be a number"),
         (tf_config({"worker": ["a"]}), "host:port"),
+        (tf_config({"worker": ["a:²"]}), "host:port"),
+        (tf_config({"worker": ["a:" + "9" * 5000]}), "host:port"),
         (tf_config({"worker": ["a:1", "a:1"]}), "twice"),
         (tf_config({"worker": "a:1"}), "list of addresses"),
         (tf_config({"workers": ["a:1"]}), "chief, worker and ps"),
@@ -142,6 +163,12 @@ def test_surroundings_are_read(
     [
         {"HOROVOD_RANK": "0"},
         {"OMPI_COMM_WORLD_RANK": "x"},
+        {
+            "HOROVOD_RANK": "²",
+            "HOROVOD_SIZE": "4",
+            "HOROVOD_LOCAL_RANK": "1",
+            "HOROVOD_LOCAL_SIZE": "2",
+        },
         {
             "TF_CONFIG": tf_config({"worker": ["a:1"]}),
             "HOROVOD_RANK": "0",

@@ -1,0 +1,106 @@
+"""What is asked just before a run begins, and what a refusal leaves: nothing."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cli.main
+from cli.hosts import placement_from
+from launch import Plan, execute
+from launch.execute import holds_run
+
+PlanOf = Callable[..., Plan]
+
+
+@pytest.fixture
+def refused(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], str]:
+    """Why a run on two hosts, reached by this program, was refused."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def refused(ssh: str) -> str:
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
+        (tmp_path / "ssh").chmod(0o755)
+        plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="a\nb").replace(
+            run_dir=str(tmp_path / "runs" / "new"), python=sys.executable
+        )
+        execution = execute(plan)
+        assert execution.outcome.kind == "refused"
+        return execution.outcome.reason
+
+    return refused
+
+
+def test_a_host_that_says_no(refused: Callable[[str], str], tmp_path: Path) -> None:
+    """What ssh says is told in Ringside's words, and nothing half written is left."""
+    reason = refused("echo 'ssh: connect to host a port 22: Connection refused' >&2; exit 255")
+
+    words = "no ssh server answers there; start it, or name its port in ~/.ssh/config"
+    assert reason == f"a is not ready: {words}. b is not ready: {words}."
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_host_that_hangs(
+    refused: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that says nothing (its disk hangs, perhaps) is waited for together with the others."""
+    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 0.2)
+
+    reason = refused("exec sleep 3600")
+
+    assert reason == (
+        "a is not ready: no answer within 0.2 s. b is not ready: no answer within 0.2 s."
+    )
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) -> None:
+    """The folder was made before it was asked for; what was there already stays."""
+    (tmp_path / "runs" / "new" / "logs").mkdir(parents=True)
+    (tmp_path / "runs" / "new" / "logs" / "mine").write_text("mine")
+
+    reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; *) exit 0;; esac')
+
+    assert reason == "a is not ready: no keeper. b is not ready: no keeper."
+    left = sorted(path.name for path in (tmp_path / "runs" / "new").rglob("*"))
+    assert left == ["logs", "mine", "ssh-a.log", "ssh-b.log"]
+
+
+@pytest.mark.parametrize("folder", ["records", "progress"])
+def test_what_holds_a_run(folder: str, tmp_path: Path) -> None:
+    """Not a folder for records, but one with something in it."""
+    (tmp_path / folder).mkdir()
+    before = holds_run(tmp_path)
+    (tmp_path / folder / "rank-0.json").touch()
+
+    assert (before, holds_run(tmp_path), holds_run(tmp_path / "new")) == (False, True, False)
+
+
+def test_hosts_that_a_run_does_not_use_may_be_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`launch` asks those that it uses; the others are not even named."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    (tmp_path / "hosts").write_text("a.invalid\nb.invalid\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    flags = ["--backend", "serial", "--hostfile", str(tmp_path / "hosts")]
+    code = cli.main.run(["launch", *flags, "--run-dir", str(tmp_path / "new")])
+
+    said = capsys.readouterr().err
+    assert code == 2
+    assert "a.invalid: exit 255" in said
+    assert "b.invalid" not in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_spaces_between_servers(tmp_path: Path) -> None:
+    """Names may be written as in a sentence."""
+    (tmp_path / "hosts").write_text("a\nb\n")
+
+    assert placement_from(tmp_path / "hosts", servers_on=" a, b,").servers_on == ("a", "b")
