@@ -97,7 +97,7 @@ def choose_arms(
     return Chosen(spec, arms, no_room, placement, scaling)
 
 
-def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, str]]:
+def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]]:
     """Ask every host whether it is ready; each replica gets the cores that all of them have.
 
     Args:
@@ -105,8 +105,8 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, str]]:
         folder: where the results will go.
 
     Returns:
-        The choice with those cores and the interface that is used, and the addresses of the hosts
-        by their names. Without a hostfile nobody is asked.
+        The choice with those cores and the interface that is used, and what the hosts said, by
+        their names. Without a hostfile nobody is asked.
 
     Raises:
         RefusalError: some are not; all reasons at once.
@@ -124,7 +124,7 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, str]]:
         base=chosen.base.replace(resources=shared_out(chosen.base.resources, chosen.arms, each)),
         placement=placement.replace(interface=interface),
     )
-    return ready, {name: one.address for name, one in found.items()}
+    return ready, found
 
 
 def ready_hosts(

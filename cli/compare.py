@@ -138,14 +138,14 @@ def command(
         for arm in (*chosen.arms, *twin(chosen.arms)):
             console.print(arm.label, highlight=False)
         return
-    chosen, addresses = on_hosts(chosen, output)
+    chosen, facts = on_hosts(chosen, output)
     folder = new_folder(output, name or default_name(spec))
     with only_one(folder):
         with telling(console, lambda: NOTHING_YET):
             comparison = begin(
                 console,
                 chosen,
-                addresses=addresses,
+                facts=facts,
                 folder=folder,
                 command=shlex.join(["ringside", *sys.argv[1:]]),
                 asked=asked,

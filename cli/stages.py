@@ -10,6 +10,7 @@ from cli.arms import Chosen, able_here, ready_hosts
 from cli.progress import ComparisonProgress
 from cli.verification import certify_arms
 from collectives.link import measure_links
+from collectives.place import hosts_of_ranks
 from collectives.store import find_communication
 from compare.arms import twin
 from compare.budget import counted, duration, percent
@@ -21,7 +22,8 @@ from compare.hosts_load import looks
 from compare.tuning import arms_to_tune, tune
 from compare.why import arms_that_explain
 from launch import Placement, Site
-from specs import Comparison, Link, RefusalError, Rounds
+from launch.preflight import HostFacts
+from specs import Communication, Comparison, Link, RefusalError, Rounds
 from verify import store
 from verify.certify import Subject
 from verify.machines import machine_of
@@ -34,7 +36,7 @@ def begin(
     console: Console,
     chosen: Chosen,
     *,
-    addresses: dict[str, str],
+    facts: dict[str, HostFacts],
     folder: Path,
     command: str,
     asked: Rounds,
@@ -51,6 +53,7 @@ def begin(
     able += twin(able)
     if why:
         able += arms_that_explain(able, base, chosen.scaling)
+    addresses = {name: one.address for name, one in facts.items()}
     links = _links(console, placement, addresses)
     comparison = Comparison(
         name=folder.name,
@@ -65,7 +68,7 @@ def begin(
         base=base,
         scaling=chosen.scaling,
         asked=asked,
-        communication=find_communication(tuple(addresses), links),
+        communication=_communication(chosen, facts, links),
         verify=verify,
         trials_each=trials_each,
         deadline_s=deadline_s,
@@ -106,6 +109,20 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
         comparison = comparison.replace(links_at_end=at_end)
         keep(comparison, folder)
     return comparison
+
+
+def _communication(
+    chosen: Chosen, facts: dict[str, HostFacts], links: tuple[Link, ...]
+) -> Communication | None:
+    """All-reduces between as many ranks as the largest arms have, on the same hosts."""
+    used = tuple(host for host in chosen.placement.hosts or () if host.name in facts)
+    most = max(arm.replicas for arm in chosen.arms)
+    return find_communication(
+        hosts_of_ranks(chosen.placement.replace(hosts=used), most) if used else (),
+        links,
+        addresses={name: one.address for name, one in facts.items()},
+        cores={name: one.cores for name, one in facts.items()},
+    )
 
 
 def _links(console: Console, placement: Placement, used: Collection[str]) -> tuple[Link, ...]:

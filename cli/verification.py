@@ -7,8 +7,6 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.progress import Stages
-from launch import Placement
-from launch.hostfile import THIS_MACHINE
 from specs import Certificate, DetectionMatrix, write_whole
 from verify import store
 from verify.case import DEFAULT_STEPS
@@ -103,7 +101,7 @@ def _write(certificate: Certificate, folder: Path) -> None:
 
 
 def make_mistakes(
-    console: Console, subjects: Sequence[Subject], folder: Path, placement: Placement = THIS_MACHINE
+    console: Console, subjects: Sequence[Subject], folder: Path, start: Start = HERE
 ) -> DetectionMatrix:
     """Make every deliberate mistake in every arm; the matrix is written into the folder."""
     with Stages(console) as stages:
@@ -111,7 +109,7 @@ def make_mistakes(
             subjects,
             folder=folder / "controls",
             on_start=stages.start,
-            placement=placement,
+            start=start,
         )
     write_whole(folder / "detection.json", matrix.to_json())
     try:

@@ -96,7 +96,7 @@ def command(
             console.print(explanation(certificate), highlight=False, markup=False)
     # An arm that is not certified without a mistake says nothing about the gate.
     right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
-    matrix = make_mistakes(console, right, folder, chosen.placement) if controls else None
+    matrix = make_mistakes(console, right, folder, start) if controls else None
     if matrix is not None:
         console.print(render_matrix(matrix))
     passed = sum(certificate.passed for certificate in certificates)

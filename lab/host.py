@@ -12,10 +12,11 @@ from pathlib import Path
 
 from lab import init, share
 from lab.command import PATH
-from lab.names import LabHost, folder_of, is_numbered
+from lab.names import LabHost, folder_of, interface_of, is_numbered
 from specs import RefusalError
 
 NAMESPACES = Path("/run/netns")
+OWN_NAMESPACE = Path("/proc/self/ns/net")
 SSH_PORT = 22
 START_S = 30.0  # far more than sshd takes: a machine with many labs is slow
 END_S = 30.0
@@ -64,7 +65,7 @@ def release(host: LabHost, process: "subprocess.Popen[str]") -> None:
     with process.stdout, process.stdin:
         # What it says is one short line, so that who sees its beginning can read to its end.
         if not select.select([process.stdout], [], [], START_S)[0]:
-            raise _not_up(host, f"its first process says nothing for {START_S:.0f} s")
+            raise _not_up(host, f"its first process says nothing for {START_S:g} s")
         if process.stdout.readline() != "here\n":
             raise _not_up(host, "its first process ended")
         process.stdin.write("go\n")
@@ -111,6 +112,24 @@ def _inode(path: Path) -> tuple[int, int]:
     return known.st_dev, known.st_ino
 
 
+def refuse_on_a_host() -> None:
+    """Refuse to make, change or end labs from inside of one: this process would end with it.
+
+    Raises:
+        RefusalError: this process is on a lab's host.
+    """
+    own = _inode(OWN_NAMESPACE)
+    hosts = NAMESPACES.glob(f"{interface_of('')}*-*")
+    for path in hosts:
+        with contextlib.suppress(OSError):  # removed meanwhile
+            if _inode(path) == own:
+                raise RefusalError(
+                    "A lab is made, changed and taken down from the machine that it is on.",
+                    received=f"a process on a host of a lab ({path.name})",
+                    advice="Leave the host first: exit.",
+                )
+
+
 def namespaces(name: str) -> list[str]:
     """The network namespaces of a lab that are there."""
     if not NAMESPACES.is_dir():
@@ -122,7 +141,8 @@ def end_all(name: str) -> None:
     """End every process of every host of a lab, and wait until they are gone.
 
     Raises:
-        RefusalError: one cannot be ended (it waits in the kernel, for a disk perhaps).
+        RefusalError: one cannot be ended (it waits in the kernel, for a disk perhaps), or not from
+            here.
     """
     deadline = time.monotonic() + END_S
     while left := _all_of(name):
@@ -136,6 +156,12 @@ def end_all(name: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(POLL_S)
+    if any(map(share.has_foreign_members, share.groups(name))):
+        raise RefusalError(
+            f"Lab {name} must be taken down where it was made.",
+            received="processes of another PID namespace (a container, perhaps)",
+            advice=f"Call `ringside lab down --name {name}` there.",
+        )
 
 
 def _all_of(name: str) -> set[int]:

@@ -80,6 +80,7 @@ class Lab(Document):
         usable = sorted(os.sched_getaffinity(0))
         affinities = [share.cores_of(one, each, usable) for one in range(1, hosts + 1)]
         check_machine()
+        processes.refuse_on_a_host()
         with login.one_at_a_time():
             _refuse_if_there(name)
             third = link.free_subnet(link.routes())
@@ -115,6 +116,7 @@ class Lab(Document):
         """
         path = folder_of(check_name(name)) / STATE
         check_machine()
+        processes.refuse_on_a_host()
         left = leftovers(name)
         if left and not (path.is_file() and processes.namespaces(name)):
             raise RefusalError(
@@ -203,6 +205,7 @@ def take_down(name: str) -> bool:
     """
     check_name(name)
     check_machine()
+    processes.refuse_on_a_host()
     with login.one_at_a_time():
         there = bool(leftovers(name))
         _remove(name)

@@ -14,6 +14,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 # kernel's ticks (4 ms) and slices (5 ms) eat from it; with more, a host pauses for longer than a
 # step of training lasts, and steps differ by where the pause falls.
 PERIOD_US = 10_000
+# The kernel takes no less in a period (cpu.cfs_quota_us, cpu.max); small shares have longer ones.
+LEAST_QUOTA_US = 1_000
 
 
 def default_cores(hosts: int) -> float:
@@ -36,13 +38,13 @@ def cores_of(index: int, cores: float, usable: Sequence[int]) -> tuple[int, ...]
     Raises:
         RefusalError: more cores than there are.
     """
-    width = math.ceil(cores)
-    if width > len(usable):
+    if not cores <= len(usable):  # said so, it refuses what is no number, too
         raise RefusalError(
             "A host cannot have more cores than the machine.",
             received=f"--cores {cores:g}, {len(usable)} usable",
             advice=f"Use --cores {len(usable)} or fewer.",
         )
+    width = math.ceil(cores)
     first = (index - 1) * width
     return tuple(sorted(usable[(first + one) % len(usable)] for one in range(width)))
 
@@ -68,11 +70,12 @@ def limit(host: LabHost) -> Path | None:
         return None
     folder = root / host.namespace
     folder.mkdir()
-    quota = round(host.cores * PERIOD_US)
+    period = max(PERIOD_US, math.ceil(LEAST_QUOTA_US / host.cores))
+    quota = round(host.cores * period)
     if (folder / "cpu.max").exists():
-        (folder / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        (folder / "cpu.max").write_text(f"{quota} {period}")
     else:
-        (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (folder / "cpu.cfs_period_us").write_text(str(period))
         (folder / "cpu.cfs_quota_us").write_text(str(quota))
     return folder / "cgroup.procs"
 
@@ -99,6 +102,13 @@ def members(folder: Path) -> set[int]:
         listed = map(int, (folder / "cgroup.procs").read_text().split())
         return {pid for pid in listed if pid > 0}
     return set()
+
+
+def has_foreign_members(folder: Path) -> bool:
+    """Whether processes are under a limit that have no number here."""
+    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+        return "0" in (folder / "cgroup.procs").read_text().split()
+    return False
 
 
 def remove(name: str) -> None:

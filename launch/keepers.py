@@ -10,9 +10,10 @@ import contextlib
 import os
 import select
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -49,17 +50,26 @@ class _Keeper:
     mute: bool = False
     sent: int = 0
     answered: int = 0
+    asking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def gone(self) -> bool:
         """Whether it cannot answer any more: its ssh, or it behind an ssh that stays, has ended."""
         return self.mute or self.popen.poll() is not None
 
-    def ask(self) -> None:
-        """Send a byte, unless the pipe is full of those that nobody takes."""
+    def ask(self) -> int:
+        """Send a byte, unless the pipe is full of those that nobody takes.
+
+        Returns:
+            How many bytes will have come back when this one has; one that could not be sent does
+            not come back either.
+        """
         assert self.popen.stdin is not None
-        with contextlib.suppress(OSError):
-            self.sent += os.write(self.popen.stdin.fileno(), b".")
+        with self.asking:
+            awaited = self.sent + 1
+            with contextlib.suppress(OSError):
+                self.sent += os.write(self.popen.stdin.fileno(), b".")
+        return awaited
 
     def hear(self) -> None:
         """Take what came back."""
@@ -85,13 +95,15 @@ class Keepers:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._keepers: list[_Keeper] = []
-        self._asked = 0.0
+        self._over = threading.Event()
+        self._beats = threading.Thread(target=self._beat, daemon=True)
         self.survivors: list[str] = []
 
     def __enter__(self) -> Self:
         try:
             for host in self._plan.remote_hosts:
                 self._keepers.append(self._start(host))
+            self._beats.start()
         except BaseException:
             self._let_go()
             raise
@@ -108,10 +120,6 @@ class Keepers:
     def lost(self) -> tuple[str, ...]:
         """Keep in touch; returns the hosts that are out of reach by now. To be called often."""
         now = time.monotonic()
-        if now - self._asked >= BEAT_S:
-            self._asked = now
-            for keeper in self._keepers:
-                keeper.ask()
         found = []
         for keeper in self._keepers:
             keeper.hear()
@@ -129,11 +137,7 @@ class Keepers:
             between: called again and again meanwhile.
         """
         give_up = time.monotonic() + seconds
-        awaited = {}
-        for keeper in self._keepers:
-            before = keeper.sent
-            keeper.ask()
-            awaited[keeper.host] = before + 1  # what could not be sent is not answered either
+        awaited = {keeper.host: keeper.ask() for keeper in self._keepers}
         while True:
             gone = [k for k in self._keepers if k.gone]
             left = [k for k in self._keepers if k not in gone and k.answered < awaited[k.host]]
@@ -170,8 +174,21 @@ class Keepers:
         greeting = sweep.greeting(self._plan.run_id).encode()
         return _Keeper(host, popen, greeting, heard=time.monotonic())
 
+    def _beat(self) -> None:
+        """Let every keeper hear us, whatever the launcher is doing.
+
+        A thread, because the launcher may stand still: at a slow host that it waits for, or at a
+        terminal that takes no more (`| less`, Ctrl-S). It must not cost the run.
+        """
+        while not self._over.wait(BEAT_S):
+            for keeper in self._keepers:
+                keeper.ask()
+
     def _let_go(self) -> None:
         """Close every input, so that each keeper sweeps its host; the lost ones sweep anyway."""
+        self._over.set()
+        if self._beats.ident is not None:
+            self._beats.join()
         out_of_reach = self.lost()
         for keeper in self._keepers:
             if keeper.popen.stdin is not None:

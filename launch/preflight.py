@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import os
 import secrets
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -236,6 +238,7 @@ async def _ask(name: str, site: Site, questions: Mapping[str, Any]) -> _Answer:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
     except OSError as error:
         return _Answer(problem=f"{command[0]} cannot be started here: {error.strerror}")
@@ -245,8 +248,10 @@ async def _ask(name: str, site: Site, questions: Mapping[str, Any]) -> _Answer:
     except TimeoutError:
         return _Answer(problem=f"no answer within {ANSWER_S:g} s")
     finally:
-        if process.returncode is None:
-            process.kill()
+        # With what ssh has started itself (ProxyCommand): it would hold the pipes open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process._transport.close()  # type: ignore[attr-defined]
         await process.wait()
 
 

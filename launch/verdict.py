@@ -222,8 +222,8 @@ def _blamed(text: str) -> list[tuple[str, int]]:
 
 
 def _shell_code(code: int) -> int:
-    """A shell reports a death by signal S as 128 + S."""
-    return 128 - code if code > 128 else code
+    """A shell reports a death by signal S as 128 + S; 255 is ssh's, of an end without a code."""
+    return 128 - code if 128 < code < 255 else code
 
 
 def _manner(code: int) -> str:

@@ -27,13 +27,6 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tf.distribute AUTO": "ring",
     "tf.distribute RING": "ring",
 }
-CHOSEN = "coll_tuned_allreduce_algorithm"
-LAWS: dict[str, Law] = {
-    "recursive_doubling": "doubling",
-    "ring": "ring",
-    "segmented_ring": "ring",
-    "rabenseifner": "halving",
-}
 # Open MPI 4.1, coll_tuned_decision_fixed.c, ompi_coll_tuned_allreduce_intra_dec_fixed, operations
 # that commute: among fewer ranks than the first number, arrays of fewer bytes than each of the
 # others go by that law; larger ones by Rabenseifner's. None: a reduction and then a broadcast, each
@@ -65,7 +58,7 @@ def algorithm_of(stack: str) -> Algorithm:
     name, *settings = stack.split(":")
     values = dict(one.split("=", 1) for one in settings)
     packed = values.get("bytes_per_pack", "0") != "0"
-    found = LAWS.get(values[CHOSEN]) if CHOSEN in values else ALGORITHMS.get(name)
+    found = ALGORITHMS.get(name)
     if found is None or packed:
         raise RefusalError(
             "How an all-reduce grows with the ranks must be known.",
@@ -217,7 +210,9 @@ def message_seconds(timings: Sequence[Timing], bits_per_s: float | None) -> floa
     if small.size_bytes >= WHOLE_ARRAYS_BELOW:
         return None
     on_link = small.size_bytes * BITS / bits_per_s if bits_per_s else 0.0
-    return max(min(max(ranks) for ranks in small.seconds) - on_link, 0.0)
+    quickest = min(max(ranks) for ranks in small.seconds)
+    # A link that is held back lets a short burst pass at once: then there is nothing to take off.
+    return quickest - on_link if quickest > on_link else quickest
 
 
 def pair_curve(

@@ -149,7 +149,8 @@ def outcome_of(outcome: Outcome) -> str:
 
 def stack_name(stack: str) -> str:
     """A stack of `ringside allreduce`: `mpi` alone would be taken for Horovod's."""
-    return "bare MPI" if stack == "mpi" else stack
+    name, colon, settings = stack.partition(":")
+    return f"bare MPI{colon}{settings}" if name == "mpi" else stack
 
 
 def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:

@@ -181,7 +181,7 @@ class Comparison(Document):
         interface: name of the network interface that the stacks were told to use; None: all is on
             the launching machine.
         servers_on: hosts of parameter servers; empty: they took turns.
-        oversubscribe: more processes than cores on a host were meant.
+        oversubscribe: more replicas than cores on a host were meant.
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from launch import Placement
-from launch.hostfile import THIS_MACHINE
 from launch.interrupts import Interrupts
 from specs import ControlResult, DetectionMatrix, RunSpec, Topology, backend_options
 from verify import store
@@ -30,7 +28,7 @@ from verify.mistakes import (
     shows_after_restart,
     workload_of,
 )
-from verify.processes import Start, Watched, run_request, side_by_side
+from verify.processes import HERE, Start, Watched, run_request, side_by_side
 from verify.trace import Trace
 
 # Runs without a mistake, in each arm: (name, seed, workload's mistake that needs it).
@@ -52,7 +50,7 @@ def detect(
     *,
     folder: Path,
     on_start: Callable[[str], None] = lambda _: None,
-    placement: Placement = THIS_MACHINE,
+    start: Start = HERE,
 ) -> DetectionMatrix:
     """Make every mistake in every arm where it can be made, and ask the gate.
 
@@ -63,14 +61,14 @@ def detect(
         subjects: the arms; those of one replica have little to get wrong, and are left out.
         folder: where traces and logs go.
         on_start: called with the label of what is started.
-        placement: the hosts on which the processes are.
+        start: where the processes are started, and by which launcher.
     """
     several = [subject for subject in subjects if subject.replicas > 1]
     batches = sorted({_batch(subject) for subject in several})
 
     def reference(batch: int, interrupts: Interrupts) -> Watched:
         on_start(f"the serial reference, batches of {batch}")
-        return _reference(batch, folder / f"serial-{batch}", interrupts, Start(placement))
+        return _reference(batch, folder / f"serial-{batch}", interrupts, start)
 
     made = side_by_side([partial(reference, batch) for batch in batches])
     references = dict(zip(batches, made, strict=True))
@@ -79,7 +77,7 @@ def detect(
         on_start(subject.arm.label)
         place = folder / file_name(subject.arm.label)
         bench = _Bench(subject, references[_batch(subject)], place)
-        bench.run(interrupts, Start(placement))
+        bench.run(interrupts, start)
         return bench
 
     benches = list(side_by_side([partial(tried, subject) for subject in several]))
@@ -89,7 +87,7 @@ def detect(
         results=tuple(result for bench in benches for result in bench.results()),
         clean_runs=sum(bench.clean_runs for bench in benches),
         false_alarms=tuple(alarm for bench in benches for alarm in bench.false_alarms()),
-        machine=machine_of(placement),
+        machine=machine_of(start.placement),
         code_version=store.code_version(),
         created_unix_s=time.time(),
     )

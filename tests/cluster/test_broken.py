@@ -93,13 +93,7 @@ def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
     [
         # ssh says 255 of whoever was killed there, by whatever signal.
         ("multi_worker_mirrored", "failed(ProcessDied: worker-1 exited with code 255 after step"),
-        pytest.param(
-            "horovod",
-            "failed(ProcessDied: rank-1 exited with code 255 after step",
-            marks=pytest.mark.xfail(
-                strict=True, reason="launch/verdict.py reads horovodrun's 255 as signal 127"
-            ),
-        ),
+        ("horovod", "failed(ProcessDied: rank-1 exited with code 255 after step"),
     ],
     ids=["multi_worker_mirrored", "horovod"],
 )

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-START_LIMIT_S = 120
+START_LIMIT_S = 240
 END_LIMIT_S = 60  # of which the launcher may take its deadline
 DEADLINE_S = 20
 pytestmark = pytest.mark.timeout(START_LIMIT_S + END_LIMIT_S + 60)

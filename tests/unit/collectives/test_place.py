@@ -39,7 +39,7 @@ def test_hosts_are_filled_in_order() -> None:
 
 def test_more_ranks_than_slots_are_refused() -> None:
     """With the numbers."""
-    with pytest.raises(RefusalError, match="5 processes, 4 slots"):
+    with pytest.raises(RefusalError, match="5 replicas, 4 slots"):
         place(2, 2, ranks=5)
 
 

@@ -71,7 +71,7 @@ def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
 @pytest.mark.parametrize(
     ("backends", "replicas", "words"),
     [
-        ("horovod", "5", "5 processes, 4 slots"),
+        ("horovod", "5", "5 replicas, 4 slots"),
         ("mirrored", "4", "At least one arm beside the reference must have room"),
     ],
 )
@@ -252,10 +252,10 @@ def test_how_long_a_run_took_is_of_its_hosts(
         ("compare", ["--interface", "eth0"], "Add --hostfile"),
         ("compare", ["--servers-on", "a"], "Add --hostfile"),
         ("compare", ["--hostfile", "nowhere"], "must be a readable text file"),
-        ("compare", ["--hostfile", "two", "--replicas", "3"], "3 processes, 2 slots"),
+        ("compare", ["--hostfile", "two", "--replicas", "3"], "3 replicas, 2 slots"),
         ("compare", ["--hostfile", "two", "--servers-on", "c"], "Hosts there: a, b"),
         ("compare", ["--resume", "x", "--hostfile", "two"], "Received: --hostfile"),
-        ("verify", ["--hostfile", "two", "--replicas", "3"], "3 processes, 2 slots"),
+        ("verify", ["--hostfile", "two", "--replicas", "3"], "3 replicas, 2 slots"),
         (
             "verify",
             ["--launcher", "mpirun", "--backends", "horovod:controller=gloo"],

@@ -95,6 +95,10 @@ def test_a_host_of_several_cores_has_them_side_by_side() -> None:
     assert overbooked([host(1, 2, (4, 5)), host(2, 2, (6, 7)), host(3, 2, (4, 5))])
     with pytest.raises(RefusalError, match="more cores than the machine"):
         cores_of(1, 4.5, usable)
+    with pytest.raises(RefusalError, match="Received: --cores inf"):
+        cores_of(1, math.inf, usable)
+    with pytest.raises(RefusalError, match="Received: --cores nan"):
+        cores_of(1, math.nan, usable)
 
 
 def test_a_rate_of_two_labs_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,8 @@ def test_release(shell: str, why: str, tmp_path: Path, monkeypatch: pytest.Monke
     with subprocess.Popen(
         ["sh", "-c", shell], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        with pytest.raises(RefusalError, match=f"Host blue2 did not start: {why}"):
-            host.release(HOST, process)
-        process.kill()
+        try:
+            with pytest.raises(RefusalError, match=f"Host blue2 did not start: {why}"):
+                host.release(HOST, process)
+        finally:
+            process.kill()

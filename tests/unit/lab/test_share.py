@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab import LabHost, share
+from lab.host import end_all, refuse_on_a_host
+from specs import RefusalError
 
 HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
 
@@ -57,6 +59,21 @@ def test_version_2(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert share.groups("blue") == [cgroups / "rs-blue-2"]
 
 
+@pytest.mark.parametrize("cores", [0.25, 0.1, 0.05, 1 / 64])
+def test_small_shares(cgroups: Path, cores: float) -> None:
+    """The kernel refuses less than 1 ms in a period, and a period of more than 1 s."""
+    with_files(cgroups / "cpu", "cpu.cfs_quota_us")
+
+    share.limit(HOST.replace(cores=cores))
+
+    group = cgroups / "cpu" / "rs-blue-2"
+    period = int((group / "cpu.cfs_period_us").read_text())
+    quota = int((group / "cpu.cfs_quota_us").read_text())
+    assert quota >= 1_000
+    assert period <= 1_000_000
+    assert quota / period == pytest.approx(cores, rel=1e-3)
+
+
 def test_neither(cgroups: Path) -> None:
     """There is no limit then, which `status` says."""
     assert share.tree() is None
@@ -70,3 +87,31 @@ def test_members_that_have_no_number_here(tmp_path: Path) -> None:
 
     assert share.members(tmp_path) == {17, 23}
     assert share.members(tmp_path / "removed") == set()
+
+
+def test_a_lab_of_another_pid_namespace_is_not_ended(
+    cgroups: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody here can end what has no number here; so it is said, and nothing is removed."""
+    monkeypatch.setattr("lab.host.NAMESPACES", tmp_path / "none")
+    group = cgroups / "cpu" / "rs-blue-2"
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text("0\n")
+
+    with pytest.raises(RefusalError, match=r"where it was made.*another PID namespace"):
+        end_all("blue")
+
+    (group / "cgroup.procs").write_text("")
+    end_all("blue")
+
+
+def test_labs_are_not_changed_from_inside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`lab down` on a host would end itself in the middle."""
+    monkeypatch.setattr("lab.host.NAMESPACES", tmp_path)
+    (tmp_path / "rs-blue-2").touch()
+    (tmp_path / "other").symlink_to("/proc/self/ns/net")
+    refuse_on_a_host()
+
+    monkeypatch.setattr("lab.host.OWN_NAMESPACE", tmp_path / "rs-blue-2")
+    with pytest.raises(RefusalError, match=r"on a host of a lab \(rs-blue-2\)"):
+        refuse_on_a_host()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch import Plan, sweep
+from launch import keepers as keepers_room
 from launch.keepers import SWEEPER, Keepers
 
 PlanOf = Callable[..., Plan]
@@ -97,9 +98,44 @@ def test_a_login_script_that_talks(plan_by: Callable[[str], Plan]) -> None:
     with Keepers(plan_by(talks)) as keepers:
         assert keepers.roll_call(30) == ()
         assert [keeper.prelude for keeper in keepers._keepers] == [b"welcome\n"] * 2
-        assert [keeper.answered for keeper in keepers._keepers] == [1, 1]
+        assert all(1 <= keeper.answered <= keeper.sent for keeper in keepers._keepers)
     with Keepers(plan_by("#!/bin/sh\necho welcome; exec cat >/dev/null")) as keepers:
         assert keepers.roll_call(30) == ("a", "b")
+
+
+def test_a_launcher_that_stands_still_is_heard(
+    plan_by: Callable[[str], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal that takes no more, say: nobody looks at the keepers, and they hear us."""
+    monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
+    # It ends when it has heard us five times; the pipe of its answers is what we stand still at.
+    five = "#!/bin/sh\n/usr/bin/head -c 5 >/dev/null\n"
+
+    with Keepers(plan_by(five)) as five_times:
+        codes = [keeper.popen.wait(30) for keeper in five_times._keepers]
+
+    assert codes == [0, 0]
+
+
+def test_while_one_is_awaited_the_others_hear_us(
+    plan_by: Callable[[str], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow login does not cost the keepers that are there already: they end when unheard."""
+    monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
+    (tmp_path / "go").touch()
+    # The keeper of b begins when that of a has heard us five times.
+    slow = (
+        '#!/bin/sh\nfor last; do :; done\ncase "$*" in\n'
+        f'*" a "*) echo "${{last#* }}" >/dev/null; head -c 5 >"{tmp_path}/heard"; : ;;\n'
+        "esac\n"
+        f'until [ -s "{tmp_path}/heard" ]; do sleep 0.05; done\n'
+        'exec sh -c "exec $last"\n'
+    )
+
+    with Keepers(plan_by(slow)) as both:
+        absent = both.roll_call(30)
+
+    assert absent == ()
 
 
 def test_an_ssh_that_stays_without_its_keeper(plan_by: Callable[[str], Plan]) -> None:

@@ -282,6 +282,17 @@ def test_a_host_that_breaks_off(
     assert words in asked_by(ssh, tmp_path, monkeypatch).split("\n  ")
 
 
+def test_what_ssh_has_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ProxyCommand has its pipes, too; an ssh that does not answer is ended with it."""
+    monkeypatch.setattr(preflight, "ANSWER_S", 1.0)
+
+    told = asked_by(f"/bin/sleep 3600 & echo $! >{tmp_path}/pid; wait", tmp_path, monkeypatch)
+
+    assert "b.invalid: no answer within 1 s" in told
+    proxy = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    assert not proxy.exists() or proxy.read_text().split()[2] == "Z"
+
+
 def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
     """An error while the hosts are asked says nothing of the folder; its file goes anyway."""
     with pytest.raises(OSError, match="mine"), preflight._token(tmp_path / "new"):

@@ -72,9 +72,9 @@ def test_processes_fill_hosts_in_order() -> None:
     assert assign_slots(hosts, 3) == (Host(name="a", slots=2), Host(name="b", slots=1))
 
 
-def test_more_processes_than_slots_are_refused() -> None:
+def test_more_replicas_than_slots_are_refused() -> None:
     """The message says how many there are."""
-    with pytest.raises(RefusalError, match="5 processes, 4 slots on a"):
+    with pytest.raises(RefusalError, match="5 replicas, 4 slots on a"):
         assign_slots(parse_hostfile("a slots=4"), 5)
 
 
