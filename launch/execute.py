@@ -259,13 +259,16 @@ def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
         )
     complaints = []
     give_up = time.monotonic() + FIRST_ANSWER_S
     try:
         for host, process in asked.items():
             try:
-                said = process.communicate(timeout=max(0.0, give_up - time.monotonic()))[0]
+                # With none, nothing would be read of one that has answered long ago.
+                left = max(POLL_S, give_up - time.monotonic())
+                said = process.communicate(timeout=left)[0]
             except subprocess.TimeoutExpired:
                 complaints.append(f"{host} is not ready: no answer within {FIRST_ANSWER_S:g} s.")
                 continue

@@ -58,6 +58,19 @@ def test_a_host_that_hangs(
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def test_a_host_that_hangs_is_named_alone(
+    refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its neighbour, which was asked after it, has answered meanwhile; no text breaks its words."""
+    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 1.0)
+
+    fine = refused('case "$*" in *" a "*) exec sleep 3600;; *) exit 0;; esac')
+    latin = refused(r"printf 'caf\351'; exit 3")
+
+    assert fine == "a is not ready: no answer within 1 s."
+    assert latin == "a is not ready: caf\ufffd. b is not ready: caf\ufffd."
+
+
 def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) -> None:
     """The folder was made before it was asked for; what was there already stays."""
     (tmp_path / "runs" / "new" / "logs").mkdir(parents=True)
