@@ -23,6 +23,7 @@ import dataclasses
 import os
 import shlex
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,6 @@ from collectives.stacks import parse_stacks, stack_of  # noqa: E402
 from lab import Lab  # noqa: E402
 from launch import Placement, Site  # noqa: E402
 from launch.preflight import check_hosts  # noqa: E402
-from measure.collectives import bus_bandwidth_gb_s, times_of  # noqa: E402
 from measure.link_share import (  # noqa: E402
     IMPOSSIBLE,
     least_seconds,
@@ -82,15 +82,17 @@ class Line:
         return share_of_link(self.timing, num_hosts=self.hosts, bits_per_s=self.bits_per_s)
 
     def cells(self) -> tuple[str, ...]:
-        """Under HEADINGS."""
-        bus = bus_bandwidth_gb_s(self.timing)
+        """Under HEADINGS; all of the slowest rank, of which the median over the repetitions."""
+        slowest_s = statistics.median(map(max, self.timing.seconds))
+        # With one rank a host the share is that of the bus bandwidth, which push/pull has not.
+        bus = self.share * self.bits_per_s if self.timing.operation == "allreduce" else None
         return (
             self.rate,
             str(self.hosts),
             stack_name(self.stack),
             size_text(self.timing.size_bytes),
-            f"{1e3 * times_of(self.timing).longest_s:.1f}",
-            "–" if bus is None else f"{8 * bus:.3g}",
+            f"{1e3 * slowest_s:.1f}",
+            "–" if bus is None else f"{bus / 1e9:.3g}",
             f"{self.share:.0%}" + (" ?" if self.share > IMPOSSIBLE else ""),
             self.cpu(),
             f"**{self.timing.wrong:,}**" if self.timing.wrong else "0",

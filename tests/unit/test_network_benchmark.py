@@ -47,3 +47,14 @@ def test_a_push_and_pull_has_no_bus_bandwidth() -> None:
     cells = network.Line("8mbit", 2, 0.5, "parameter_server", timing, BITS_PER_S).cells()
 
     assert (cells[5], cells[6]) == ("–", "100%")
+
+
+def test_all_columns_are_of_one_time() -> None:
+    """Where the ranks take turns at being slow, too: 1.2 s is the median of the slowest."""
+    one = line("mpi", 1.0)
+    timing = one.timing.replace(seconds=((1.0, 1.2), (1.25, 1.0), (1.0, 1.1)))
+
+    cells = network.Line("8mbit", 2, 0.5, "mpi", timing, BITS_PER_S).cells()
+
+    assert (cells[4], cells[6]) == ("1200.0", f"{1 / 1.2:.0%}")
+    assert cells[5] == f"{BITS_PER_S / 1.2 / 1e9:.3g}"
