@@ -1,6 +1,7 @@
 """Every way to start a process inside of an allocation, and what the process takes itself for."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def answers(slurm: SlurmCluster, *command: str) -> list[list[object]]:
 
 def parsed(text: str) -> list[list[object]]:
     """The answers in an output, by rank."""
-    found = [json.loads(line) for line in text.splitlines() if line.startswith("[")]
+    # Launchers forward a line and its end apart: two ranks' answers may share a line.
+    found = [json.loads(answer) for answer in re.findall(r"\[[^\[\]]*\]", text)]
     return sorted(found, key=lambda said: (said[1], said[5]))
 
 
