@@ -138,30 +138,37 @@ def namespaces(name: str) -> list[str]:
 
 
 def end_all(name: str) -> None:
-    """End every process of every host of a lab, and wait until they are gone.
+    """End every process of every host of a lab, and their limits, and wait until they are gone.
+
+    A process that was just being started joins its limit after no process was seen: where the
+    limit cannot be removed, one is there now. Once it is removed, none can join any more.
 
     Raises:
         RefusalError: one cannot be ended (it waits in the kernel, for a disk perhaps), or not from
             here.
     """
     deadline = time.monotonic() + END_S
-    while left := _all_of(name):
+    while (left := _all_of(name)) or not _limits_removed(name):
         if time.monotonic() > deadline:
             raise RefusalError(
                 f"Processes of lab {name} do not end.",
-                received=", ".join(map(str, sorted(left))),
+                received=", ".join(map(str, sorted(left))) or "none that has a number here",
                 advice="Look at them with ps, and call `ringside lab down` again.",
             )
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(POLL_S)
+
+
+def _limits_removed(name: str) -> bool:
     if any(map(share.has_foreign_members, share.groups(name))):
         raise RefusalError(
             f"Lab {name} must be taken down where it was made.",
             received="processes of another PID namespace (a container, perhaps)",
             advice=f"Call `ringside lab down --name {name}` there.",
         )
+    return share.remove(name)
 
 
 def _all_of(name: str) -> set[int]:

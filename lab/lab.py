@@ -241,7 +241,6 @@ def _few(left: list[str]) -> str:
 def _remove(name: str) -> None:
     processes.end_all(name)
     link.remove(name, processes.namespaces(name))
-    share.remove(name)
     login.remove(name)
     shutil.rmtree(folder_of(name), ignore_errors=True)
     with contextlib.suppress(OSError):  # another lab is there

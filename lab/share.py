@@ -1,6 +1,7 @@
 """Each host's share of the machine's cores, so that one host is not faster when others idle."""
 
 import contextlib
+import errno
 import math
 import os
 from collections.abc import Sequence
@@ -111,7 +112,13 @@ def has_foreign_members(folder: Path) -> bool:
     return False
 
 
-def remove(name: str) -> None:
-    """Remove the limits; their processes have ended."""
+def remove(name: str) -> bool:
+    """Remove the limits; returns whether that was possible: not while a process is in one."""
     for folder in groups(name):
-        folder.rmdir()
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+    return True

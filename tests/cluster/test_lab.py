@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import Lab, LabHost
+from lab import Lab, LabHost, share
+from lab import host as processes_of
 from lab.host import processes
 from lab.lab import take_down
 from specs import RefusalError
@@ -317,6 +318,27 @@ def test_a_stopped_up_takes_everything_down(
 
     assert up.returncode == 128 + number
     assert "Traceback" not in said
+    assert left_of(other_name) == []
+
+
+def test_down_ends_a_process_that_joins_after_it_looked(
+    other_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was just being started when its `up` was stopped: seen at the second look."""
+    host = LabHost(name=f"{other_name}1", index=1, address="10.77.0.1", cores=0.5, affinity=(0,))
+    joined = share.limit(host)
+    if joined is None:
+        pytest.skip("this machine has no cgroup cpu")
+    late = subprocess.Popen(["sleep", "1000"])
+    joined.write_text(str(late.pid))
+    look, early = processes_of._all_of, [set[int]()]
+    monkeypatch.setattr(processes_of, "_all_of", lambda name: early.pop() if early else look(name))
+
+    try:
+        assert take_down(other_name)
+        assert late.wait(timeout=60) == -signal.SIGKILL
+    finally:
+        late.kill()
     assert left_of(other_name) == []
 
 
