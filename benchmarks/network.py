@@ -2,6 +2,7 @@
 
     python benchmarks/network.py   # 2 hosts at 10, 100, 1000 Mbit/s, 4 at 100; about ten minutes
     python benchmarks/network.py --rates 1gbit --hosts 2 --sizes 64MiB --stacks "horovod gloo,mpi"
+    python benchmarks/network.py --rates 100mbit --congestion-control bbr
 
 Needs root, as `ringside lab up` does. For each number of hosts a lab is made, each host with its
 share of the cores, and for each rate its links are set and measured by a plain TCP transfer. Then
@@ -40,6 +41,7 @@ from collectives.run import measure_stacks, samples_csv  # noqa: E402
 from collectives.sizes import parse_sizes, size_text  # noqa: E402
 from collectives.stacks import parse_stacks, stack_of  # noqa: E402
 from lab import Lab  # noqa: E402
+from lab.lab import CONGESTION_CONTROL  # noqa: E402
 from launch import Placement, Site  # noqa: E402
 from launch.preflight import check_hosts  # noqa: E402
 from measure.link_share import (  # noqa: E402
@@ -134,6 +136,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--hosts", default="2,4")
     parser.add_argument("--sizes", default="1MiB,16MiB,64MiB")
     parser.add_argument("--stacks", default=STACKS)
+    parser.add_argument("--congestion-control", default=CONGESTION_CONTROL, help="TCP's")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--output", type=Path, default=ROOT / "runs")
     parser.add_argument("--name", help="of the folder")
@@ -148,7 +151,9 @@ def _lines(asked: argparse.Namespace, folder: Path) -> Iterator[Line]:
     for number, count in enumerate(map(int, asked.hosts.split(","))):
         sizes = parse_sizes(asked.sizes, ranks=count)
         rates = [middle] if number else all_rates
-        lab = Lab.up(name=NAME, hosts=count, rate=rates[0])
+        lab = Lab.up(
+            name=NAME, hosts=count, rate=rates[0], congestion_control=asked.congestion_control
+        )
         try:
             for rate in rates:
                 lab.set_rate(None, rate)

@@ -26,6 +26,7 @@ from typing import Annotated, Self
 import typer
 from rich.console import Console
 
+from benchmarks.starting import start
 from cli.folders import new_folder
 from cli.stopping import ending_on_signals
 from collectives.link import measure_links
@@ -294,10 +295,4 @@ def _comparison(
 
 
 if __name__ == "__main__":
-    try:
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command()(command)
-        app(standalone_mode=True)
-    except RefusalError as error:
-        print(f"prediction.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    start(command)

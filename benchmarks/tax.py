@@ -24,6 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.starting import start
 from benchmarks.tax_sides import (
     WARM_UP_EPOCHS,
     WORKLOADS,
@@ -286,10 +287,4 @@ def _cells(pairs: list[tuple[Timing, Timing]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command()(main)
-        app(standalone_mode=True)
-    except RefusalError as error:
-        print(f"tax.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    start(main)

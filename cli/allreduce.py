@@ -36,7 +36,7 @@ from measure.collectives import (
     fit_cost_model,
     times_of,
 )
-from measure.link_share import IMPOSSIBLE, share_of_link, slowest_bits_per_s
+from measure.link_share import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
 from report.words import stack_name
 from specs import Communication, Link, Outcome, RefusalError, StackTimings, Timing, write_whole
 
@@ -171,9 +171,9 @@ def _place(ranks: int, placement: Placement, output: Path, console: Console) -> 
 
 
 def link_text(link: Link) -> str:
-    """`0.957 Gbit/s by plain TCP`."""
+    """`0.957 Gbit/s (cubic) by plain TCP`."""
     tool = "plain TCP" if link.tool == "tcp" else link.tool
-    return f"{link.bits_per_s / 1e9:.3g} Gbit/s by {tool}"
+    return f"{link_words(link)} by {tool}"
 
 
 def _fitting(sizes: tuple[int, ...], place: Place, console: Console) -> tuple[int, ...]:

@@ -18,10 +18,10 @@ from compare.arms import (
     refuse_same_runs,
     shared_out,
 )
-from compare.hosts import all_slots, cores_each, fullest, used_hosts, with_room
+from compare.hosts import all_slots, fullest, used_hosts, with_room
 from compare.preflight import preflight
 from launch import Placement, Site
-from launch.hostfile import THIS_MACHINE
+from launch.hostfile import THIS_MACHINE, cores_each
 from launch.preflight import HostFacts, check_hosts
 from specs import Arm, NotRun, RunSpec
 from verify.certify import Subject

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import Lab, format_rate
-from lab.lab import names, take_down
+from lab.lab import CONGESTION_CONTROL, names, take_down
 from lab.names import lab_of
 from specs import RefusalError
 
@@ -34,9 +34,14 @@ def up(
             min=0.05, help="CPU time of each host. Default: a core, or its part of a shared one."
         ),
     ] = None,
+    congestion_control: Annotated[
+        str, typer.Option(help="TCP's, of what the hosts send, as the kernel calls it.")
+    ] = CONGESTION_CONTROL,
 ) -> None:
     """Make hosts on this machine; `ssh lab1` works then, from here and between them."""
-    lab = Lab.up(name=name, hosts=hosts, rate=rate, cores=cores)
+    lab = Lab.up(
+        name=name, hosts=hosts, rate=rate, cores=cores, congestion_control=congestion_control
+    )
     _show(lab)
 
 
@@ -94,7 +99,7 @@ def _show(lab: Lab) -> None:
         limit = "more than the machine has: a host's speed depends on the others"
     table = Table(
         title=f"lab {lab.name} on {lab.interface}, this machine is {lab.head_address}",
-        caption=f"cores: {limit}",
+        caption=f"cores: {limit}; TCP: {lab.congestion_control}",
     )
     for title in ("host", "address", "cores", "on", "rate out / in", "link", "sshd", "processes"):
         table.add_column(title)

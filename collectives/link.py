@@ -78,22 +78,20 @@ class _Ends:
     def transfer(
         self, tool: Tool, sender: str, receiver: str, interface: str, seconds: float
     ) -> dict[str, Any] | None:
-        """`bytes` and `seconds` by the receiver's clock; None: a host is without the tool."""
+        """What came, by the receiver's clock, as in Link; None: a host is without the tool."""
         times = (str(WARM_UP_S), str(seconds))
         where = (interface,) if interface else ()
-        if tool == "tcp":
-            taking = self._start(receiver, ("receive", *times, *where))
-        else:
-            taking = self._start(receiver, ("iperf3-receive", *times, *where))
+        plain = tool == "tcp"
+        taking = self._start(receiver, ("receive" if plain else "iperf3-receive", *times, *where))
         listening = self._line(receiver, taking)
         if "missing" in listening:
             return None
         to = (listening["address"] or receiver, str(listening["port"]))
-        if tool == "tcp":
-            self._start(sender, ("send", *to))
-            answer = self._line(receiver, taking)
-        else:
-            answer = self._line(sender, self._start(sender, ("iperf3-send", *to, *times)))
+        sending = self._start(sender, ("send", *to) if plain else ("iperf3-send", *to, *times))
+        # The client of iperf3 is told by its server what came there.
+        answer = self._line(sender, sending)
+        if plain:
+            answer |= self._line(receiver, taking)
         return None if "missing" in answer else answer
 
     def _start(self, host: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:

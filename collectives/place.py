@@ -7,7 +7,7 @@ from typing import Self
 
 from collectives.stacks import options_of, stack_of
 from launch import Placement
-from launch.hostfile import THIS_MACHINE, spread
+from launch.hostfile import THIS_MACHINE, cores_each, place, spread
 from launch.preflight import HostFacts
 from specs import Host, Link, Resources, RunSpec, Topology, assign_slots
 
@@ -19,7 +19,7 @@ class Place:
     Attributes:
         ranks: processes.
         placement: the hosts that they fill, none beside; or this machine.
-        cores: usable on each of the hosts.
+        cores: usable on the host that has the fewest.
         links: from each host to the next; empty on this machine.
         facts: of each of the hosts; empty on this machine.
     """
@@ -74,7 +74,7 @@ class Place:
             ranks -= hosts[-1].slots
             placement = placement.replace(servers_on=(hosts[-1].name,))
         topology = spread(Topology(processes_per_host=ranks), placement)
-        share = max(1, self.cores // self._most_on_a_host)
+        share = self._cores_of_a_rank()
         spec = RunSpec(
             backend=stack_of(name).backend,
             options=options_of(name),
@@ -88,9 +88,11 @@ class Place:
         )
         return spec, placement
 
-    @property
-    def _most_on_a_host(self) -> int:
-        return max((host.slots for host in self.placement.hosts or ()), default=self.ranks)
+    def _cores_of_a_rank(self) -> int:
+        """The same for all; a host that was not asked has as many as the one with the fewest."""
+        used = place(Topology(processes_per_host=self.ranks), self.placement)
+        cores = {host.name: self.cores for host in used} | self.cores_of_hosts
+        return cores_each({host.name: host.slots for host in used}, cores)
 
 
 def hosts_of_ranks(placement: Placement, ranks: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from collectives.request import LEAST_REPETITIONS
 from collectives.stacks import STACKS
+from measure.link_share import links_by_pair, same_link
 from measure.machine import machine_facts
 from specs import Communication, Link, RefusalError, write_whole
 from specs.folders import cache_dir
@@ -20,8 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("specs", "legacy_keras", "backends", "launch", "collectives")
 PROGRAMS = ("allreduce_task.py", "trainers/process.py", "measure/process.py")
 FILE = "communication.json"
-# A link whose rate has changed by more is another link.
-SAME_RATE = 0.1
 # With fewer, what lies between them is guessed; see measure.collectives.fit_cost_model.
 LEAST_SIZES = 4
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
@@ -111,18 +110,10 @@ def alike(then: Sequence[Link], now: Sequence[Link], *, hosts: Collection[str]) 
         now: at another.
         hosts: between which they are; of several there must be links.
     """
-    before, after = _rates(then), _rates(now)
+    before, after = links_by_pair(then), links_by_pair(now)
     if before.keys() != after.keys() or (len(hosts) > 1 and not before):
         return False
-    # The larger ÷ the smaller: the same answer, whichever comes first.
-    return all(
-        max(before[pair], after[pair]) <= (1 + SAME_RATE) * min(before[pair], after[pair])
-        for pair in before
-    )
-
-
-def _rates(links: Sequence[Link]) -> dict[tuple[str, str], float]:
-    return {(one.sender, one.receiver): one.bits_per_s for one in links if one.tool == "tcp"}
+    return all(same_link(before[pair], after[pair]) for pair in before)
 
 
 @functools.cache

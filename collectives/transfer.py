@@ -1,7 +1,8 @@
 """One end of a plain transfer over TCP. Started by its path over ssh; the standard library only.
 
     transfer.py receive  WARM_UP_S SECONDS [INTERFACE]    says {"address", "port"}, then what came
-    transfer.py send     ADDRESS PORT                     sends until the receiver hangs up
+    transfer.py send     ADDRESS PORT                     says {"congestion_control"}, then sends
+                                                          until the receiver hangs up
     transfer.py iperf3-receive WARM_UP_S SECONDS [INTERFACE]      the same, by iperf3's own server
     transfer.py iperf3-send ADDRESS PORT WARM_UP_S SECONDS          says what came
 
@@ -97,6 +98,8 @@ def send(address: str, port: int) -> None:
     """Send until the receiver has seen enough."""
     chunk = bytes(CHUNK_BYTES)
     with socket.create_connection((address, port), timeout=PATIENCE_S) as connection:
+        name = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        say(congestion_control=name.rstrip(b"\0").decode())
         try:
             while True:
                 connection.sendall(chunk)
@@ -143,7 +146,11 @@ def iperf3_send(address: str, port: str, warm_up_s: float, seconds: float) -> No
     if "error" in answer:
         raise SystemExit(f"iperf3: {answer['error']}")
     received = answer["end"]["sum_received"]
-    say(bytes=received["bytes"], seconds=received["seconds"])
+    say(
+        bytes=received["bytes"],
+        seconds=received["seconds"],
+        congestion_control=answer["end"].get("sender_tcp_congestion", ""),
+    )
 
 
 CHILDREN: list[subprocess.Popen[bytes]] = []

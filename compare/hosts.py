@@ -1,10 +1,10 @@
-"""Arms on the hosts of a hostfile: which have room there, and how many cores a replica gets."""
+"""Arms on the hosts of a hostfile: which have room there, and whether the hosts are as before."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from launch import Placement
 from launch.hostfile import slots_used
-from measure.side_by_side import same_rate
+from measure.link_share import link_words, links_by_pair, same_link
 from specs import (
     Arm,
     Comparison,
@@ -84,16 +84,6 @@ def with_room(
     return tuple(able), tuple(unable)
 
 
-def cores_each(most: Mapping[str, int], cores: Mapping[str, int]) -> int:
-    """Cores for each replica so that the fullest host has enough; at least one.
-
-    Args:
-        most: replicas on each host, see `fullest`.
-        cores: usable ones of each host, by its name.
-    """
-    return max(1, min(cores[name] // replicas for name, replicas in most.items()))
-
-
 def refuse_fewer_cores(
     comparison: Comparison, most: Mapping[str, int], cores: Mapping[str, int]
 ) -> None:
@@ -133,14 +123,15 @@ def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
     Raises:
         RefusalError: with both rates of each that changed.
     """
-    rates = {(link.sender, link.receiver): link.bits_per_s for link in now}
+    today = links_by_pair(now)
     changed = []
     for link in before:
-        rate = rates.get((link.sender, link.receiver))
-        if rate is None or not same_rate(link.bits_per_s, rate):
-            is_now = "unknown" if rate is None else f"{rate / 1e9:.3g} Gbit/s"
-            was = f"{link.bits_per_s / 1e9:.3g} Gbit/s"
-            changed.append(f"{link.sender} → {link.receiver} is {is_now}, and it was {was}")
+        found = today.get((link.sender, link.receiver))
+        if found is None or not same_link(link, found):
+            is_now = "unknown" if found is None else link_words(found)
+            changed.append(
+                f"{link.sender} → {link.receiver} is {is_now}, and it was {link_words(link)}"
+            )
     if changed:
         raise RefusalError(
             "A comparison goes on with links that carry what they did when it began.",

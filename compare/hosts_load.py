@@ -1,7 +1,6 @@
 """What else the hosts of a run did: their kernels are asked over ssh, before and after."""
 
 import os
-import subprocess
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from measure.load import Ticks, others_cpu_s, own_cpu_s, read_ticks
 from specs import Load, RunRecord
 
 # A host name, the boot that tells one kernel from another, and its counters.
-ASK = "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat"
+ASK = ("sh", "-c", "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat")
 LIMIT_S = 30.0
 SWAPS = ("pswpin", "pswpout")
 # CPU time of what starts a run on a host: sshd, the preflight and the keeper of launch/, orted or
@@ -35,8 +34,11 @@ class Look:
     boot: str
     text: str
 
-    def ticks(self, cores: Collection[int]) -> Ticks:
-        """CPU time of these processors since the machine started."""
+    def ticks(self, cores: Collection[int]) -> Ticks | None:
+        """CPU time of these processors since the machine started; None: one of them is off."""
+        there = {line.split()[0] for line in self.text.splitlines()}
+        if not there.issuperset(f"cpu{core}" for core in cores):
+            return None
         return read_ticks(self.text, set(cores))
 
     def swapped_bytes(self) -> int:
@@ -114,7 +116,7 @@ def load_between(
     wall_s: float,
     launcher: Launcher,
 ) -> Load | None:
-    """Others' time between two looks at the hosts.
+    """Others' time between two looks at the hosts; None: it is not known.
 
     Args:
         before: at the beginning, by name of the host.
@@ -130,20 +132,24 @@ def load_between(
         kernels.setdefault(look.boot, []).append(name)
     cores = others = steal = swapped = 0.0
     for boot, names in kernels.items():
-        first, last = before[names[0]], after[names[0]]
         there = {before[name].hostname for name in names}
         own = [record for record in records if record.machine.host in there]
+        if not own:
+            continue
         watched = {core for record in own for core in record.cores}
-        began, ended = first.ticks(watched), last.ticks(watched)
+        spent = _spent(before[names[0]], after[names[0]], watched)
+        if spent is None:
+            return None
+        ticks, swapped_bytes = spent
         if launcher.boot == boot:
             own_s = launcher.with_records(own)
         else:
             own_s = sum(record.cpu_s for record in own)
         own_s += STARTING_S * len({record.machine.host for record in own})
         cores += len(watched)
-        others += others_cpu_s(busy_s=ended.busy_s - began.busy_s, own_s=own_s)
-        steal += max(0.0, ended.steal_s - began.steal_s)
-        swapped += max(0, last.swapped_bytes() - first.swapped_bytes()) if own else 0
+        others += others_cpu_s(busy_s=ticks.busy_s, own_s=own_s)
+        steal += ticks.steal_s
+        swapped += swapped_bytes
     if not cores or wall_s <= 0:
         return None
     return Load(
@@ -155,35 +161,30 @@ def load_between(
     )
 
 
+def _spent(first: Look, last: Look, cores: Collection[int]) -> tuple[Ticks, int] | None:
+    """CPU time of these processors between two looks, and bytes swapped meanwhile.
+
+    None: a processor is off, or a counter has gone back. 0 would make an unknown host a quiet one.
+    """
+    began, ended = first.ticks(cores), last.ticks(cores)
+    if began is None or ended is None:
+        return None
+    ticks = Ticks(ended.busy_s - began.busy_s, ended.steal_s - began.steal_s)
+    swapped_bytes = last.swapped_bytes() - first.swapped_bytes()
+    if min(ticks.busy_s, ticks.steal_s, swapped_bytes) < 0:
+        return None
+    return ticks, swapped_bytes
+
+
 def looks(names: tuple[str, ...]) -> dict[str, Look] | None:
     """Ask all hosts at once; None: one of them does not answer."""
-    site = Site.here()
-    shell = ("sh", "-c", ASK)
-    asked = {
-        name: subprocess.Popen(
-            shell if site.is_local(name) else ssh.remote_command(name, shell),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for name in names
+    answers = ssh.ask_all(dict.fromkeys(names, ASK), limit_s=LIMIT_S, here=Site.here().names)
+    found = {
+        name: Look(*answer.split("\n", 2))
+        for name, answer in answers.items()
+        if isinstance(answer, str)
     }
-    found: dict[str, Look] = {}
-    ends = time.monotonic() + LIMIT_S
-    try:
-        for name, process in asked.items():
-            said, _ = process.communicate(timeout=max(0.0, ends - time.monotonic()))
-            if process.returncode == 0:
-                hostname, boot, text = said.split("\n", 2)
-                found[name] = Look(hostname, boot, text)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        for process in asked.values():
-            process.kill()
-            process.wait()
-    return found if len(found) == len(names) else None
+    return found if len(found) == len(answers) else None
 
 
 def _own_boot() -> str:

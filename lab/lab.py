@@ -15,6 +15,9 @@ from lab.rate import parse_rate
 from specs import Document, Noun, RefusalError, write_whole
 
 STATE = "state.json"
+# Of Linux, and so of most clusters. Not whatever this machine has: BBR, which some cloud images
+# have, was seen to leave a third of a link unused where both directions are full (docs/network.md).
+CONGESTION_CONTROL = "cubic"
 
 
 class HostState(Noun):
@@ -40,6 +43,7 @@ class Lab(Document):
     head_address: str
     hosts: Annotated[tuple[LabHost, ...], Field(min_length=1)]
     limited: bool  # whether the kernel keeps each host to its share of cores
+    congestion_control: str  # TCP's, of what the hosts send
 
     @property
     def interface(self) -> str:
@@ -59,6 +63,7 @@ class Lab(Document):
         hosts: int = 4,
         rate: str = "1gbit",
         cores: float | None = None,
+        congestion_control: str = CONGESTION_CONTROL,
     ) -> Self:
         """Make a lab; one that cannot be made whole is taken down again.
 
@@ -67,6 +72,7 @@ class Lab(Document):
             hosts: how many.
             rate: of each host's link, in each direction.
             cores: CPU time of each host; None: a core, or its part where hosts share one.
+            congestion_control: TCP's, as the kernel calls it.
 
         Raises:
             RefusalError: not root, a tool is missing, a lab of this name is up, or the system
@@ -80,6 +86,7 @@ class Lab(Document):
         usable = sorted(os.sched_getaffinity(0))
         affinities = [share.cores_of(one, each, usable) for one in range(1, hosts + 1)]
         check_machine()
+        link.check_congestion_control(congestion_control)
         processes.refuse_on_a_host()
         with login.one_at_a_time():
             _refuse_if_there(name)
@@ -88,6 +95,7 @@ class Lab(Document):
                 name=name,
                 head_address=f"10.77.{third}.{link.HEAD}",
                 limited=share.tree() is not None,
+                congestion_control=congestion_control,
                 hosts=tuple(
                     LabHost(
                         name=f"{name}{index}",
@@ -182,6 +190,7 @@ class Lab(Document):
         write_whole(folder / STATE, self.to_json())
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd will not start without it
         link.connect(self.name, self.head_address, self.hosts, bits_per_s)
+        link.set_congestion_control(self.hosts, self.congestion_control)
         login.write_logins(self.name, self.head_address, self.hosts)
         login.check_ssh_reads(self.name, self.hosts[0])
         started = [(one, processes.start(one, share.limit(one))) for one in self.hosts]

@@ -4,6 +4,7 @@ import ipaddress
 import json
 import sys
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from lab.command import run
 from lab.names import LabHost, interface_of, is_numbered
@@ -17,6 +18,7 @@ LEAST_BURST_BYTES = 2 * 1514
 # The queue of a switch port: 50 ms at the rate, and room for some segments of 64 KiB.
 QUEUE_S = 0.05
 LEAST_QUEUE_BYTES = 4 * 65536
+TCP = Path("/proc/sys/net/ipv4")
 
 
 def free_subnet(taken: Iterable[str]) -> int:
@@ -76,6 +78,40 @@ def connect(name: str, head_address: str, hosts: Collection[LabHost], bits_per_s
         run("ip", "-netns", host.namespace, "-batch", "-", stdin="\n".join(inside) + "\n")
     for host in hosts:
         shape(host, bits_per_s, first=True)
+
+
+def congestion_controls() -> list[str]:
+    """TCP's congestion controls that this kernel has."""
+    return (TCP / "tcp_available_congestion_control").read_text().split()
+
+
+def check_congestion_control(name: str) -> None:
+    """Refuse what the kernel has not."""
+    if name not in (there := congestion_controls()):
+        raise RefusalError(
+            "Hosts can use a congestion control that this machine's kernel has.",
+            received=repr(name),
+            advice=f"It has {', '.join(there)}; more may come by `modprobe tcp_{name}`, or choose "
+            "one of these with --congestion-control.",
+        )
+
+
+def set_congestion_control(hosts: Iterable[LabHost], name: str) -> None:
+    """Have every connection from these hosts use it, as their kernels' default.
+
+    A namespace may choose what the machine allows to everybody. What is not on that list is there
+    for this moment only: the hosts keep what they have chosen.
+    """
+    allowed = TCP / "tcp_allowed_congestion_control"
+    before = allowed.read_text()
+    try:
+        if name not in before.split():
+            allowed.write_text(f"{before.strip()} {name}")
+        for host in hosts:
+            inside = ("sh", "-c", 'echo "$0" > "$1"', name, str(TCP / "tcp_congestion_control"))
+            run("ip", "netns", "exec", host.namespace, *inside)
+    finally:
+        allowed.write_text(before)
 
 
 def shape(host: LabHost, bits_per_s: int, *, first: bool = False) -> None:

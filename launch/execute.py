@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -248,40 +247,16 @@ def _local_obstacle(plan: Plan, spec_file: Path) -> str:
 
 def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
     """Ask every other machine at once whether it is ready."""
-    script = str(Path(probe.__file__).resolve())
-    asked: dict[str, subprocess.Popen[str]] = {}
-    for host in plan.remote_hosts:
-        ports = map(str, _ports(plan, host=host))
-        command = (plan.python, "-I", "-S", script, "ready", str(spec_file), *ports)
-        asked[host] = subprocess.Popen(
-            ssh.remote_command(host, command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-    complaints = []
-    give_up = time.monotonic() + FIRST_ANSWER_S
-    try:
-        for host, process in asked.items():
-            try:
-                # With none, nothing would be read of one that has answered long ago.
-                left = max(POLL_S, give_up - time.monotonic())
-                said = process.communicate(timeout=left)[0]
-            except subprocess.TimeoutExpired:
-                complaints.append(f"{host} is not ready: no answer within {FIRST_ANSWER_S:g} s.")
-                continue
-            if process.returncode:
-                what = ssh.complaint(host, process.returncode, said, plan.python)
-                complaints.append(f"{host} is not ready: {what}.")
-    finally:
-        for process in asked.values():
-            process.kill()
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-    return " ".join(complaints)
+    ask = (plan.python, "-I", "-S", str(Path(probe.__file__).resolve()), "ready", str(spec_file))
+    answers = ssh.ask_all(
+        {host: (*ask, *map(str, _ports(plan, host=host))) for host in plan.remote_hosts},
+        limit_s=FIRST_ANSWER_S,
+    )
+    found = {
+        host: answer.why if isinstance(answer, ssh.NoAnswer) else answer.strip()
+        for host, answer in answers.items()
+    }
+    return " ".join(f"{host} is not ready: {what}." for host, what in found.items() if what)
 
 
 def _ports(plan: Plan, *, host: str = "", local: bool = False) -> list[int]:

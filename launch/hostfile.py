@@ -1,5 +1,6 @@
 """Where a run goes: the hosts of a hostfile, and how many processes on each."""
 
+from collections.abc import Mapping
 from typing import Self
 
 from pydantic import model_validator
@@ -100,6 +101,16 @@ def slots_used(spec: RunSpec, placement: Placement) -> dict[str, int]:
     if capabilities_of(spec.backend).process_model == "single":
         return {place_alone(spec.topology, placement).name: spec.topology.num_replicas}
     return {host.name: host.slots for host in place(spec.topology, placement)}
+
+
+def cores_each(most: Mapping[str, int], cores: Mapping[str, int]) -> int:
+    """Cores for each replica, the same everywhere, so that every host has enough; at least one.
+
+    Args:
+        most: replicas on each host, by its name.
+        cores: usable ones of each host.
+    """
+    return max(1, min(cores[name] // replicas for name, replicas in most.items()))
 
 
 def spread(topology: Topology, placement: Placement) -> Topology:

@@ -2,7 +2,7 @@
 
 import socket
 
-import psutil
+from launch.probe import interfaces
 
 DISCARD_PORT = 9
 
@@ -22,15 +22,6 @@ def interface_to(hosts: tuple[str, ...]) -> str:
             own = probe.getsockname()[0]
         return next((name for name, there in interfaces().items() if own in there), "")
     return ""
-
-
-def interfaces() -> dict[str, list[str]]:
-    """IPv4 addresses by network interface; interfaces without any are left out."""
-    found = {
-        name: [one.address for one in addresses if one.family == socket.AF_INET]
-        for name, addresses in psutil.net_if_addrs().items()
-    }
-    return {name: addresses for name, addresses in found.items() if addresses}
 
 
 def own_addresses() -> set[str]:

@@ -3,16 +3,12 @@
 import asyncio
 import contextlib
 import json
-import os
 import secrets
-import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import Field
 
 from launch import probe, ssh
 from launch.hostfile import Placement, slots_used
@@ -48,12 +44,11 @@ class HostFacts(Noun):
 
 
 class _Answer(Noun):
-    """What one host said to all questions, or what is wrong with reaching it."""
+    """What one host said to all questions."""
 
-    problem: str = ""
-    clock_offset_s: float = 0.0
-    clock_round_trip_s: float = 0.0
-    said: dict[str, Any] = Field(default_factory=dict)
+    clock_offset_s: float
+    clock_round_trip_s: float
+    said: dict[str, Any]
 
 
 def check_hosts(
@@ -78,10 +73,11 @@ def check_hosts(
     used = [slots_used(spec, placement) for spec in specs]
     with _token(folder) as (file, content):
         questions = {"token": str(file), "names": placement.names, "paths": _paths(specs, site)}
-        answers = asyncio.run(_ask_all(placement.names, site, questions))
+        answers = _ask_all(placement.names, site, questions)
         here = probe.facts(questions)
-    heard = {name: answer for name, answer in answers.items() if not answer.problem}
-    problems = [f"{name}: {answer.problem}" for name, answer in answers.items() if answer.problem]
+    heard = {name: answer for name, answer in answers.items() if isinstance(answer, _Answer)}
+    silent = {name: answer for name, answer in answers.items() if isinstance(answer, ssh.NoAnswer)}
+    problems = [f"{name}: {answer.why}" for name, answer in silent.items()]
     problems += _same_machines(heard)
     for name, answer in heard.items():
         problems += [f"{name}: {what}" for what in _differences(answer, here, content, folder)]
@@ -220,72 +216,24 @@ def _remove(file: Path) -> None:
         file.unlink()
 
 
-async def _ask_all(
+def _ask_all(
     names: Sequence[str], site: Site, questions: Mapping[str, Any]
-) -> dict[str, _Answer]:
-    answers = await asyncio.gather(*(_ask(name, site, questions) for name in names))
-    return dict(zip(names, answers, strict=True))
+) -> dict[str, _Answer | ssh.NoAnswer]:
+    """Ask every host; whatever goes wrong is its problem."""
 
-
-async def _ask(name: str, site: Site, questions: Mapping[str, Any]) -> _Answer:
-    """Ask one host; whatever goes wrong is its problem."""
-    command: tuple[str, ...] = (site.python, "-I", str(SCRIPT), "facts")
-    if not site.is_local(name):
-        command = ssh.remote_command(name, command)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return _Answer(problem=f"{command[0]} cannot be started here: {error.strerror}")
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            return await _talk(process, name, site, questions)
-    except TimeoutError:
-        return _Answer(problem=f"no answer within {ANSWER_S:g} s")
-    finally:
-        # With what ssh has started itself (ProxyCommand): it would hold the pipes open.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process._transport.close()  # type: ignore[attr-defined]
-        await process.wait()
-
-
-async def _talk(
-    process: asyncio.subprocess.Process, name: str, site: Site, questions: Mapping[str, Any]
-) -> _Answer:
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    try:
-        # A login script may talk before we do.
-        while (await _line(process.stdout)).decode(errors="replace").strip() != probe.READY:
-            pass
+    async def talk(process: asyncio.subprocess.Process) -> _Answer:
+        assert process.stdin is not None and process.stdout is not None
+        await process.stdout.readuntil()
         sent = time.time()
         process.stdin.write(b"?\n")
-        clock = float(await _line(process.stdout))
+        clock = float(await process.stdout.readuntil())
         received = time.time()
         process.stdin.write(f"{json.dumps(questions)}\n".encode())
-        said = json.loads(await _line(process.stdout))
-    except EOFError:
-        complaint = (await process.stderr.read()).decode(errors="replace")
-        return _Answer(problem=ssh.complaint(name, await process.wait(), complaint, site.python))
-    return _Answer(
-        clock_offset_s=clock - (sent + received) / 2,
-        clock_round_trip_s=max(0.0, received - sent),
-        said=said,
-    )
+        return _Answer(
+            clock_offset_s=clock - (sent + received) / 2,
+            clock_round_trip_s=max(0.0, received - sent),
+            said=json.loads(await process.stdout.readuntil()),
+        )
 
-
-async def _line(stream: asyncio.StreamReader) -> bytes:
-    """The next whole line.
-
-    Raises:
-        EOFError: the other end is gone before, or in the middle of it.
-    """
-    line = await stream.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError
-    return line
+    command = (site.python, "-I", str(SCRIPT), "facts")
+    return ssh.talk_to_all(dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=site.names)

@@ -1,7 +1,9 @@
 """What a machine says about itself when it is asked; started by its path over ssh.
 
-`probe.py ready SPEC_FILE PORT…` says what is in the way of one run, with the standard library only.
-`probe.py facts` answers questions as JSON: first `?` with its clock, then one line of questions.
+`probe.py ready SPEC_FILE PORT…` says what is in the way of one run, with the standard library only;
+nothing: it may begin.
+`probe.py facts` answers questions as JSON: once it is ready, `?` with its clock, then one line of
+questions.
 """
 
 import contextlib
@@ -18,7 +20,6 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("tensorflow", "horovod")
-READY = "ready"
 
 
 def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
@@ -84,11 +85,8 @@ def code_digest(root: Path) -> str:
 
 
 def interfaces() -> dict[str, list[str]]:
-    """IPv4 addresses by network interface, as network.py finds them, which is not importable here.
-
-    `-I` keeps this file's folder off the path, and psutil is what all hosts have anyway.
-    """
-    import psutil
+    """IPv4 addresses by network interface; interfaces without any are left out."""
+    import psutil  # `ready` is asked without site-packages
 
     found: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
@@ -122,10 +120,9 @@ def _content(file: str) -> str:
 def main(arguments: list[str]) -> int:
     """Answer one of the two requests."""
     if arguments[0] == "ready":
-        problems = obstacles(Path(arguments[1]), [int(port) for port in arguments[2:]])
-        print("; ".join(problems))
-        return 1 if problems else 0
-    print(READY, flush=True)
+        print("; ".join(obstacles(Path(arguments[1]), [int(port) for port in arguments[2:]])))
+        return 0
+    print("ready", flush=True)  # Python has started: what comes back now took the way only
     sys.stdin.readline()
     print(time.time(), flush=True)
     print(json.dumps(facts(json.loads(sys.stdin.readline()))), flush=True)

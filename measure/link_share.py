@@ -1,14 +1,52 @@
-"""A collective against the link below it: which share of what the link carries it reaches."""
+"""What links carry: whether one is as it was, and which share of it a collective reaches."""
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from specs import Link, RefusalError, Timing
 from specs.communication import Operation
 
 # More is no measurement: the link was not the one that was measured, or its rate has changed.
 IMPOSSIBLE = 1.05
+# By which a link may carry more or less and still be the same; two measurements of one do by 5 %.
+SAME_LINK = 0.10
+
+
+def same_rate(one: float, other: float) -> bool:
+    """Whether one link may have carried both: the larger is at most 10 % above the smaller.
+
+    So it does not matter which of them was measured first. Both in bit/s, or any one unit.
+    """
+    return max(one, other) <= (1 + SAME_LINK) * min(one, other)
+
+
+def same_link(one: Link, other: Link) -> bool:
+    """Whether two measurements of a link may be of the same: its rate, and who governs TCP on it.
+
+    Under another congestion control the same rate is shared and filled in another way. Where it was
+    not told, it may be the same.
+    """
+    controls = {one.congestion_control, other.congestion_control} - {""}
+    return same_rate(one.bits_per_s, other.bits_per_s) and len(controls) <= 1
+
+
+def links_by_pair(links: Iterable[Link]) -> dict[tuple[str, str], Link]:
+    """Each link as measured by plain TCP, by its sender and receiver."""
+    return {(one.sender, one.receiver): one for one in links if one.tool == "tcp"}
+
+
+def link_words(link: Link) -> str:
+    """`0.957 Gbit/s (cubic)`, without what was not told."""
+    control = f" ({link.congestion_control})" if link.congestion_control else ""
+    return f"{rate_words(link.bits_per_s)}{control}"
+
+
+def rate_words(bits_per_s: float) -> str:
+    """`0.957 Gbit/s`, `9.57 Mbit/s`."""
+    if bits_per_s < 1e8:
+        return f"{bits_per_s / 1e6:.3g} Mbit/s"
+    return f"{bits_per_s / 1e9:.3g} Gbit/s"
 
 
 def slowest_bits_per_s(links: Sequence[Link]) -> float | None:

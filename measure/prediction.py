@@ -196,7 +196,7 @@ def _seconds(
     if count == 1:
         return compute
     if inputs.curve is None:
-        return _served(inputs, asked, comparison, draws, count, compute)
+        return _served(inputs, asked, comparison, draws, count, part)
     return reduced_s(
         ranks=count,
         compute=compute,
@@ -236,7 +236,7 @@ def _served(
     comparison: Comparison,
     draws: "_Draws",
     count: int,
-    compute: Floats,
+    part: int,
 ) -> Floats:
     bits = inputs.gradient_bytes * BITS
     rate = asked.bits_per_s or asked.measured_bits_per_s
@@ -249,9 +249,11 @@ def _served(
             far_at_two=inputs.far_at_two,
             alone=at_one,
             two=draws.two - draws.compute(inputs.two.batch // 2) + at_one,
+            rounds_at_two=inputs.epoch_examples / inputs.two.batch,
         ),
         far=count - beside,
-        computed=compute - at_one,
+        rounds=inputs.epoch_examples / (part * count),
+        computed=draws.compute(part) - at_one,
         moved=bits / rate - bits / before if rate and before else 0.0,
         slower=before / rate if rate and before else 1.0,
         least=bits / rate if rate else 0.0,

@@ -1,12 +1,17 @@
 """Where a prediction would be about something else than what was measured: then it is refused."""
 
-from collections.abc import Iterable
-
-from measure.link_share import slowest_bits_per_s
-from specs import Communication, Comparison, Host, Link, RefusalError, RunSpec, assign_slots
+from measure.link_share import (
+    SAME_LINK,
+    link_words,
+    links_by_pair,
+    rate_words,
+    same_link,
+    same_rate,
+    slowest_bits_per_s,
+)
+from specs import Communication, Comparison, Host, RefusalError, RunSpec, assign_slots
 from specs.prediction import Prediction
 
-ANOTHER_LINK = 0.10  # links that differ by more are not the same; two measurements of one do by 5 %
 SAME = (
     "workload", "workload_options", "precision", "gradient_accumulation_steps", "resources",
     "pipeline",
@@ -75,13 +80,13 @@ def link_notes(comparison: Comparison, communication: Communication | None) -> t
     """Refuse all-reduces over another link than that of the runs; say so if nobody can tell."""
     if not comparison.hosts or communication is None:
         return ()
-    runs, reduced = _by_pair(comparison.links), _by_pair(communication.links)
+    runs, reduced = links_by_pair(comparison.links), links_by_pair(communication.links)
     for pair in runs.keys() & reduced.keys():
-        if _differ(runs[pair], reduced[pair]):
+        if not same_link(runs[pair], reduced[pair]):
             raise RefusalError(
-                f"Runs and all-reduces must be over the same link, within {ANOTHER_LINK:.0%}.",
-                received=f"{' to '.join(pair)}: {_mbit(runs[pair])} before the runs, "
-                f"{_mbit(reduced[pair])} before the all-reduces",
+                f"Runs and all-reduces must be over the same link, within {SAME_LINK:.0%}.",
+                received=f"{' to '.join(pair)}: {link_words(runs[pair])} before the runs, "
+                f"{link_words(reduced[pair])} before the all-reduces",
                 advice="Repeat one of the two: ringside allreduce --replicas 2 --hostfile ….",
             )
     if runs.keys() & reduced.keys():
@@ -115,10 +120,10 @@ def refuse_another(
     found = slowest_bits_per_s(measured.links)
     if rate is None or found is None:
         return ("The link of the runs that check is not known: it may be another.",)
-    if _differ(rate, found):
+    if not same_rate(rate, found):
         raise RefusalError(
-            f"A prediction is checked by runs over the link it is for, within {ANOTHER_LINK:.0%}.",
-            received=f"{_mbit(rate)} predicted, {_mbit(found)} measured",
+            f"A prediction is checked by runs over the link it is for, within {SAME_LINK:.0%}.",
+            received=f"{rate_words(rate)} predicted, {rate_words(found)} measured",
             advice="Ask for that link with --rate.",
         )
     return ()
@@ -142,18 +147,6 @@ def _refuse_other_packing(prediction: Prediction, measured: Comparison) -> None:
                 + ", ".join(f"{host.slots} on {host.name}" for host in used),
                 advice="Ask for them with --replicas-per-host.",
             )
-
-
-def _by_pair(links: Iterable[Link]) -> dict[tuple[str, str], float]:
-    return {(one.sender, one.receiver): one.bits_per_s for one in links if one.tool == "tcp"}
-
-
-def _differ(one: float, other: float) -> bool:
-    return max(one, other) > (1 + ANOTHER_LINK) * min(one, other)
-
-
-def _mbit(bits_per_s: float) -> str:
-    return f"{bits_per_s / 1e6:.4g} Mbit/s"
 
 
 def _named(hosts: set[str]) -> str:

@@ -51,6 +51,7 @@ class StackInputs:
         curve: of all-reduces among two; None: parameter servers, who make none.
         curve_error: median error of latency and bandwidth alone against that curve.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
+        epoch_examples: over all replicas.
     """
 
     label: str
@@ -62,6 +63,7 @@ class StackInputs:
     curve_error: float = 0.0
     far_at_one: int = -1
     far_at_two: int = -1
+    epoch_examples: int = 0
 
     @property
     def served(self) -> bool:
@@ -184,7 +186,8 @@ def _inputs(
         far = _far(comparison, 1), _far(comparison, 2)
         if comparison.hosts:
             refuse_unknown_link(arm.group, far[1], bits_per_s)
-        return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far)
+        examples = _epoch_examples(comparison, arm)
+        return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far, examples)
     algorithm_of(stack)
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
@@ -238,12 +241,20 @@ def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
     return Measured(runs[0].spec.global_batch, arm.replicas, tuple(seconds)) if seconds else None
 
 
+def _completed(comparison: Comparison, group: str) -> list[Run]:
+    labels = {arm.label for arm in comparison.arms if arm.group == group}
+    return [run for run in comparison.runs if run.outcome.completed and run.arm in labels]
+
+
+def _epoch_examples(comparison: Comparison, arm: Arm) -> int:
+    runs = _completed(comparison, arm.group)  # of which there are some: they were timed
+    return max(one.examples for run in runs for record in run.records for one in record.epochs)
+
+
 def _gradient_bytes(comparison: Comparison, arm: Arm) -> int:
-    runs: list[Run] = [run for run in comparison.runs if run.outcome.completed]
-    labels = {other.label for other in comparison.arms if other.group == arm.group}
-    for run in runs:
+    for run in _completed(comparison, arm.group):
         for record in run.records:
-            if run.arm in labels and record.gradient_bytes:
+            if record.gradient_bytes:
                 return wire_bytes(record.gradient_bytes, run.spec)
     raise RefusalError(
         "A prediction needs the size of the gradients.",

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from measure.intervals import CONFIDENCE, Estimate, Interval
+from measure.link_share import rate_words, same_rate, slowest_bits_per_s
 from measure.paired import LEAST_ROUNDS, holm
 from measure.summary import ArmRow, Summary, summarize
 from measure.verdicts import Word
@@ -25,7 +26,6 @@ from specs import Comparison, MachineFacts, RefusalError, RunSpec
 from specs.noun import differences
 
 MEASURE = "it is what the others are measured against"
-MUCH_LINK = 0.10  # by which a link may carry more or less and still be the same
 NOT_TOLD_APART = "machine and stack are not told apart: "
 SLOWEST_LINK = "slowest link"
 # Of the spec that every arm starts from: what each arm, or each round, has as its own.
@@ -271,7 +271,7 @@ def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, 
     """What may differ, because it is what one compares."""
     told = (_facts(before), _facts(now))
     names = {**told[0], **told[1]}
-    then, today = _slowest_bits_per_s(before), _slowest_bits_per_s(now)
+    then, today = slowest_bits_per_s(before.links), slowest_bits_per_s(now.links)
     if then is not None and today is not None and same_rate(then, today):
         del names[SLOWEST_LINK]  # no link carries twice the very same
     return [
@@ -281,18 +281,9 @@ def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, 
     ]
 
 
-def same_rate(before: float, now: float) -> bool:
-    """Whether a link that carried so much then, and so much now, is as it was."""
-    return abs(now / before - 1) <= MUCH_LINK
-
-
-def _slowest_bits_per_s(comparison: Comparison) -> float | None:
-    return min((link.bits_per_s for link in comparison.links), default=None)
-
-
 def _facts(comparison: Comparison) -> dict[str, str]:
     machine: MachineFacts = comparison.machine
-    slowest = _slowest_bits_per_s(comparison)
+    slowest = slowest_bits_per_s(comparison.links)
     codes = sorted({one.code_version[:12] for one in comparison.certificates})
     return {
         **machine.packages,
@@ -301,7 +292,11 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "host": machine.host,
         "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
         "interface": comparison.interface or "none",
-        SLOWEST_LINK: "none" if slowest is None else f"{slowest / 1e9:.3g} Gbit/s",
+        "TCP's congestion control": ", ".join(
+            sorted({one.congestion_control for one in comparison.links if one.congestion_control})
+        )
+        or "not told",
+        SLOWEST_LINK: "none" if slowest is None else rate_words(slowest),
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",
         "seed of the order": str(comparison.seed),

@@ -6,6 +6,7 @@ growth open: 0 as the best guess has it, −1 and 1 as the kindest and the unkin
 """
 
 import functools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,18 +88,21 @@ class Served:
     Attributes:
         far_at_one, far_at_two: workers on other hosts than the server, of T(1) and of T(2).
         alone, two: T(1), T(2), both with the same part of the batch for each worker.
+        rounds_at_two: of an epoch, in T(2).
     """
 
     far_at_one: int
     far_at_two: int
     alone: Floats
     two: Floats
+    rounds_at_two: float
 
 
 def served_s(
     runs: Served,
     *,
     far: int,
+    rounds: float,
     computed: Floats,
     moved: float,
     slower: float = 1.0,
@@ -116,6 +120,7 @@ def served_s(
     Args:
         runs: at one and two replicas.
         far: workers on other hosts than the server, at N.
+        rounds: of an epoch, at N.
         computed: what a worker computes longer at N than in T(1), seconds.
         moved: what D is longer by on the link for which is predicted, seconds, if only its bytes on
             the link take longer.
@@ -132,16 +137,26 @@ def served_s(
     there = np.maximum(demand + moved, 0.0)
     whole = demand * slower
     there = between_laws(form, np.minimum(there, whole), there, np.maximum(there, whole))
-    seconds = round_s(far, delay, there, form)
+    seconds = round_s(far, delay, there, form, rounds)
     return np.maximum(np.maximum(delay, seconds), far * least)
 
 
-def round_s(workers: int, delay: Floats, demand: Floats, form: Floats) -> Floats:
+def round_s(
+    workers: int, delay: Floats, demand: Floats, form: Floats, rounds: float = math.inf
+) -> Floats:
     """Seconds in which each of so many workers makes a step, with two shared stations of D each.
 
-    Best guess: mean value analysis. Kindest: workers take turns so well that only the busier
-    direction limits them, max(Z + 2D, W·D). Unkindest: all of them pull at once, then all push at
-    once: Z + 2·W·D.
+    Best guess: mean value analysis; but all workers begin an epoch together, and wait for each
+    other at its end, which takes as much longer as if in one of its rounds all of them pulled at
+    once, and then all pushed at once: Z + 2·W·D. Kindest: workers take turns so well that only the
+    busier direction limits them, max(Z + 2D, W·D). Unkindest: every round is like that first one.
+
+    Args:
+        workers: W.
+        delay: Z.
+        demand: D.
+        form: see the module.
+        rounds: of an epoch.
     """
     queue = np.zeros_like(demand)
     total = delay
@@ -151,7 +166,8 @@ def round_s(workers: int, delay: Floats, demand: Floats, form: Floats) -> Floats
         queue = np.where(total > 0, present * at_station / np.maximum(total, 1e-300), 0.0)
     kindest = np.maximum(delay + 2 * demand, workers * demand)
     unkindest = delay + 2 * workers * demand
-    return between_laws(form, kindest, total, unkindest)
+    guess = total + (unkindest - total) / max(rounds, 1.0)
+    return between_laws(form, kindest, guess, unkindest)
 
 
 def _demand(runs: Served) -> Floats:
@@ -161,7 +177,7 @@ def _demand(runs: Served) -> Floats:
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         delay = np.maximum(runs.alone - 2 * middle * min(runs.far_at_one, 1), 0.0)
-        longer = round_s(runs.far_at_two, delay, middle, guess) > runs.two
+        longer = round_s(runs.far_at_two, delay, middle, guess, runs.rounds_at_two) > runs.two
         low, high = np.where(longer, low, middle), np.where(longer, middle, high)
     longer = runs.two > runs.alone
     return np.where(longer & (runs.far_at_two > 0), (low + high) / 2, 0.0)

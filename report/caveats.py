@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from measure.link_share import SAME_LINK, link_words, links_by_pair, same_link
 from measure.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
-from measure.side_by_side import MUCH_LINK, same_rate
 from measure.summary import ArmRow, Missing, RunRow, Summary
 from measure.warm_up import warm_up
 from report.headline import against_serial, contenders, loses, named, seen
@@ -332,16 +332,16 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             "have reached.",
             "Measure again when something comes through all of them.",
         )
-    at_end = {(one.sender, one.receiver): one.bits_per_s for one in comparison.links_at_end}
+    at_end = links_by_pair(comparison.links_at_end)
     changed = []
     for link in comparison.links:
         last = at_end.get((link.sender, link.receiver))
-        if last is not None and not same_rate(link.bits_per_s, last):
-            before, after = (f"{bits / 1e9:.3g}" for bits in (link.bits_per_s, last))
-            changed.append(f"{link.sender} → {link.receiver} ({before}, then {after} Gbit/s)")
+        if last is not None and not same_link(link, last):
+            before, after = link_words(link), link_words(last)
+            changed.append(f"{link.sender} → {link.receiver} ({before}, then {after})")
     if changed:
         yield Caveat(
-            f"Between the first and the last run links changed by more than {share(MUCH_LINK)}: "
+            f"Between the first and the last run links changed by more than {share(SAME_LINK)}: "
             f"{listed(changed, limit=3)}.",
             "Compare within rounds only, or measure again on a network that nobody else uses.",
         )

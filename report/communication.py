@@ -14,7 +14,7 @@ from measure.collectives import (
     wire_bytes,
 )
 from measure.gap import COMMUNICATION
-from measure.link_share import IMPOSSIBLE, share_of_link, slowest_bits_per_s
+from measure.link_share import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
 from measure.summary import ArmRow, Spread, Summary
 from report.breakdown import Breakdown
 from report.cells import Block, Cell, Column, Folded, Heading, Picture, Section, Table, Text
@@ -129,8 +129,8 @@ def _answer(found: Communication, models: Models) -> str:
 def _links(found: Communication) -> str:
     """What each link carries, and what is said of it below."""
     told = "; ".join(
-        f"{link.sender} to {link.receiver} {number(link.bits_per_s / 1e9)} Gbit/s"
-        + ("" if link.tool == "tcp" else f" ({link.tool})")
+        f"{link.sender} to {link.receiver} {link_words(link)}"
+        + ("" if link.tool == "tcp" else f" by {link.tool}")
         for link in found.links
     )
     return (

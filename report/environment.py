@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from measure.link_share import link_words
 from measure.summary import Summary
 from report.cells import Folded, Section, Terms
 from report.placement import Placement
@@ -67,9 +68,9 @@ def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
         facts.append(("Oversubscribed", "more processes than cores on a host were asked for"))
     at_end = {(link.sender, link.receiver): link for link in comparison.links_at_end}
     for link in comparison.links:
-        told = f"{link.bits_per_s / 1e9:.3g} Gbit/s before the first run"
+        told = f"{link_words(link)} before the first run"
         if (last := at_end.get((link.sender, link.receiver))) is not None:
-            told += f", {last.bits_per_s / 1e9:.3g} Gbit/s after the last"
+            told += f", {link_words(last)} after the last"
         facts.append((f"Link {link.sender} → {link.receiver}", f"{told}, plain TCP"))
     return facts
 

@@ -92,6 +92,7 @@ class Link(Noun):
         tool: `tcp`: one connection of collectives/transfer.py. `iperf3`: one of iperf3.
         bytes: that came, payload of TCP alone, after a warm-up.
         seconds: in which they came, by the receiver's clock.
+        congestion_control: TCP's, of the sender, as its kernel calls it; empty: not told.
     """
 
     sender: str
@@ -99,6 +100,7 @@ class Link(Noun):
     tool: Literal["tcp", "iperf3"]
     bytes: PositiveInt
     seconds: PositiveFloat
+    congestion_control: str = ""
 
     @property
     def bits_per_s(self) -> float:

@@ -1,10 +1,10 @@
 """A lab of hosts for each file of this folder, and ways to run a command on one."""
 
-import fcntl
+import errno
 import shlex
+import socket
 import string
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -32,10 +32,12 @@ def lab_name(needs_a_lab: None) -> Iterator[str]:
     """`rta`, or the next one that no living process of pytest holds: a killed one holds none."""
     for letter in string.ascii_lowercase:
         name = f"rt{letter}"
-        with Path(tempfile.gettempdir(), f"ringside-tests-{name}.lock").open("w") as lock:
+        with socket.socket(socket.AF_UNIX) as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                lock.bind(f"\0ringside-tests-{name}")  # no file: it is gone with its process
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
                 continue
             yield name
             return

@@ -5,9 +5,32 @@ import random
 import pytest
 from scipy import stats
 
+from benchmarks.starting import start
 from benchmarks.tax import SIDES, Sample, Tax, draw_round, epochs_for, holds, ratio
 from benchmarks.tax_sides import Timing, unlike
 from measure.intervals import Estimate, Interval
+from specs import RefusalError
+
+
+def test_a_refusal_of_a_benchmark_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a traceback; what is no refusal keeps its own."""
+
+    def command(rounds: int = 1) -> None:
+        if rounds > 5:
+            raise RefusalError("Rounds must be few.", received=rounds)
+        raise ValueError(rounds)
+
+    monkeypatch.setattr("sys.argv", ["benchmarks/one.py", "--rounds", "6"])
+    with pytest.raises(SystemExit) as ended:
+        start(command)
+    monkeypatch.setattr("sys.argv", ["benchmarks/one.py"])
+    with pytest.raises(ValueError, match="1"):
+        start(command)
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "one.py: Rounds must be few. Received: 6.\n"
 
 
 def timing(*epoch_s: float, steps: int = 10) -> Timing:

@@ -37,6 +37,39 @@ def test_hosts_are_filled_in_order() -> None:
     assert spec.resources.cores_per_replica == 1
 
 
+@pytest.mark.parametrize(
+    ("slots", "cores", "share"),
+    [
+        ((4, 1), (16, 3), 3),  # 16 / 4 = 4 on a, 3 / 1 = 3 on b
+        ((4, 1), (9, 64), 2),  # 9 / 4 = 2.25 on a
+        ((1, 2), (2, 8), 2),  # 2 / 1 on a, 8 / 2 on b
+        ((3, 1), (2, 8), 1),  # three ranks on two cores
+    ],
+)
+def test_a_rank_gets_what_every_host_has_for_one(
+    slots: tuple[int, int], cores: tuple[int, int], share: int
+) -> None:
+    """Of unequal hosts the one that has the fewest for each rank decides, not the smallest."""
+    hosts = tuple(Host(name=name, slots=n) for name, n in zip("ab", slots, strict=True))
+    found = {name: facts(count) for name, count in zip("ab", cores, strict=True)}
+    unequal = Place.on_hosts(sum(slots), Placement(hosts=hosts), found)
+
+    for stack in ("mpi", "parameter_server"):
+        spec, _ = unequal.of_stack(stack)
+
+        assert spec.resources.cores_per_replica == spec.resources.intra_op_threads == share
+
+
+def test_ranks_of_this_machine_share_its_cores() -> None:
+    """Seven for three are two each; none has less than one."""
+    shares = [
+        Place(3, Placement(), cores).of_stack("mpi")[0].resources.cores_per_replica
+        for cores in (7, 2)
+    ]
+
+    assert shares == [2, 1]
+
+
 def test_more_ranks_than_slots_are_refused() -> None:
     """With the numbers."""
     with pytest.raises(RefusalError, match="5 replicas, 4 slots"):

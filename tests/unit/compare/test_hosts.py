@@ -13,7 +13,6 @@ from compare import durations
 from compare.arms import arm_spec, parse_arms
 from compare.experiment import Observer, launched, spec_of
 from compare.hosts import (
-    cores_each,
     fullest,
     placement_of,
     refuse_fewer_cores,
@@ -23,6 +22,7 @@ from compare.hosts import (
 )
 from compare.hosts_load import HostsWatch, Look
 from launch import Placement
+from launch.hostfile import cores_each
 from specs import Comparison, Host, Link, RefusalError, Topology
 from tests.unit.compare.made import BASE, comparison_of
 from tests.unit.report.bout import bout
@@ -143,7 +143,8 @@ def link(sender: str, receiver: str, mbit_s: float) -> Link:
     [
         ([("a", "b", 95), ("b", "a", 100)], ""),
         ([("a", "b", 109), ("b", "a", 91)], ""),
-        ([("a", "b", 100), ("b", "a", 89)], "b → a is 0.089 Gbit/s, and it was 0.1 Gbit/s"),
+        ([("a", "b", 100), ("b", "a", 89)], "b → a is 89 Mbit/s, and it was 0.1 Gbit/s"),
+        ([("a", "b", 100), ("b", "a", 90.5)], "b → a is 90.5 Mbit/s, and it was 0.1 Gbit/s"),
         ([("a", "b", 111), ("b", "a", 100)], "a → b is 0.111 Gbit/s, and it was 0.1 Gbit/s"),
         ([("b", "a", 100)], "a → b is unknown, and it was 0.1 Gbit/s"),
     ],

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from compare import hosts_load
 from compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
 from measure.load import TICKS_PER_S
 from specs import RunRecord
+from tests.unit.launch.reached import DIRECT, reached_by
 from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
 
 
@@ -115,6 +117,31 @@ def test_what_nobody_knows_is_not_said() -> None:
     assert (again, nobody) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("began", "ended"),
+    [
+        pytest.param(look("a", "A", {0: 9}), look("a", "A", {0: 5}), id="busy time"),
+        pytest.param(
+            look("a", "A", {0: 0}, steal_s=4), look("a", "A", {0: 5}, steal_s=3), id="steal time"
+        ),
+        pytest.param(
+            look("a", "A", {0: 0}, swapped=2), look("a", "A", {0: 5}, swapped=1), id="swapped"
+        ),
+        pytest.param(look("a", "A", {1: 0}), look("a", "A", {0: 5, 1: 0}), id="off before"),
+        pytest.param(look("a", "A", {0: 0, 1: 0}), look("a", "A", {1: 0}), id="off after"),
+    ],
+)
+def test_a_counter_that_goes_back_is_not_zero(began: Look, ended: Look) -> None:
+    """Nor is that of a processor that is off: a host that nobody knows would look quiet."""
+    records = (process("a", 0, 1.0, 0),)
+
+    load = load_between(
+        {"a": began}, {"a": ended}, records, wall_s=9.0, launcher=Launcher("C", "c", 0.0)
+    )
+
+    assert load is None
+
+
 def test_this_machine_is_asked_without_ssh() -> None:
     """Its name, its kernel, its processors."""
     found = looks(("localhost",))
@@ -123,5 +150,27 @@ def test_this_machine_is_asked_without_ssh() -> None:
         pytest.skip("no /proc/stat")
     assert found is not None
     assert found["localhost"].hostname == socket.gethostname()
-    assert found["localhost"].ticks(os.sched_getaffinity(0)).busy_s > 0
+    ticks = found["localhost"].ticks(os.sched_getaffinity(0))
+    assert ticks is not None
+    assert ticks.busy_s > 0
     assert found["localhost"].swapped_bytes() >= 0
+
+
+def test_hosts_behind_a_login_shell_that_talks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first line is not the host's name."""
+    reached_by(f"echo hello; {DIRECT}", tmp_path, monkeypatch)
+
+    found = looks(("a", "b"))
+
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert found is not None
+    assert {(look.hostname, look.boot) for look in found.values()} == {(socket.gethostname(), boot)}
+
+
+def test_hosts_of_which_one_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of a run on both."""
+    reached_by(f'case "$*" in *" b "*) exit 255;; esac; {DIRECT}', tmp_path, monkeypatch)
+
+    assert looks(("a", "b")) is None

@@ -1,17 +1,20 @@
 """What the preflight makes of the hosts' answers: every problem, by the host's name."""
 
+import dataclasses
 import hashlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch import Placement, Site, preflight, probe, ssh
-from launch.network import interface_to, interfaces
+from launch.network import interface_to
 from launch.preflight import check_hosts
+from launch.probe import interfaces
 from specs import Host, RefusalError, RunSpec, Topology
+from tests.unit.launch.reached import DIRECT, reached_by
 
 VERSIONS = {"Python": "3.11.2", "tensorflow": "2.18.1", "horovod": "0.28.1", "Ringside": "ab"}
 
@@ -44,13 +47,18 @@ class Network:
         self.specs: list[RunSpec] = []
         self.placement = Placement(hosts=(Host(name="a", slots=8), Host(name="b", slots=8)))
 
-    async def ask(self, name: str, site: Site, questions: dict[str, Any]) -> preflight._Answer:
-        """In place of a connection."""
-        if name in self.unreached:
-            return preflight._Answer(problem=self.unreached[name])
-        return preflight._Answer(
-            clock_offset_s=self.clock[name], clock_round_trip_s=0.5, said=self.hosts[name]
-        )
+    def ask_all(
+        self, names: Sequence[str], site: Site, questions: dict[str, Any]
+    ) -> dict[str, preflight._Answer | ssh.NoAnswer]:
+        """In place of connections."""
+        return {
+            name: ssh.NoAnswer(why=self.unreached[name])
+            if name in self.unreached
+            else preflight._Answer(
+                clock_offset_s=self.clock[name], clock_round_trip_s=0.5, said=self.hosts[name]
+            )
+            for name in names
+        }
 
     def problems(self) -> list[str]:
         """The lines of the refusal; none if all is well."""
@@ -65,7 +73,7 @@ class Network:
 def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     """A network on which all is well."""
     network = Network(site, tmp_path / "runs" / "new")
-    monkeypatch.setattr(preflight, "_ask", network.ask)
+    monkeypatch.setattr(preflight, "_ask_all", network.ask_all)
     monkeypatch.setattr(probe, "facts", lambda questions: network.here)
     monkeypatch.setattr("secrets.token_hex", lambda size: "secret")
     yield network
@@ -190,33 +198,6 @@ def test_more_replicas_than_cores(
     assert network.problems() == [f"{one} (--oversubscribe to insist)" for one in expected]
 
 
-# As OpenSSH 9.2 words them.
-SAID = {
-    "ssh: Could not resolve hostname b: Name or service not known": "its name is not known here",
-    "ssh: connect to host b port 22: Connection refused": "no ssh server answers there",
-    "ssh: connect to host b port 22: Connection timed out": "it cannot be reached",
-    "ssh: connect to host b port 22: No route to host": "it cannot be reached",
-    "me@b: Permission denied (publickey,password).": "it asks for a password",
-    "me@b: Permission denied (publickey).": "it refuses the key",
-    "No ED25519 host key is known for b.\nHost key verification failed.": "its host key is not kno",
-    "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.": (
-        "its host key is not the one known here"
-    ),
-    "bash: line 1: /venv/bin/python: No such file or directory": "no /venv/bin/python there",
-    "/usr/bin/python: can't open file '/r/launch/probe.py': [Errno 2] No such file or directory": (
-        "no checkout of Ringside there"
-    ),
-    "Traceback (most recent call last):\nKeyError: 'names'": "KeyError: 'names'",
-    "": "exit 255",
-}
-
-
-@pytest.mark.parametrize("words", SAID)
-def test_what_ssh_complains_of(words: str) -> None:
-    """Each way in which ssh fails has words of its own, and what to do."""
-    assert ssh.complaint("b", 255, words, "/venv/bin/python").startswith(SAID[words])
-
-
 def test_the_digest_of_code(tmp_path: Path) -> None:
     """It covers every Python file of the rooms and none of anything else."""
     for name in ("train.py", "specs/__init__.py", "specs/a/b.py", "tests/__init__.py", "x/y.py"):
@@ -250,47 +231,46 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def asked_by(ssh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is told of a host that this program stands for; empty text: there is no program."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if ssh:
-        (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
-        (tmp_path / "ssh").chmod(0o755)
-    with pytest.raises(RefusalError) as refused:
-        check_hosts(
-            Placement(hosts=(Host(name="b.invalid"),), interface="lo"),
-            Site.here(),
-            folder=tmp_path / "new",
-        )
-    assert not list(tmp_path.glob(".ringside-*"))
-    return str(refused.value.received)
-
-
 @pytest.mark.parametrize(
-    ("ssh", "words"),
+    ("python", "words"),
     [
-        ("", "b.invalid: ssh cannot be started here: No such file or directory"),
+        ("exit 3", "b.invalid: exit 3"),
         ("echo ready; exit 3", "b.invalid: exit 3"),
         ("echo ready; read -r q; printf 17634; exit 3", "b.invalid: exit 3"),
         ("echo ready; read -r q; echo 1.0; read -r q; echo late >&2; exit 3", "b.invalid: late"),
     ],
 )
 def test_a_host_that_breaks_off(
-    ssh: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever its end comes, it is that host's problem, in its own words if it has some."""
-    assert words in asked_by(ssh, tmp_path, monkeypatch).split("\n  ")
+    reached_by(DIRECT, tmp_path, monkeypatch)
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{python}\n")
+    (tmp_path / "python").chmod(0o755)
+
+    with pytest.raises(RefusalError) as refused:
+        check_hosts(
+            Placement(hosts=(Host(name="b.invalid"),), interface="lo"),
+            dataclasses.replace(Site.here(), python=str(tmp_path / "python")),
+            folder=tmp_path / "new",
+        )
+
+    assert words in str(refused.value.received).split("\n  ")
+    assert not list(tmp_path.glob(".ringside-*"))
 
 
-def test_what_ssh_has_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ProxyCommand has its pipes, too; an ssh that does not answer is ended with it."""
-    monkeypatch.setattr(preflight, "ANSWER_S", 1.0)
+def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login shell may say what an answer begins with; nobody but the host is believed."""
+    reached_by(f"echo ready; echo 5; {DIRECT}", tmp_path, monkeypatch)
+    hosts = Placement(hosts=(Host(name="b.invalid"),), interface="lo")
 
-    told = asked_by(f"/bin/sleep 3600 & echo $! >{tmp_path}/pid; wait", tmp_path, monkeypatch)
+    with pytest.raises(RefusalError) as refused:
+        check_hosts(hosts, Site.here(), folder=tmp_path / "new")
 
-    assert "b.invalid: no answer within 1 s" in told
-    proxy = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    assert not proxy.exists() or proxy.read_text().split()[2] == "Z"
+    assert str(refused.value.received).split("\n  ")[1:] == [
+        "b.invalid: only ssh knows the name; put it into DNS or /etc/hosts",
+        "b.invalid: on b.invalid the name means nothing, not 127.0.0.1 of lo; see /etc/hosts there",
+    ]
 
 
 def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:

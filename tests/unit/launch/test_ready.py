@@ -1,6 +1,5 @@
 """What is asked just before a run begins, and what a refusal leaves: nothing."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import cli.main
 from cli.hosts import placement_from
 from launch import Plan, execute
 from launch.execute import holds_run
+from tests.unit.launch.reached import DIRECT, reached_by
 
 PlanOf = Callable[..., Plan]
 
@@ -20,11 +20,9 @@ def refused(
     plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], str]:
     """Why a run on two hosts, reached by this program, was refused."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     def refused(ssh: str) -> str:
-        (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n")
-        (tmp_path / "ssh").chmod(0o755)
+        reached_by(ssh, tmp_path, monkeypatch)
         plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="a\nb").replace(
             run_dir=str(tmp_path / "runs" / "new"), python=sys.executable
         )
@@ -61,14 +59,22 @@ def test_a_host_that_hangs(
 def test_a_host_that_hangs_is_named_alone(
     refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its neighbour, which was asked after it, has answered meanwhile; no text breaks its words."""
-    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 1.0)
+    """Its neighbour, which was asked after it, has answered meanwhile."""
+    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 3.0)
 
-    fine = refused('case "$*" in *" a "*) exec sleep 3600;; *) exit 0;; esac')
-    latin = refused(r"printf 'caf\351'; exit 3")
+    reason = refused(f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}')
 
-    assert fine == "a is not ready: no answer within 1 s."
-    assert latin == "a is not ready: caf\ufffd. b is not ready: caf\ufffd."
+    assert reason == "a is not ready: no answer within 3 s."
+
+
+def test_a_host_with_an_obstacle(refused: Callable[[str], str], tmp_path: Path) -> None:
+    """It says which, in its own words; a login shell's are not taken for them."""
+    spec = tmp_path / "runs" / "new" / "spec.json"
+
+    reason = refused(f"echo hello; rm -f {spec}; {DIRECT}")
+
+    words = f"{spec} is not there; all machines must see the run's folder"
+    assert reason == f"a is not ready: {words}. b is not ready: {words}."
 
 
 def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) -> None:
@@ -76,7 +82,7 @@ def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) 
     (tmp_path / "runs" / "new" / "logs").mkdir(parents=True)
     (tmp_path / "runs" / "new" / "logs" / "mine").write_text("mine")
 
-    reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; *) exit 0;; esac')
+    reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; esac; ' + DIRECT)
 
     assert reason == "a is not ready: no keeper. b is not ready: no keeper."
     left = sorted(path.name for path in (tmp_path / "runs" / "new").rglob("*"))
@@ -97,10 +103,8 @@ def test_hosts_that_a_run_does_not_use_may_be_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`launch` asks those that it uses; the others are not even named."""
-    (tmp_path / "ssh").write_text("#!/bin/sh\nexit 255\n")
-    (tmp_path / "ssh").chmod(0o755)
+    reached_by("exit 255", tmp_path, monkeypatch)
     (tmp_path / "hosts").write_text("a.invalid\nb.invalid\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     flags = ["--backend", "serial", "--hostfile", str(tmp_path / "hosts")]
     code = cli.main.run(["launch", *flags, "--run-dir", str(tmp_path / "new")])

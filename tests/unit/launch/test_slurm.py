@@ -12,7 +12,8 @@ from launch import Plan, Site, slurm
 from launch.children import Child
 from launch.verdict import Evidence, Records, judge
 from launch.watch import Watch
-from specs import RefusalError, Resources, RunSpec, Topology, capabilities_of
+from specs import RefusalError, Resources
+from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/100 %")
 HOSTS = str(Path(__file__).resolve().parents[3] / "hostfiles" / "local4")
@@ -34,17 +35,8 @@ def planned(
     lines: Sequence[str] = (),
 ) -> Plan:
     """The plan of a run, from a machine that does not exist."""
-    single = capabilities_of(backend).process_model == "single"
-    spec = RunSpec(
-        backend=backend,
-        options=options or {},
-        topology=Topology(replicas_per_process=replicas)
-        if single
-        else Topology(processes_per_host=replicas),
-        global_batch=8 * replicas,
-        epochs=1,
-        resources=Resources(cores_per_replica=cores),
-    )
+    spec = spec_of(backend, replicas=replicas, options=options)
+    spec = spec.replace(resources=Resources(cores_per_replica=cores))
     return slurm.plan(spec, run_dir=RUN_DIR, site=site, nodes=nodes, lines=lines)
 
 

@@ -1,8 +1,17 @@
 """Which share of a link a collective reaches, against closed forms."""
 
+from typing import Literal
+
 import pytest
 
-from measure.link_share import least_seconds, share_of_link, slowest_bits_per_s
+from measure.link_share import (
+    least_seconds,
+    links_by_pair,
+    same_link,
+    same_rate,
+    share_of_link,
+    slowest_bits_per_s,
+)
 from specs import Link, RefusalError, Timing
 
 MIB = 2**20
@@ -56,16 +65,55 @@ def test_ranks_of_one_host_share_its_link() -> None:
     assert four == two
 
 
+def link(
+    tool: Literal["tcp", "iperf3"], count: int, sender: str = "a", receiver: str = "b"
+) -> Link:
+    """So many bytes came in two seconds."""
+    return Link(sender=sender, receiver=receiver, tool=tool, bytes=count, seconds=2.0)
+
+
 def test_the_slowest_link_by_plain_tcp() -> None:
     """What iperf3 said stands beside it."""
-
-    def link(tool: str, count: int) -> Link:
-        return Link(sender="a", receiver="b", tool=tool, bytes=count, seconds=2.0)
-
     found = slowest_bits_per_s([link("tcp", 300), link("tcp", 200), link("iperf3", 100)])
 
     assert found == 800.0
     assert slowest_bits_per_s([]) is None
+
+
+def test_rates_of_each_direction_by_plain_tcp() -> None:
+    """8 bits × 300 bytes in 2 s are 1200 bit/s."""
+    links = [link("tcp", 300), link("iperf3", 100), link("tcp", 200, "b", "a")]
+
+    found = {pair: one.bits_per_s for pair, one in links_by_pair(links).items()}
+    assert found == {("a", "b"): 1200.0, ("b", "a"): 800.0}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (100.0, 109.9, True),
+        (100.0, 110.1, False),
+        (100.0, 91.0, True),  # 100 is 9.9 % above it
+        (100.0, 90.8, False),  # 9.2 % below 100, which is 10.1 % above it
+    ],
+)
+def test_one_link_may_differ_by_a_tenth(one: float, other: float, same: bool) -> None:
+    """Of the smaller rate, whichever was measured first."""
+    assert same_rate(one, other) is same
+    assert same_rate(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [("cubic", "cubic", True), ("cubic", "bbr", False), ("", "bbr", True), ("cubic", "", True)],
+)
+def test_one_link_has_one_congestion_control(one: str, other: str, same: bool) -> None:
+    """Where both were told."""
+    measured = link("tcp", 300)
+
+    first, second = (measured.replace(congestion_control=name) for name in (one, other))
+
+    assert same_link(first, second) is same
 
 
 def test_one_host_has_no_share() -> None:

@@ -297,6 +297,43 @@ def test_a_queue_agrees_with_one_that_is_played() -> None:
     assert found == pytest.approx(workers * now / rounds, rel=0.02)
 
 
+@pytest.mark.parametrize(("workers", "delay"), [(3, 0.04), (3, 1.0), (7, 0.04)])
+@pytest.mark.parametrize("rounds", [2, 4, 16])
+def test_epochs_agree_with_those_that_are_played(workers: int, delay: float, rounds: int) -> None:
+    """Links shared fairly, times that scatter by a third, an epoch that ends with its last worker.
+
+    Within 13 %, where the law without epochs is off by up to a third.
+    """
+    random = np.random.default_rng(5)
+
+    played = float(np.mean([played_epoch(workers, rounds, delay, random) for _ in range(100)]))
+
+    found = round_s(workers, one(delay), one(1.0), GUESS, rounds)[0]
+    assert found == pytest.approx(played / rounds, rel=0.13)
+
+
+def played_epoch(workers: int, rounds: int, delay: float, random: np.random.Generator) -> float:
+    """Seconds in which each worker pulls (1 s alone), computes and pushes (1 s) so many times."""
+
+    def drawn(mean: float) -> float:
+        return mean * float(random.gamma(10.0, 0.1))
+
+    phase, todo, left = [0] * workers, [drawn(1.0) for _ in range(workers)], [rounds] * workers
+    now = 0.0
+    while busy := [worker for worker in range(workers) if left[worker]]:
+        crowd = [sum(phase[worker] == station for worker in busy) for station in (0, 1, 2)]
+        crowd[1] = 1  # each computes by itself
+        passed = min(todo[worker] * crowd[phase[worker]] for worker in busy)
+        now += passed
+        for worker in busy:
+            todo[worker] -= passed / crowd[phase[worker]]
+            if todo[worker] < 1e-12:
+                phase[worker] = (phase[worker] + 1) % 3
+                left[worker] -= phase[worker] == 0
+                todo[worker] = drawn(delay if phase[worker] == 1 else 1.0)
+    return now
+
+
 def test_many_workers_take_what_the_link_of_the_server_takes() -> None:
     """T(N) → N·D."""
     assert round_s(2000, one(1.0), one(0.1), GUESS)[0] == pytest.approx(200.0, rel=0.01)
@@ -306,14 +343,14 @@ def test_many_workers_take_what_the_link_of_the_server_takes() -> None:
 def test_what_was_put_in_comes_out(far: tuple[int, int]) -> None:
     """Runs at one and two, made with known D and Z, give the round of three others."""
     delay, demand = one(0.8), one(0.3)
-    alone, two = (round_s(count, delay, demand, GUESS) for count in far)
+    alone, two = (round_s(count, delay, demand, GUESS, 8.0) for count in far)
 
     found = served_s(
-        Served(*far, alone=alone, two=two), far=3, computed=one(0.0), moved=0.0, least=0.0,
-        form=GUESS,
+        Served(*far, alone=alone, two=two, rounds_at_two=8.0), far=3, rounds=4.0,
+        computed=one(0.0), moved=0.0, least=0.0, form=GUESS,
     )  # fmt: skip
 
-    assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS)[0], rel=1e-6)
+    assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS, 4.0)[0], rel=1e-6)
 
 
 def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
@@ -322,8 +359,8 @@ def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
     alone, two = (round_s(count, delay, demand, GUESS) for count in (1, 2))
 
     worst = served_s(
-        Served(1, 2, alone=alone, two=two), far=3, computed=one(0.0), moved=0.3, slower=10.0,
-        least=0.0, form=one(1.0),
+        Served(1, 2, alone=alone, two=two, rounds_at_two=math.inf), far=3, rounds=math.inf,
+        computed=one(0.0), moved=0.3, slower=10.0, least=0.0, form=one(1.0),
     )  # fmt: skip
 
     assert worst[0] == pytest.approx(0.8 + 2 * 3 * 3.0, rel=1e-6)
@@ -331,17 +368,19 @@ def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
 
 def test_workers_beside_the_server_use_no_link() -> None:
     """With nobody away from it there is nothing to queue for."""
-    runs = Served(0, 0, alone=one(0.8), two=one(0.9))
+    runs = Served(0, 0, alone=one(0.8), two=one(0.9), rounds_at_two=4.0)
 
-    found = served_s(runs, far=0, computed=one(0.0), moved=0.0, least=1.0, form=GUESS)
+    found = served_s(runs, far=0, rounds=4.0, computed=one(0.0), moved=0.0, least=1.0, form=GUESS)
 
     assert found[0] == pytest.approx(0.8)
 
 
 def test_a_server_is_never_faster_than_its_link() -> None:
     """T(1) = T(2) shows no communication, but 9 workers' bytes take 9·D at least."""
-    runs = Served(0, 1, alone=one(0.1), two=one(0.1))
+    runs = Served(0, 1, alone=one(0.1), two=one(0.1), rounds_at_two=4.0)
 
-    found = served_s(runs, far=9, computed=one(0.0), moved=0.0, least=0.05, form=one(-1.0))
+    found = served_s(
+        runs, far=9, rounds=4.0, computed=one(0.0), moved=0.0, least=0.05, form=one(-1.0)
+    )
 
     assert found[0] == pytest.approx(0.45)

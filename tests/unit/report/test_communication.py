@@ -99,7 +99,7 @@ def test_between_hosts_the_link_is_told() -> None:
     section = communication_section(comparison.replace(communication=found), judged(), None)
 
     said = " ".join(block.text for block in section.blocks if isinstance(block, Text))
-    assert "one to two 4.00 Gbit/s; two to one 3.00 Gbit/s" in said
+    assert "one to two 4 Gbit/s; two to one 3 Gbit/s" in said
     (folded,) = (block for block in section.blocks if isinstance(block, Folded))
     table = tables(*folded.blocks)["Every size of every collective"]
     (column,) = (i for i, one in enumerate(table.columns) if one.name == "Of the link")

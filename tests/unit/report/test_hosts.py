@@ -73,7 +73,7 @@ def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
     if named:
         assert found == [
             "Between the first and the last run links changed by more than 10 %: "
-            f"a → b (0.94, then {after:.3g} Gbit/s)."
+            f"a → b (0.94 Gbit/s, then {after:.3g} Gbit/s)."
         ]
 
 

@@ -1,6 +1,5 @@
 """The machine behind an ssh: what it says, and what is told when it says nothing."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,24 +7,18 @@ import pytest
 from launch import Placement
 from measure.machine import machine_facts
 from specs import Host, RefusalError
+from tests.unit.launch.reached import DIRECT, reached_by
 from verify import machines
 
-# ssh without a network: the last word is the command.
-DIRECT_SSH = 'for last; do :; done; echo welcome; exec sh -c "$last"'
 
-
-@pytest.fixture
-def reached_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The program by which every host is reached; asked anew in each test."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+@pytest.fixture(autouse=True)
+def _asked_anew() -> None:
     machines._remote_facts.cache_clear()
-    (tmp_path / "ssh").touch(0o755)
-    return tmp_path / "ssh"
 
 
-def test_a_login_script_that_talks(reached_by: Path) -> None:
+def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says is not what the machine is."""
-    reached_by.write_text(f"#!/bin/sh\n{DIRECT_SSH}\n")
+    reached_by(f"echo welcome; {DIRECT}", tmp_path, monkeypatch)
 
     facts = machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
@@ -39,9 +32,11 @@ def test_a_login_script_that_talks(reached_by: Path) -> None:
         ("exit 0", "exit 0"),
     ],
 )
-def test_a_machine_that_does_not_say(ssh: str, words: str, reached_by: Path) -> None:
+def test_a_machine_that_does_not_say(
+    ssh: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message is that of the preflight: what is wrong, and what to do."""
-    reached_by.write_text(f"#!/bin/sh\n{ssh}\n")
+    reached_by(ssh, tmp_path, monkeypatch)
 
     with pytest.raises(RefusalError, match=f"Received: b.invalid: {words}"):
         machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))

@@ -1,0 +1,23 @@
+"""How a benchmark is started from a shell."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from specs import RefusalError
+
+
+def start(command: Callable[..., None]) -> None:
+    """Run a command with the flags that this process was given, and exit.
+
+    A refusal is a line on standard error and exit code 2, as it is of `ringside`.
+    """
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    try:
+        app()
+    except RefusalError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,238 @@
+"""Many hosts asked at once: each answers or has a reason, and nothing of the asking is left."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch import ssh
+from launch.ssh import NoAnswer, ask_all
+from tests.unit.launch.reached import DIRECT, reached_by
+
+LIMIT_S = 20.0  # for those that answer at once, on a busy machine
+Asked = Callable[..., dict[str, str | NoAnswer]]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What hosts say to a line of shell, over this `ssh`."""
+
+    def asked(
+        script: str, *hosts: str, line: str = "echo me", limit_s: float = LIMIT_S
+    ) -> dict[str, str | NoAnswer]:
+        reached_by(script, tmp_path, monkeypatch)
+        return ask_all({host: ("sh", "-c", line) for host in hosts}, limit_s=limit_s)
+
+    return asked
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """No process that was started, not even a zombie, and no open file."""
+
+    def state() -> tuple[list[psutil.Process], list[str]]:
+        return psutil.Process().children(recursive=True), sorted(os.listdir("/proc/self/fd"))
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def ended(file: Path) -> bool:
+    """Whether the process whose number is in the file ends: what was killed takes a moment."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(int(file.read_text()))
+        give_up = time.monotonic() + 10
+        while process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        "echo hello",
+        "echo ready; echo 5; echo '{}'",
+        "printf 'no end of line'",
+        "head -c 300000 /dev/zero",
+        "set -x",
+        'echo "$last"',
+        "echo 'bash: fortune: command not found' >&2",
+        "head -c 300000 /dev/zero >&2",
+    ],
+)
+def test_a_login_shell_that_talks(login: str, asked: Asked) -> None:
+    """What it says on the way is none of the answer, whatever and however much it is."""
+    script = DIRECT.replace("exec sh", f"{login}; exec sh")
+
+    assert asked(script, "a", line="echo me; echo ready") == {"a": "me\nready\n"}
+
+
+def test_each_host_has_its_own_answer(asked: Asked) -> None:
+    """By its name; the words of a command arrive as they are, and bytes that are no text, too."""
+    script = f'case "$*" in *" a "*) export HOST=a;; *" b "*) export HOST=b;; esac; {DIRECT}'
+
+    answers = asked(script, "a", "b", line="""printf "$HOST 'x  y' \\$z \\351" """)
+
+    assert answers == {"a": "a 'x  y' $z \ufffd", "b": "b 'x  y' $z \ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("echo late; exit 3", "exit 3"),
+        ("echo first >&2; echo last >&2; exit 1", "last"),
+        ("printf 'caf\\351' >&2; exit 1", "caf\ufffd"),
+        ("head -c 300000 /dev/zero | tr '\\0' '\\n' >&2; echo last >&2; exit 1", "last"),
+    ],
+)
+def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
+    """Its exit code, or the last line of its own errors: a login shell's are not to blame."""
+    script = DIRECT.replace("exec sh", "echo 'bash: fortune: not found' >&2; exec sh")
+
+    assert asked(script, "a", line=line) == {"a": NoAnswer(why=why)}
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (
+            "echo 'ssh: connect to host a port 22: Connection refused' >&2; exit 255",
+            "no ssh server answers there; start it, or name its port in ~/.ssh/config",
+        ),
+        ("echo hello; exit 3", "exit 3"),
+        ("echo me; exit 0", "exit 0"),
+    ],
+)
+def test_a_command_that_never_began(script: str, why: str, asked: Asked) -> None:
+    """ssh's words in ours; what a login shell says in its place is no answer, even with exit 0."""
+    assert asked(script, "a") == {"a": NoAnswer(why=why)}
+
+
+def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is named: it must be the same on all hosts."""
+    reached_by(DIRECT, tmp_path, monkeypatch)
+
+    (answer,) = ask_all({"a": ("/no/python", "-c", "")}, limit_s=LIMIT_S).values()
+
+    assert answer == NoAnswer(why="no /no/python there: all hosts need the same path")
+
+
+def test_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not installed, every host has the same reason; this machine needs none."""
+    commands = {name: ("/bin/echo", "me") for name in ("a", "here", "b")}
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    answers = ask_all(commands, limit_s=LIMIT_S, here={"here", "localhost"})
+
+    why = NoAnswer(why="ssh cannot be started here: No such file or directory")
+    assert answers == {"a": why, "here": "me\n", "b": why}
+
+
+def test_a_command_has_nothing_to_read(asked: Asked) -> None:
+    """Its input is at its end, so that nobody waits for a password."""
+    assert asked(DIRECT, "a", line="cat; echo me") == {"a": "me\n"}
+
+
+def test_nobody_is_asked() -> None:
+    """Then nobody answers."""
+    assert ask_all({}, limit_s=LIMIT_S) == {}
+
+
+def test_a_host_that_hangs_is_named_alone(asked: Asked) -> None:
+    """Before it begins or in the middle of its answer; those asked after it are heard."""
+    script = f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}'
+
+    before = asked(script, "a", "b", "c", limit_s=2.0)
+    between = asked(DIRECT, "a", line="echo half; exec sleep 3600", limit_s=1.0)
+
+    assert before == {"a": NoAnswer(why="no answer within 2 s"), "b": "me\n", "c": "me\n"}
+    assert between == {"a": NoAnswer(why="no answer within 1 s")}
+
+
+def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None:
+    """Its ProxyCommand has its pipes, too; an ssh that does not answer is ended with it."""
+    answers = asked(f"sleep 3600 & echo $! >{tmp_path}/pid; wait", "a", limit_s=2.0)
+
+    assert answers == {"a": NoAnswer(why="no answer within 2 s")}
+    assert ended(tmp_path / "pid")
+
+
+def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> None:
+    """The master of shared connections (ControlPersist) keeps its errors open; it may stay."""
+    pid = tmp_path / "pid"
+    master = f"setsid sh -c 'echo $$ >{pid}; exec sleep 3600' >/dev/null &"
+    begun = f"until [ -s {pid} ]; do sleep 0.01; done"
+
+    for end, answer in ((DIRECT, "me\n"), ("exit 3", NoAnswer(why="exit 3"))):
+        assert asked(f"{master} {begun}; {end}", "a") == {"a": answer}
+        stayed = psutil.Process(int(pid.read_text()))
+        assert stayed.status() == psutil.STATUS_SLEEPING
+        stayed.kill()
+        pid.unlink()
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [("INT", KeyboardInterrupt), ("TERM", SystemExit), ("HUP", SystemExit)],
+)
+def test_a_signal_ends_the_asking(
+    number: str, raised: type[BaseException], asked: Asked, tmp_path: Path
+) -> None:
+    """At once, however often it comes."""
+    came = f"kill -{number} $PPID; kill -{number} $PPID"
+    # The one that the signal comes from has seen the other.
+    seen = f"until [ -s {tmp_path}/pid ]; do sleep 0.01; done"
+    hang = f"echo $$ >{tmp_path}/pid; exec sleep 3600"
+    script = f'case "$*" in *" b "*) {seen}; {came}; exec sleep 3600;; *) {hang};; esac'
+    before = signal.getsignal(signal.SIGINT)
+    began = time.monotonic()
+
+    with pytest.raises(raised):
+        asked(script, "a", "b")
+
+    assert time.monotonic() - began < LIMIT_S / 2
+    assert signal.getsignal(signal.SIGINT) is before
+    assert ended(tmp_path / "pid")
+
+
+def test_threads_may_ask(asked: Asked) -> None:
+    """Runs that go on side by side begin in threads."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asked, DIRECT, "a", "b").result() == {"a": "me\n", "b": "me\n"}
+
+
+# As OpenSSH 9.2 words them.
+SAID = {
+    "ssh: Could not resolve hostname b: Name or service not known": "its name is not known here",
+    "ssh: connect to host b port 22: Connection refused": "no ssh server answers there",
+    "ssh: connect to host b port 22: Connection timed out": "it cannot be reached",
+    "ssh: connect to host b port 22: No route to host": "it cannot be reached",
+    "me@b: Permission denied (publickey,password).": "it asks for a password",
+    "me@b: Permission denied (publickey).": "it refuses the key",
+    "No ED25519 host key is known for b.\nHost key verification failed.": "its host key is not kno",
+    "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.": (
+        "its host key is not the one known here"
+    ),
+    "bash: line 1: /venv/bin/python: No such file or directory": "no /venv/bin/python there",
+    "/usr/bin/python: can't open file '/r/launch/probe.py': [Errno 2] No such file or directory": (
+        "no checkout of Ringside there"
+    ),
+    "Traceback (most recent call last):\nKeyError: 'names'": "KeyError: 'names'",
+    "": "exit 255",
+}
+
+
+@pytest.mark.parametrize("words", SAID)
+def test_what_ssh_complains_of(words: str) -> None:
+    """Each way in which ssh fails has words of its own, and what to do."""
+    assert ssh.complaint("b", 255, words, "/venv/bin/python").startswith(SAID[words])
