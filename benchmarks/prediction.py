@@ -1,19 +1,24 @@
 """Predict four hosts from one and two, at several rates, and look how far off it was.
 
-    python benchmarks/prediction.py                  # about 20 minutes on a quiet machine
-    python benchmarks/prediction.py --rounds 1       # about 12
-    python benchmarks/prediction.py --rates 100mbit --models digits,large --mpi-as-it-is
+    python benchmarks/prediction.py                  # about 50 minutes on a quiet machine
+    python benchmarks/prediction.py --rounds 1       # about 35
+    python benchmarks/prediction.py --rates 100mbit --models filling,small --mpi-as-it-is
 
 Brings up a lab of its own (root), `bench1` … `bench4` with 0.4 of a core each, so that computing
 does not depend on how many hosts are busy. For each model and rate: all-reduces between two hosts,
-and runs of each stack at 1, 2 and 4 hosts (weak scaling; those at 1 do not depend on the rate and
-are made once, and those at 4, which are for checking only, once for each rate). Prints each rate's
-part of a Markdown table as soon as it is known, and all of it at the end, or when it is
-interrupted; every run is kept, and the folder of a model and rate can be given to `ringside
-predict`, with that of the rate as `--communication`.
+and runs of each stack at 1, 2 and 4 hosts (weak scaling; those at 4, which are for checking only,
+once). Prints each part of a Markdown table as soon as it is known, and all of it at the end, or
+when it is interrupted; every run is kept, and the folder of a model and rate can be given to
+`ringside predict`, with its `allreduce` as `--communication`.
+
+Models: `filling` is one whose gradients take the link a second, whatever its rate: 1.2 MB at 10
+Mbit/s, 125 MB at 1 Gbit/s. Hosts with a part of a core compute and wait in steps of the kernel's
+quota, 10 ms; it shows what the network does, which is what is predicted. `small` has 1.2 MB at
+every rate: at the faster ones it is mostly the hosts that decide.
 """
 
 import itertools
+import math
 import shlex
 import sys
 import time
@@ -34,7 +39,7 @@ from collectives.place import Place
 from collectives.run import measure_stacks
 from compare.arms import arm_spec, parse_arms
 from compare.experiment import Observer, launched, run_arm
-from lab import Lab
+from lab import Lab, parse_rate
 from launch import Placement, Site
 from launch.flags import spec_from_flags
 from launch.preflight import check_hosts
@@ -70,22 +75,20 @@ BACKENDS = (
     "multi_worker_mirrored:implementation=RING,parameter_server"
 )
 MPI_AS_IT_IS = "horovod:controller=mpi"
-SIZES = tuple(2048 * 4**k for k in range(6))  # 2 KiB to 2 MiB: around both models' gradients
+# All-reduces of 2 KiB, for the latency, and of these parts of the gradients.
+SMALLEST, PARTS = 2048, (1 / 16, 1 / 4, 1 / 2, 1)
 MOST, BUDGET_S = 10, 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
-# Workload, its options, examples of one replica in a step, epochs, of which the first does not
-# count. The larger one has 1.2 MB of gradients and little to compute; eight steps in an epoch of
-# four, as one takes seconds at 10 Mbit/s.
-MODELS: dict[str, tuple[str, list[str], int, int]] = {
-    "digits": ("digits", [], 32, 4),
-    "large": ("synthetic", ["width=128", "image_size=4", "examples=512"], 16, 3),
-}
+# The workload `synthetic` has about 18·width² weights; images of 2 pixels keep computing small.
+WEIGHTS, WEIGHT_BYTES, SMALL_WIDTH = 18, 4, 128
+BATCH, STEPS, EPOCHS = 4, 6, 3  # of each replica; of an epoch at four; of which the first is no use
+MODELS = ("filling", "small")
 
 
 def command(
     rates: Annotated[str, typer.Option(help="Of each host's link.")] = "10mbit,100mbit,1gbit",
-    models: Annotated[str, typer.Option(help="digits, large, or both.")] = "large",
+    models: Annotated[str, typer.Option(help="filling, small, or both.")] = "filling",
     rounds: Annotated[int, typer.Option(min=1, help="Of the runs at 2.")] = 2,
     mpi_as_it_is: Annotated[
         bool, typer.Option("--mpi-as-it-is", help="Also Open MPI without a setting.")
@@ -161,23 +164,19 @@ def _print_all(rows: list[Row], folder: Path, console: Console) -> None:
 
 
 def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Iterator[list[Row]]:
-    """Everything, one rate after the other; a rate that failed ends it."""
-    bases = {name: _base(name) for name in models}
-    alone = {name: _runs(bench, bases[name], KNOWN[0], 1, bench.folder / name) for name in models}
-    for rate in rates:
-        for host in lab.hosts:
-            lab.set_rate(host.name, rate)
-        communication = _communication(bench, bench.folder / rate)
-        rows: list[Row] = []
-        for name in models:
-            place = bench.folder / f"{name}-{rate}"
-            two = _runs(bench, bases[name], KNOWN[1], bench.rounds, place)
-            four = _runs(bench, bases[name], CHECKED, 1, place / "check")
-            runs = (*alone[name], *two, *four)
-            comparison = _comparison(bench, bases[name], runs, communication, place)
-            write_whole(place / "results.json", comparison.to_json())
-            rows += [(name, rate, one) for one in predicted(comparison, communication)]
-        yield rows
+    """Everything, one rate and model after the other; one that failed ends it."""
+    for rate, name in itertools.product(rates, models):
+        lab.set_rate(None, rate)
+        place = bench.folder / f"{name}-{rate}"
+        width = SMALL_WIDTH if name == "small" else _filling(parse_rate(rate))
+        base = _base(width)
+        communication = _communication(bench, width, place / "allreduce")
+        alone = _runs(bench, base, KNOWN[0], bench.rounds, place / "alone")
+        two = _runs(bench, base, KNOWN[1], bench.rounds, place)
+        four = _runs(bench, base, CHECKED, 1, place / "check")
+        comparison = _comparison(bench, base, (*alone, *two, *four), communication, place)
+        write_whole(place / "results.json", comparison.to_json())
+        yield [(name, rate, one) for one in predicted(comparison, communication)]
 
 
 def predicted(comparison: Comparison, communication: Communication) -> tuple[Checked, ...]:
@@ -215,11 +214,16 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _base(name: str) -> RunSpec:
-    workload, options, batch, epochs = MODELS[name]
+def _filling(bits_per_s: int) -> int:
+    """Width of the model whose gradients take the link a second."""
+    return round(math.sqrt(bits_per_s / 8 / WEIGHT_BYTES / WEIGHTS))
+
+
+def _base(width: int) -> RunSpec:
+    examples = CHECKED * BATCH * STEPS
     spec = spec_from_flags(
-        Surroundings(), backend="serial", workload=workload, workload_option=options,
-        global_batch=batch, epochs=epochs, save="record",
+        Surroundings(), backend="serial", workload="synthetic", global_batch=BATCH, epochs=EPOCHS,
+        workload_option=[f"width={width}", "image_size=2", f"examples={examples}"], save="record",
     )  # fmt: skip
     return spec.replace(resources=spec.resources.replace(cores_per_replica=1, inter_op_threads=2))
 
@@ -250,16 +254,17 @@ def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> 
     return tuple(runs)
 
 
-def _communication(bench: Bench, folder: Path) -> Communication:
-    """All-reduces between the first two hosts."""
+def _communication(bench: Bench, width: int, folder: Path) -> Communication:
+    """All-reduces between the first two hosts, of parts of a model's gradients."""
+    weights = WEIGHTS * width**2
     site = Site.here()
     pair = bench.placement.replace(hosts=(bench.placement.hosts or ())[:2])
-    facts = check_hosts(pair, site, folder=folder.parent)
+    facts = check_hosts(pair, site, folder=bench.folder)
     place = Place.on_hosts(2, pair, facts)
     links = measure_links(pair, site, tools=("tcp",))
     communication = measure_stacks(
         bench.stacks,
-        SIZES,
+        (SMALLEST, *(round(part * weights) * WEIGHT_BYTES for part in PARTS)),
         place=replace(place, links=links),
         most=MOST,
         budget_s=BUDGET_S,

@@ -332,6 +332,14 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             "have reached.",
             "Measure again when something comes through all of them.",
         )
+    if any(link.congestion_control.startswith("bbr") for link in comparison.links):
+        yield Caveat(
+            "TCP between the hosts is governed by BBR. Under it stacks that fill both directions "
+            "of a link were seen to leave much of it unused that they use under cubic "
+            "(docs/network.md): a gap between two stacks may be that.",
+            "Compare under cubic as well: sysctl net.ipv4.tcp_congestion_control=cubic on all "
+            "hosts.",
+        )
     at_end = links_by_pair(comparison.links_at_end)
     changed = []
     for link in comparison.links:

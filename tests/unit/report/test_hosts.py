@@ -77,6 +77,17 @@ def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
         ]
 
 
+@pytest.mark.parametrize(("control", "named"), [("bbr", True), ("cubic", False), ("", False)])
+def test_who_governs_tcp_is_told(control: str, named: bool) -> None:
+    """In the environment; and BBR is a caveat."""
+    ends = [link("a", "b", 0.94), link("b", "a", 0.95)]
+    comparison = placed(links=tuple(one.replace(congestion_control=control) for one in ends))
+
+    words = f"0.94 Gbit/s ({control})" if control else "0.94 Gbit/s before"
+    assert words in dict(hosts_and_links(comparison))["Link a → b"]
+    assert any("BBR" in what for what in told(comparison)) is named
+
+
 def test_links_that_nobody_measured_are_a_caveat() -> None:
     """Nobody knows then what could have been reached."""
     blind = placed(links=(), links_at_end=())
