@@ -11,10 +11,11 @@ once). Prints each part of a Markdown table as soon as it is known, and all of i
 when it is interrupted; every run is kept, and the folder of a model and rate can be given to
 `ringside predict`, with its `allreduce` as `--communication`.
 
-Models: `filling` is one whose gradients take the link a second, whatever its rate: 1.2 MB at 10
-Mbit/s, 125 MB at 1 Gbit/s. Hosts with a part of a core compute and wait in steps of the kernel's
-quota, 10 ms; it shows what the network does, which is what is predicted. `small` has 1.2 MB at
-every rate: at the faster ones it is mostly the hosts that decide.
+Models: `filling` is one whose gradients take the link a second, but no more than 32 MB: 1.2 MB at
+10 Mbit/s, 32 MB and a quarter of a second at 1 Gbit/s, since part of a core is slow to apply more.
+Such hosts compute and wait in steps of the kernel's quota, 10 ms; so it shows what the network
+does, which is what is predicted. `small` has 1.2 MB at every rate: at the faster ones it is mostly
+the hosts that decide.
 """
 
 import itertools
@@ -81,7 +82,7 @@ MOST, BUDGET_S = 10, 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
 # The workload `synthetic` has about 18·width² weights; images of 2 pixels keep computing small.
-WEIGHTS, WEIGHT_BYTES, SMALL_WIDTH = 18, 4, 128
+WEIGHTS, WEIGHT_BYTES, SMALL_WIDTH, MOST_BYTES = 18, 4, 128, 32e6
 BATCH, STEPS, EPOCHS = 4, 6, 3  # of each replica; of an epoch at four; of which the first is no use
 MODELS = ("filling", "small")
 
@@ -215,8 +216,8 @@ def markdown(rows: list[Row]) -> str:
 
 
 def _filling(bits_per_s: int) -> int:
-    """Width of the model whose gradients take the link a second."""
-    return round(math.sqrt(bits_per_s / 8 / WEIGHT_BYTES / WEIGHTS))
+    """Width of the model whose gradients take the link a second, or are MOST_BYTES."""
+    return round(math.sqrt(min(bits_per_s / 8, MOST_BYTES) / WEIGHT_BYTES / WEIGHTS))
 
 
 def _base(width: int) -> RunSpec:
