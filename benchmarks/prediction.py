@@ -2,7 +2,7 @@
 
     python benchmarks/prediction.py                  # about 50 minutes on a quiet machine
     python benchmarks/prediction.py --rounds 1       # about 35
-    python benchmarks/prediction.py --rates 100mbit --models filling,small --mpi-as-it-is
+    python benchmarks/prediction.py --rates 100mbit --models small --backends horovod:controller=mpi
 
 Brings up a lab of its own (root), `bench1` … `bench4` with 0.4 of a core each, so that computing
 does not depend on how many hosts are busy. For each model and rate: all-reduces between two hosts,
@@ -72,12 +72,13 @@ LAB, HOSTS = "bench", 4
 CORES = 0.4
 # As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions).
 BACKENDS = (
-    "horovod:controller=gloo,horovod:controller=mpi:btl_tcp_flags=9,"
+    "horovod:controller=gloo,"
+    "horovod:controller=mpi:btl_tcp_flags=9:coll_tuned_allreduce_algorithm=ring,"
     "multi_worker_mirrored:implementation=RING,parameter_server"
 )
-MPI_AS_IT_IS = "horovod:controller=mpi"
-# All-reduces of 2 KiB, for the latency, and of these parts of the gradients.
-SMALLEST, PARTS = 2048, (1 / 16, 1 / 4, 1 / 2, 1)
+# All-reduces of 2 KiB, for the latency, and of these parts of the kernels' gradients; the largest
+# is more than all of a model's, with its biases and last layer.
+SMALLEST, PARTS = 2048, (1 / 16, 1 / 4, 1 / 2, 1.1)
 MOST, BUDGET_S = 10, 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
@@ -90,10 +91,10 @@ MODELS = ("filling", "small")
 def command(
     rates: Annotated[str, typer.Option(help="Of each host's link.")] = "10mbit,100mbit,1gbit",
     models: Annotated[str, typer.Option(help="filling, small, or both.")] = "filling",
-    rounds: Annotated[int, typer.Option(min=1, help="Of the runs at 2.")] = 2,
-    mpi_as_it_is: Annotated[
-        bool, typer.Option("--mpi-as-it-is", help="Also Open MPI without a setting.")
-    ] = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Of the runs at 1 and 2.")] = 2,
+    backends: Annotated[
+        str, typer.Option(help="As those of `ringside compare`, with their settings.")
+    ] = BACKENDS,
     output: Annotated[Path, typer.Option(help="Folder in which its folder is made.")] = Path(
         "runs"
     ),
@@ -104,13 +105,14 @@ def command(
     for name in chosen:
         if name not in MODELS:
             raise unknown_name("model", name, MODELS)
+    for rate in rates.split(","):
+        parse_rate(rate)
     folder = new_folder(output, f"prediction-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     began = time.monotonic()
     rows: list[Row] = []
     with ending_on_signals():
         lab = Lab.up(name=LAB, hosts=HOSTS, rate=rates.split(",")[0], cores=CORES)
         try:
-            backends = f"{BACKENDS},{MPI_AS_IT_IS}" if mpi_as_it_is else BACKENDS
             bench = Bench.of(lab, backends, rounds, folder)
             for found in measured(lab, bench, chosen, rates.split(",")):
                 console.print(markdown(found), highlight=False, markup=False, soft_wrap=True)
@@ -130,7 +132,7 @@ class Bench:
 
     Attributes:
         backends: with their settings, as `ringside compare --backends` has them.
-        rounds: of the runs at two replicas.
+        rounds: of the runs at one and two replicas.
     """
 
     placement: Placement
@@ -169,7 +171,7 @@ def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Ite
     for rate, name in itertools.product(rates, models):
         lab.set_rate(None, rate)
         place = bench.folder / f"{name}-{rate}"
-        width = SMALL_WIDTH if name == "small" else _filling(parse_rate(rate))
+        width = SMALL_WIDTH if name == "small" else filling_width(parse_rate(rate))
         base = _base(width)
         communication = _communication(bench, width, place / "allreduce")
         alone = _runs(bench, base, KNOWN[0], bench.rounds, place / "alone")
@@ -215,7 +217,7 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _filling(bits_per_s: int) -> int:
+def filling_width(bits_per_s: int) -> int:
     """Width of the model whose gradients take the link a second, or are MOST_BYTES."""
     return round(math.sqrt(min(bits_per_s / 8, MOST_BYTES) / WEIGHT_BYTES / WEIGHTS))
 
@@ -255,9 +257,13 @@ def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> 
     return tuple(runs)
 
 
+def sizes_of(width: int) -> tuple[int, ...]:
+    """Bytes of the all-reduces from which a model of this width is predicted."""
+    return (SMALLEST, *(round(part * WEIGHTS * width**2) * WEIGHT_BYTES for part in PARTS))
+
+
 def _communication(bench: Bench, width: int, folder: Path) -> Communication:
     """All-reduces between the first two hosts, of parts of a model's gradients."""
-    weights = WEIGHTS * width**2
     site = Site.here()
     pair = bench.placement.replace(hosts=(bench.placement.hosts or ())[:2])
     facts = check_hosts(pair, site, folder=bench.folder)
@@ -265,7 +271,7 @@ def _communication(bench: Bench, width: int, folder: Path) -> Communication:
     links = measure_links(pair, site, tools=("tcp",))
     communication = measure_stacks(
         bench.stacks,
-        (SMALLEST, *(round(part * weights) * WEIGHT_BYTES for part in PARTS)),
+        sizes_of(width),
         place=replace(place, links=links),
         most=MOST,
         budget_s=BUDGET_S,

@@ -90,7 +90,7 @@ class _Flags:
 
 
 def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Prediction":
-    from measure.prediction import predict
+    from measure.prediction import epoch_notes, predict
     from measure.prediction_conditions import link_notes, trained
     from measure.prediction_inputs import inputs_of, link_rate
     from specs.prediction import Prediction
@@ -116,7 +116,7 @@ def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Pred
         bits_per_s=asked.bits_per_s,
         stacks=predicted,
         not_predicted={**not_predicted, **without},
-        notes=notes,
+        notes=(*notes, *epoch_notes(stacks.values(), asked)),
     )
 
 

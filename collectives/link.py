@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import secrets
 import select
 import subprocess
 import time
@@ -96,17 +97,26 @@ class _Ends:
 
     def _start(self, host: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         command = (self._site.python, "-I", "-S", SCRIPT, *arguments)
-        if not self._site.is_local(host):
-            command = ssh.remote_command(host, command)
-        return self._stack.enter_context(_running(command))
+        if self._site.is_local(host):
+            return self._stack.enter_context(_running(command))
+        # What a login script says comes before this mark: random, so that none says it by chance,
+        # and put together there, so that a shell that shows its commands does not say it either.
+        token = secrets.token_hex(8)
+        marked = ("sh", "-c", f'printf ringside-%s {token}; exec "$0" "$@"', *command)
+        process = self._stack.enter_context(_running(ssh.remote_command(host, marked)))
+        self._read_to(f"ringside-{token}", host, process)
+        return process
 
     def _line(self, host: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """The next line that an end says; what a login script says before is passed over."""
+        """The next line that an end says."""
+        answer: dict[str, Any] = json.loads(self._read_to("\n", host, process))
+        return answer
+
+    def _read_to(self, last: str, host: str, process: subprocess.Popen[bytes]) -> bytes:
+        """What an end says, up to these words and with them."""
         assert process.stdout is not None
-        said = b""
-        while not (said.startswith(b"{") and said.endswith(b"\n")):
-            if said.endswith(b"\n"):
-                said = b""
+        said = bytearray()
+        while not said.endswith(last.encode()):
             self._interrupts.raise_noted()
             if time.monotonic() > self._deadline:
                 raise _refusal(host, "nothing comes through")
@@ -115,8 +125,7 @@ class _Ends:
                 if not byte:
                     raise _refusal(host, self._last_words(process))
                 said += byte
-        answer: dict[str, Any] = json.loads(said)
-        return answer
+        return bytes(said)
 
     def _last_words(self, process: subprocess.Popen[bytes]) -> str:
         """Why an end has gone; one that has only closed its output is not waited for long."""

@@ -60,6 +60,7 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
         Knob("compression", ("fp16",), ("replicas",)),
         Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
         Knob("btl_tcp_flags", (9,), ("replicas", "hosts", "mpi")),
+        Knob("coll_tuned_allreduce_algorithm", ("ring",), ("replicas", "hosts", "mpi")),
     ),
 }
 

@@ -35,9 +35,11 @@ class Lab(Document):
 
     The disk is one, as with NFS. This machine is on the bridge as well and plays the login node.
     Written as JSON into the lab's folder; what may change (rates, cuts) is asked of the kernel.
+
+    Schema history: 1 first version. 2 congestion_control; a lab of 1 can be taken down only.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 1
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     name: str
     head_address: str
@@ -120,7 +122,7 @@ class Lab(Document):
         """The lab of this name.
 
         Raises:
-            RefusalError: none is up.
+            RefusalError: none is up, or another version of Ringside has made it.
         """
         path = folder_of(check_name(name)) / STATE
         check_machine()
@@ -140,7 +142,15 @@ class Lab(Document):
                 advice=(f"Up are: {others}. " if others else "")
                 + f"Make it: ringside lab up --name {name}",
             )
-        return cls.from_json(path.read_text(), origin=str(path))
+        try:
+            return cls.from_json(path.read_text(), origin=str(path))
+        except RefusalError as error:
+            raise RefusalError(
+                error.rule,
+                received=error.received,
+                advice="Where another version of Ringside has made the lab, take it down: "
+                f"ringside lab down --name {name}",
+            ) from None
 
     def host(self, name: str) -> LabHost:
         """The host of this name."""

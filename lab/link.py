@@ -1,9 +1,10 @@
 """Bridge, links and their rates: what `ip` and `tc` are told."""
 
+import contextlib
 import ipaddress
 import json
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from lab.command import run
@@ -19,6 +20,8 @@ LEAST_BURST_BYTES = 2 * 1514
 QUEUE_S = 0.05
 LEAST_QUEUE_BYTES = 4 * 65536
 TCP = Path("/proc/sys/net/ipv4")
+AVAILABLE = "tcp_available_congestion_control"
+ALLOWED = "tcp_allowed_congestion_control"
 
 
 def free_subnet(taken: Iterable[str]) -> int:
@@ -80,38 +83,77 @@ def connect(name: str, head_address: str, hosts: Collection[LabHost], bits_per_s
         shape(host, bits_per_s, first=True)
 
 
-def congestion_controls() -> list[str]:
-    """TCP's congestion controls that this kernel has."""
-    return (TCP / "tcp_available_congestion_control").read_text().split()
-
-
 def check_congestion_control(name: str) -> None:
-    """Refuse what the kernel has not."""
-    if name not in (there := congestion_controls()):
+    """Refuse what the kernel has not, not even as a module; one that is loaded for it stays."""
+    if name in _listed(AVAILABLE):
+        return
+    with contextlib.suppress(RefusalError, OSError):  # it is not there, or it has no such module
+        run("modprobe", f"tcp_{name}")
+    there = _listed(AVAILABLE)
+    if there and name not in there:
         raise RefusalError(
             "Hosts can use a congestion control that this machine's kernel has.",
             received=repr(name),
-            advice=f"It has {', '.join(there)}; more may come by `modprobe tcp_{name}`, or choose "
-            "one of these with --congestion-control.",
+            advice=f"It has {', '.join(there)}, and `modprobe tcp_{name}` does not bring it. "
+            "Choose one that is there with --congestion-control.",
         )
 
 
 def set_congestion_control(hosts: Iterable[LabHost], name: str) -> None:
     """Have every connection from these hosts use it, as their kernels' default.
 
-    A namespace may choose what the machine allows to everybody. What is not on that list is there
-    for this moment only: the hosts keep what they have chosen.
+    Nothing is written that is so already: the kernel's files may be read-only, in a container.
+
+    Raises:
+        RefusalError: they have another, and that cannot be changed from here.
     """
-    allowed = TCP / "tcp_allowed_congestion_control"
-    before = allowed.read_text()
+    file = str(TCP / "tcp_congestion_control")
+    before = {one: _on(one, "cat", file).strip() for one in hosts}
+    others = [one for one, chosen in before.items() if chosen != name]
+    if not others:
+        return
     try:
-        if name not in before.split():
-            allowed.write_text(f"{before.strip()} {name}")
-        for host in hosts:
-            inside = ("sh", "-c", 'echo "$0" > "$1"', name, str(TCP / "tcp_congestion_control"))
-            run("ip", "netns", "exec", host.namespace, *inside)
+        with _allowed_to_all(name):
+            for one in others:
+                _on(one, "tee", file, stdin=name)
+    except (OSError, RefusalError) as error:
+        possible = " or ".join(dict.fromkeys((before[others[0]], *_listed(ALLOWED))))
+        raise RefusalError(
+            "A congestion control must be one that can be set on a lab's hosts from here.",
+            received=f"{name}: {error.received if isinstance(error, RefusalError) else error}",
+            advice="Take what they have already, or what is allowed to everybody: "
+            f"--congestion-control {possible}.",
+        ) from None
+
+
+@contextlib.contextmanager
+def _allowed_to_all(name: str) -> Iterator[None]:
+    """A namespace may choose what the machine allows to everybody, and keeps what it has chosen.
+
+    So what is not on that list is there for this moment only. A kill -9 leaves it there, which
+    does no harm: it changes no connection of anybody who does not ask for it by name.
+    """
+    before = _listed(ALLOWED)
+    if not before or name in before:
+        yield
+        return
+    (TCP / ALLOWED).write_text(" ".join((*before, name)))
+    try:
+        yield
     finally:
-        allowed.write_text(before)
+        (TCP / ALLOWED).write_text(" ".join(before))
+
+
+def _listed(file: str) -> list[str]:
+    """A list of the kernel's; empty in a container before Linux 5.7, which shows it none."""
+    try:
+        return (TCP / file).read_text().split()
+    except FileNotFoundError:
+        return []
+
+
+def _on(host: LabHost, *command: str, stdin: str = "") -> str:
+    return run("ip", "netns", "exec", host.namespace, *command, stdin=stdin)
 
 
 def shape(host: LabHost, bits_per_s: int, *, first: bool = False) -> None:
@@ -166,7 +208,7 @@ def check_forwarding(first: LabHost, last: LabHost) -> None:
     connect_to = f"import socket; socket.create_connection(({last.address!r}, 22), timeout=5)"
     python = (sys.executable, "-I", "-S", "-c", connect_to)
     try:
-        run("ip", "netns", "exec", first.namespace, *python)
+        _on(first, *python)
     except RefusalError:
         raise RefusalError(
             "Hosts of the lab must reach each other over the bridge.",

@@ -43,6 +43,12 @@ OPEN_MPI: tuple[tuple[float, tuple[tuple[int, Law | None], ...]], ...] = (
     (4096, ((2048, None), (4096, "ring"), (16384, "doubling"))),
     (math.inf, ((2048, None), (16384, "ring"), (32768, "doubling"))),
 )
+# Of its parameter coll_tuned_allreduce_algorithm, by which a user decides.
+OPEN_MPI_NAMES: dict[str, Algorithm] = {
+    "recursive_doubling": "doubling",
+    "ring": "ring",
+    "rabenseifner": "halving",
+}
 WHOLE_ARRAYS_BELOW = 4096  # bytes; among two, see OPEN_MPI
 
 
@@ -59,6 +65,8 @@ def algorithm_of(stack: str) -> Algorithm:
     values = dict(one.split("=", 1) for one in settings)
     packed = values.get("bytes_per_pack", "0") != "0"
     found = ALGORITHMS.get(name)
+    if found == "open_mpi":
+        found = OPEN_MPI_NAMES.get(values.get("coll_tuned_allreduce_algorithm", ""), found)
     if found is None or packed:
         raise RefusalError(
             "How an all-reduce grows with the ranks must be known.",

@@ -85,6 +85,25 @@ def _has_law(inputs: StackInputs, count: int) -> bool:
     return law_of(algorithm_of(inputs.stack), count, inputs.gradient_bytes) is not None
 
 
+def epoch_notes(stacks: Iterable[StackInputs], asked: Asked) -> tuple[str, ...]:
+    """Sizes at which the data that were trained are one step: no user of that size has so few."""
+    notes = []
+    for one in stacks:
+        single = [
+            count
+            for count in asked.replicas
+            if one.served and 1 < one.two.epoch_rounds(1) <= _batch(one, asked, count)
+        ]
+        if single:
+            notes.append(
+                f"{one.label}: from ×{min(single):,} on an epoch of the same "
+                f"{one.two.epoch_examples:,} examples is a single step, in which all workers pull "
+                "at once and then push at once. With more data a step takes less, down to about "
+                "half."
+            )
+    return tuple(notes)
+
+
 def checks_of(stacks: Iterable[StackPrediction], measured: Comparison) -> tuple[Checked, ...]:
     """Each prediction of which the same stack was measured at the same size and batch."""
     found = []
@@ -249,10 +268,10 @@ def _served(
             far_at_two=inputs.far_at_two,
             alone=at_one,
             two=draws.two - draws.compute(inputs.two.batch // 2) + at_one,
-            rounds_at_two=inputs.epoch_examples / inputs.two.batch,
+            rounds_at_two=inputs.two.epoch_rounds(inputs.two.batch),
         ),
         far=count - beside,
-        rounds=inputs.epoch_examples / (part * count),
+        rounds=inputs.two.epoch_rounds(part * count),
         computed=draws.compute(part) - at_one,
         moved=bits / rate - bits / before if rate and before else 0.0,
         slower=before / rate if rate and before else 1.0,

@@ -84,7 +84,8 @@ def link_notes(comparison: Comparison, communication: Communication | None) -> t
     for pair in runs.keys() & reduced.keys():
         if not same_link(runs[pair], reduced[pair]):
             raise RefusalError(
-                f"Runs and all-reduces must be over the same link, within {SAME_LINK:.0%}.",
+                f"Runs and all-reduces must be over the same link, within {SAME_LINK:.0%} and "
+                "under the same congestion control of TCP.",
                 received=f"{' to '.join(pair)}: {link_words(runs[pair])} before the runs, "
                 f"{link_words(reduced[pair])} before the all-reduces",
                 advice="Repeat one of the two: ringside allreduce --replicas 2 --hostfile ….",
@@ -116,6 +117,12 @@ def refuse_another(
     if not measured.hosts:
         return ()
     _refuse_other_packing(prediction, measured)
+    both = (*predicted.links, *measured.links)
+    if len(controls := {one.congestion_control for one in both} - {""}) > 1:
+        raise RefusalError(
+            "A prediction is checked by runs under the same congestion control of TCP.",
+            received=" and ".join(sorted(controls)),
+        )
     rate = prediction.bits_per_s or prediction.measured_bits_per_s
     found = slowest_bits_per_s(measured.links)
     if rate is None or found is None:

@@ -27,16 +27,27 @@ LEAST_SCATTER = 0.005  # of step times between rounds, where two rounds happened
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of a step of one arm, one for each round that counts, at one global batch."""
+    """Seconds of a step of one arm, one for each round that counts, at one global batch.
+
+    Attributes:
+        batch: of all replicas.
+        seconds: of an epoch ÷ its steps, of which the last may be padded: it takes as long.
+        epoch_examples: over all replicas; 0: not needed.
+    """
 
     batch: int
     replicas: int
     seconds: tuple[float, ...]
+    epoch_examples: int = 0
 
     @property
     def mean_s(self) -> float:
         """Geometric mean over the rounds."""
         return math.exp(float(np.mean(np.log(self.seconds))))
+
+    def epoch_rounds(self, batch: int) -> int:
+        """Steps over all workers in an epoch of the same data, at this global batch."""
+        return max(1, math.ceil(self.epoch_examples / batch))
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,6 @@ class StackInputs:
         curve: of all-reduces among two; None: parameter servers, who make none.
         curve_error: median error of latency and bandwidth alone against that curve.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
-        epoch_examples: over all replicas.
     """
 
     label: str
@@ -63,7 +73,6 @@ class StackInputs:
     curve_error: float = 0.0
     far_at_one: int = -1
     far_at_two: int = -1
-    epoch_examples: int = 0
 
     @property
     def served(self) -> bool:
@@ -186,8 +195,7 @@ def _inputs(
         far = _far(comparison, 1), _far(comparison, 2)
         if comparison.hosts:
             refuse_unknown_link(arm.group, far[1], bits_per_s)
-        examples = _epoch_examples(comparison, arm)
-        return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far, examples)
+        return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far)
     algorithm_of(stack)
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
@@ -230,31 +238,27 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
 
 
 def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
-    """The time of a step: batch ÷ throughput, so that what is padded counts alike everywhere."""
+    """Epoch ÷ steps = batch ÷ throughput ÷ what padding adds; a step over all workers of an arm."""
     used = rounds_used(comparison).used
     runs = [run for run in comparison.runs if run.arm == arm.label and run.round in used]
-    seconds = [
-        run.spec.global_batch / rate
-        for run in runs
-        if run.outcome.completed and (rate := throughput_examples_s(run).value)
+    rates = [
+        rate for run in runs if run.outcome.completed and (rate := throughput_examples_s(run).value)
     ]
-    return Measured(runs[0].spec.global_batch, arm.replicas, tuple(seconds)) if seconds else None
-
-
-def _completed(comparison: Comparison, group: str) -> list[Run]:
-    labels = {arm.label for arm in comparison.arms if arm.group == group}
-    return [run for run in comparison.runs if run.outcome.completed and run.arm in labels]
-
-
-def _epoch_examples(comparison: Comparison, arm: Arm) -> int:
-    runs = _completed(comparison, arm.group)  # of which there are some: they were timed
-    return max(one.examples for run in runs for record in run.records for one in record.epochs)
+    if not rates:
+        return None
+    batch = runs[0].spec.global_batch
+    examples = max(one.examples for run in runs for record in run.records for one in record.epochs)
+    padded = math.ceil(examples / batch) * batch / examples
+    seconds = tuple(batch / rate / padded for rate in rates)
+    return Measured(batch, arm.replicas, seconds, examples)
 
 
 def _gradient_bytes(comparison: Comparison, arm: Arm) -> int:
-    for run in _completed(comparison, arm.group):
+    runs: list[Run] = [run for run in comparison.runs if run.outcome.completed]
+    labels = {other.label for other in comparison.arms if other.group == arm.group}
+    for run in runs:
         for record in run.records:
-            if record.gradient_bytes:
+            if run.arm in labels and record.gradient_bytes:
                 return wire_bytes(record.gradient_bytes, run.spec)
     raise RefusalError(
         "A prediction needs the size of the gradients.",

@@ -28,6 +28,8 @@ from specs.noun import differences
 MEASURE = "it is what the others are measured against"
 NOT_TOLD_APART = "machine and stack are not told apart: "
 SLOWEST_LINK = "slowest link"
+CONGESTION_CONTROL = "TCP's congestion control"
+NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
 # Of the spec that every arm starts from: what each arm, or each round, has as its own.
 OF_ARMS = ("backend", "options", "topology", "seed", "save", "ledger", "ablation", "data_dir")
 
@@ -274,6 +276,8 @@ def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, 
     then, today = slowest_bits_per_s(before.links), slowest_bits_per_s(now.links)
     if then is not None and today is not None and same_rate(then, today):
         del names[SLOWEST_LINK]  # no link carries twice the very same
+    if any(facts[CONGESTION_CONTROL] == NOT_TOLD for facts in told):
+        del names[CONGESTION_CONTROL]
     return [
         (name, told[0].get(name, "absent"), told[1].get(name, "absent"))
         for name in names
@@ -292,10 +296,10 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "host": machine.host,
         "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
         "interface": comparison.interface or "none",
-        "TCP's congestion control": ", ".join(
+        CONGESTION_CONTROL: ", ".join(
             sorted({one.congestion_control for one in comparison.links if one.congestion_control})
         )
-        or "not told",
+        or NOT_TOLD,
         SLOWEST_LINK: "none" if slowest is None else rate_words(slowest),
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",

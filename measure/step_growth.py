@@ -6,7 +6,6 @@ growth open: 0 as the best guess has it, −1 and 1 as the kindest and the unkin
 """
 
 import functools
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,14 +94,14 @@ class Served:
     far_at_two: int
     alone: Floats
     two: Floats
-    rounds_at_two: float
+    rounds_at_two: int
 
 
 def served_s(
     runs: Served,
     *,
     far: int,
-    rounds: float,
+    rounds: int,
     computed: Floats,
     moved: float,
     slower: float = 1.0,
@@ -115,7 +114,8 @@ def served_s(
     the server pulls the weights over the server's link (D), computes (Z) and pushes a gradient over
     it (D); other workers queue for both directions. The time of one round is that of a closed
     network of two stations and a delay (Reiser, Lavenberg 1980, mean value analysis), see
-    `round_s`. D and Z follow from T(1) and T(2); with many workers T(N) → workers·D.
+    `round_s`. D and Z follow from T(1) and T(2); with many workers T(N) → workers·D in long epochs,
+    and 2·workers·D where an epoch is a single round.
 
     Args:
         runs: at one and two replicas.
@@ -142,7 +142,7 @@ def served_s(
 
 
 def round_s(
-    workers: int, delay: Floats, demand: Floats, form: Floats, rounds: float = math.inf
+    workers: int, delay: Floats, demand: Floats, form: Floats, rounds: int | None = None
 ) -> Floats:
     """Seconds in which each of so many workers makes a step, with two shared stations of D each.
 
@@ -156,7 +156,7 @@ def round_s(
         delay: Z.
         demand: D.
         form: see the module.
-        rounds: of an epoch.
+        rounds: of an epoch, 1 at least; None: epochs without end.
     """
     queue = np.zeros_like(demand)
     total = delay
@@ -166,7 +166,7 @@ def round_s(
         queue = np.where(total > 0, present * at_station / np.maximum(total, 1e-300), 0.0)
     kindest = np.maximum(delay + 2 * demand, workers * demand)
     unkindest = delay + 2 * workers * demand
-    guess = total + (unkindest - total) / max(rounds, 1.0)
+    guess = total if rounds is None else total + (unkindest - total) / rounds
     return between_laws(form, kindest, guess, unkindest)
 
 

@@ -349,8 +349,8 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             changed.append(f"{link.sender} → {link.receiver} ({before}, then {after})")
     if changed:
         yield Caveat(
-            f"Between the first and the last run links changed by more than {share(SAME_LINK)}: "
-            f"{listed(changed, limit=3)}.",
+            f"Between the first and the last run links changed by more than {share(SAME_LINK)}, or "
+            f"TCP's congestion control on them: {listed(changed, limit=3)}.",
             "Compare within rounds only, or measure again on a network that nobody else uses.",
         )
 

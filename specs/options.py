@@ -53,6 +53,9 @@ class TPUOptions(BackendOptions):
     tpu: str = ""
 
 
+OPEN_MPI = ("btl_tcp_flags", "coll_tuned_allreduce_algorithm")
+
+
 class HorovodOptions(BackendOptions):
     """Horovod; None keeps Horovod's own default.
 
@@ -70,6 +73,9 @@ class HorovodOptions(BackendOptions):
             added up; Open MPI's own default has put. With it a receiver asks for each piece of a
             large message, and its asking queues behind what it sends itself, so that one direction
             of the link waits for the other. With 9 both work at once.
+        coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
+            mpi, by its names there; None: as Open MPI decides by the ranks and the bytes. In a
+            ring each connection carries data one way only, so that no asking queues behind them.
     """
 
     controller: Literal["gloo", "mpi"] | None = None
@@ -80,24 +86,32 @@ class HorovodOptions(BackendOptions):
     hierarchical_allreduce: bool | None = None
     backward_passes_per_step: PositiveInt = 1
     btl_tcp_flags: PositiveInt | None = None
+    coll_tuned_allreduce_algorithm: Literal["recursive_doubling", "ring", "rabenseifner"] | None = (
+        None
+    )
 
     @model_validator(mode="after")
     def _open_mpi_has_its_own(self) -> Self:
-        if self.btl_tcp_flags is not None and self.controller != "mpi":
-            raise RefusalError(
-                "btl_tcp_flags is an option of Open MPI.",  # under Gloo it would change nothing
-                received=f"btl_tcp_flags={self.btl_tcp_flags} with "
-                f"controller={self.controller or '(open)'}",
-                advice="Use controller=mpi.",
-            )
+        for name in OPEN_MPI:
+            if (value := getattr(self, name)) is not None and self.controller != "mpi":
+                raise RefusalError(
+                    f"{name} is an option of Open MPI.",  # under Gloo it would change nothing
+                    received=f"{name}={value} with controller={self.controller or '(open)'}",
+                    advice="Use controller=mpi.",
+                )
         return self
 
     @property
     def open_mpi_environment(self) -> dict[str, str]:
         """Variables that Open MPI reads when a process begins; what is left open is not in it."""
-        if self.btl_tcp_flags is None:
-            return {}
-        return {"OMPI_MCA_btl_tcp_flags": str(self.btl_tcp_flags)}
+        found = {
+            f"OMPI_MCA_{name}": str(value)
+            for name in OPEN_MPI
+            if (value := getattr(self, name)) is not None
+        }
+        if self.coll_tuned_allreduce_algorithm is not None:
+            found["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"  # else it is not listened to
+        return found
 
 
 OPTIONS: Mapping[str, type[BackendOptions]] = {

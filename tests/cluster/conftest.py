@@ -44,6 +44,15 @@ def lab_name(needs_a_lab: None) -> Iterator[str]:
     pytest.fail("too many tests at once on this machine")
 
 
+@pytest.fixture
+def other_name(lab_name: str) -> Iterator[str]:
+    """The name of a lab that a test makes itself; removed whatever happens."""
+    name = f"{lab_name}x"
+    take_down(name)  # what a killed pytest has left
+    yield name
+    take_down(name)
+
+
 @pytest.fixture(scope="module")
 def lab(lab_name: str, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Hosts with a core each at 1 Gbit/s: two, or the file's HOSTS. Who changes a link mends it."""

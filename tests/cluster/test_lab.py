@@ -73,15 +73,6 @@ def lives(pid: int) -> bool:
         return False
 
 
-@pytest.fixture
-def other_name(lab_name: str) -> Iterator[str]:
-    """The name of a lab that a test makes itself; removed whatever happens."""
-    name = f"{lab_name}x"
-    take_down(name)  # what a killed pytest has left
-    yield name
-    ringside("down", "--name", name)
-
-
 @contextlib.contextmanager
 def streaming(sender: LabHost, receiver: LabHost) -> Iterator[Callable[[int], float]]:
     """A TCP stream between two hosts; the function's result: seconds in which so much arrived."""
@@ -401,6 +392,7 @@ def nft(commands: str) -> None:
         (["up", "--rate", "fast"], "A rate must read like"),
         (["up", "--hosts", "0"], "1 to 64 hosts"),
         (["up", "--cores", "1000"], "more cores than the machine"),
+        (["up", "--congestion-control", "best"], "that this machine's kernel has"),
         (["cut", "lab"], "the lab's name and its number"),
         (["cut", "nosuchlab1"], "There is no lab of that name"),
         (["rate", "1gbit", "--name", "nosuchlab"], "There is no lab of that name"),

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prediction import BACKENDS, MODELS, MPI_AS_IT_IS, SIZES, Bench, markdown, predicted
+from benchmarks.prediction import (
+    BACKENDS,
+    SMALL_WIDTH,
+    Bench,
+    filling_width,
+    markdown,
+    predicted,
+    sizes_of,
+)
 from launch import Placement
 from specs.prediction import Checked, PredictedStep
 from tests.unit.measure import predicted as made
@@ -33,18 +41,32 @@ def test_a_row_has_every_figure() -> None:
     assert row == "| large | 100mbit | horovod | 110 | 105 – 120 | 100 | +10.0 % | no |"
 
 
-def test_gradients_lie_between_the_sizes_that_are_timed() -> None:
-    """Of 153 KB and 1.2 MB; else the curve would be guessed beyond its ends."""
-    assert set(MODELS) == {"digits", "large"}
-    assert min(SIZES) < 153_128
-    assert max(SIZES) > 1.25e6
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (filling_width(10_000_000), 1.25e6),  # a second
+        (filling_width(1_000_000_000), 32e6),
+        (SMALL_WIDTH, 1.2e6),
+    ],
+)
+def test_gradients_lie_between_the_sizes_that_are_timed(width: int, expected: float) -> None:
+    """Else the curve would be guessed beyond its ends. Weights counted layer by layer."""
+    convolutions = (27 + 1) * width + 2 * (9 * width + 1) * width
+    gradient = 4 * (convolutions + (width + 1) * 10)
+
+    sizes = sizes_of(width)
+
+    assert min(sizes) == 2048
+    assert max(sizes) > gradient > sizes[-2]
+    assert gradient == pytest.approx(expected, rel=0.05)
 
 
 def test_the_all_reduces_of_every_arm_are_made() -> None:
     """With its settings; bare MPI is there for its latency, servers reduce nothing."""
-    bench = Bench(Placement(), f"{BACKENDS},{MPI_AS_IT_IS}", 1, Path("unused"))
+    bench = Bench(Placement(), f"{BACKENDS},horovod:controller=mpi", 1, Path("unused"))
 
     assert bench.stacks == (
-        "mpi", "horovod gloo", "horovod mpi:btl_tcp_flags=9", "tf.distribute RING", "horovod mpi",
+        "mpi", "horovod gloo", "horovod mpi:btl_tcp_flags=9:coll_tuned_allreduce_algorithm=ring",
+        "tf.distribute RING", "horovod mpi",
     )  # fmt: skip
     assert {arm.replicas for arm in bench.arms(2, 4)} == {2, 4}

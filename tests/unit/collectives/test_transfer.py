@@ -87,6 +87,25 @@ def test_what_came_is_counted_after_the_warm_up() -> None:
     assert seconds >= 0.1
 
 
+def test_a_sender_names_its_congestion_control() -> None:
+    """At once, before anybody has taken a byte; the kernel's file has what a connection gets."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address, port = server.getsockname()
+        with subprocess.Popen(
+            (sys.executable, "-I", "-S", link.SCRIPT, "send", address, str(port)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                said = json.loads(process.stdout.readline())
+            finally:
+                process.kill()
+
+    default = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert said == {"congestion_control": default}
+
+
 def test_a_sender_that_goes_is_told() -> None:
     """Half a transfer is none."""
     ours, theirs = socket.socketpair()
@@ -106,8 +125,8 @@ def test_an_end_that_fails_is_named(site: Site, monkeypatch: pytest.MonkeyPatch)
         measure_links(placement, site, seconds=0.1)
 
 
-# An ssh without a network, to a host whose login script talks.
-TALKING_SSH = '#!/bin/sh\nfor last; do :; done\necho Welcome\nexec sh -c "exec $last"\n'
+# An ssh without a network, to a host whose login script says something.
+TALKING_SSH = '#!/bin/sh\nfor last; do :; done\n{talk}\nexec sh -c "exec $last"\n'
 # One that goes without closing what it says its errors by: its child has it, too.
 HOLDING_SSH = "#!/bin/sh\necho gone >&2\nsleep 3600 >&- & echo $! > $0.pid\nexit 7\n"
 # One that closes its output and stays.
@@ -127,9 +146,16 @@ def by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     return have
 
 
-def test_a_login_script_may_talk(site: Site, by_ssh: Callable[[str], Path]) -> None:
-    """What it says comes before what the end says."""
-    by_ssh(TALKING_SSH)
+@pytest.mark.parametrize(
+    "talk", ["echo Welcome", "printf hello", "printf '{'", "echo '{a}'", "echo '{\"port\": 1}'"]
+)
+def test_a_login_script_may_talk(
+    talk: str, site: Site, by_ssh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says comes before what the end says, in whatever form."""
+    monkeypatch.setattr(link, "WARM_UP_S", 0.1)
+    monkeypatch.setattr(link, "PATIENCE_S", 10.0)
+    by_ssh(TALKING_SSH.format(talk=talk))
     far = dataclasses.replace(site, names=frozenset({"here"}))
 
     found = measure_links(TWO, far, seconds=0.1, tools=("tcp",))

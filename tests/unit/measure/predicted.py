@@ -58,8 +58,9 @@ def run_at(
     number: int = 0,
     per_replica: int = BATCH,
     names: Sequence[str] = (),
+    examples: int = 0,
 ) -> Run:
-    """A run in which each step takes so long, two steps an epoch, whole batches.
+    """A run in which each step takes so long, whole batches.
 
     Args:
         arm: that was run.
@@ -67,10 +68,12 @@ def run_at(
         number: of the round.
         per_replica: examples.
         names: host of each rank; empty: all on one.
+        examples: of an epoch; 0: two steps.
     """
     batch = per_replica * arm.replicas
     spec = spec_of(arm.backend, arm.replicas, global_batch=batch, options=arm.options)
-    epochs = [epoch(9.0, examples=2 * batch), epoch(2 * step_s, examples=2 * batch)]
+    steps = examples // batch or 2
+    epochs = [epoch(s, examples=steps * batch) for s in (9.0, steps * step_s)]
     count = 1 if arm.backend == "parameter_server" else arm.replicas
     role = "coordinator" if arm.backend == "parameter_server" else "replica"
     machines = [MACHINE.replace(host=name) for name in names] or [MACHINE] * count
@@ -88,7 +91,12 @@ def run_at(
 
 
 def comparison(
-    times: dict[int, float], backend: str = "horovod", *, rounds: int = 2, **changes: Any
+    times: dict[int, float],
+    backend: str = "horovod",
+    *,
+    rounds: int = 2,
+    examples: int = 0,
+    **changes: Any,
 ) -> Comparison:
     """Runs of one stack at these sizes, weak scaling, on hosts with one slot each or as told."""
     named = tuple(Host(name=name, slots=1) for name in NAMES)
@@ -101,6 +109,7 @@ def comparison(
             times[arm.replicas] * (1 + 0.01 * number),
             number=number,
             names=names[: arm.replicas],
+            examples=examples,
         )
         for number in range(rounds)
         for arm in arms

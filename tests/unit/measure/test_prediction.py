@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import cli.main
-from measure.prediction import Asked, checks_of, predict
-from measure.prediction_inputs import Measured, StackInputs, inputs_of, scatter_of
+from measure.prediction import Asked, checks_of, epoch_notes, predict
+from measure.prediction_inputs import Measured, StackInputs, inputs_of, measured_at, scatter_of
 from measure.published import NETWORKS, on_paper, published, ring_s
 from measure.step_growth import expected_largest
 from specs import Communication, Comparison, RefusalError, write_whole
 from specs.prediction import PredictedStep, Prediction, StackPrediction
 from tests.unit.measure import predicted as made
-from tests.unit.measure.factory import arm_of
+from tests.unit.measure.factory import arm_of, epoch
 
 COMPUTE_S = 0.10
 PAIR_S = made.ring_s(2, made.GRADIENT)
@@ -180,6 +180,43 @@ def test_workers_beside_the_server_are_known_by_the_hostfile() -> None:
 
     assert [(one.far_at_one, one.far_at_two) for one in first.values()] == [(0, 1)]
     assert [(one.far_at_one, one.far_at_two) for one in other.values()] == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("examples", "rounds"),
+    [(4 * made.BATCH, 1), (8 * made.BATCH, 2), (48 * made.BATCH, 12), (480 * made.BATCH, 120)],
+)
+def test_epochs_of_parameter_servers_count(examples: int, rounds: int) -> None:
+    """Three far workers that do not compute: (W+1)·D in a round, and 2·W·D in one of an epoch."""
+    demand = 0.5
+    runs = made.comparison(
+        {1: 1e-9, 2: 2 * demand}, "parameter_server", rounds=1, examples=examples
+    )
+    stacks, _ = inputs_of(runs, None, 1e6)
+    asked = Asked(replicas=(4,), scaling="weak", measured_bits_per_s=1e12)
+
+    (found,), _ = predict(list(stacks.values()), asked, runs)
+
+    whole = (rounds - 1) * 4 * demand + 6 * demand
+    assert found.steps[0].step_ms == pytest.approx(1000 * whole / rounds, rel=1e-3)
+    assert bool(epoch_notes(stacks.values(), asked)) is (rounds == 1)
+
+
+def test_a_padded_step_takes_as_long_as_a_whole_one() -> None:
+    """50 examples in steps of 20 are 3 steps: an epoch of 0.3 s has steps of 0.1 s."""
+    arm = arm_of("horovod", 1)
+    run = made.run_at(arm, 0.1)
+    (record,) = run.records
+    epochs = (epoch(9.0, examples=50), epoch(0.3, examples=50))
+    comparison = made.comparison({2: 0.2}).replace(
+        arms=(arm,), runs=(run.replace(records=(record.replace(epochs=epochs),)),), rounds=1
+    )
+
+    measured = measured_at(comparison, arm.group, 1)
+
+    assert measured is not None
+    assert measured.seconds == pytest.approx((0.1,))
+    assert (measured.epoch_rounds(20), measured.epoch_rounds(40)) == (3, 2)
 
 
 @pytest.mark.parametrize(

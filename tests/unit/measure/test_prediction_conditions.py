@@ -32,6 +32,19 @@ def test_runs_over_another_link_are_refused(seconds: float) -> None:
     assert link_notes(near, made.communication()) == ()
 
 
+def test_another_congestion_control_is_another_link(tmp_path: Path) -> None:
+    """Of the same rate; for the all-reduces as for the runs that check."""
+    cubic, bbr = (LINK.replace(congestion_control=name) for name in ("cubic", "bbr"))
+    reduced = made.communication().replace(links=(bbr,))
+
+    with pytest.raises(RefusalError, match="congestion control"):
+        link_notes(made.comparison(TIMES, links=(cubic,)), reduced)
+    with pytest.raises(RefusalError, match="bbr and cubic"):
+        refuse_another(
+            prediction(tmp_path), made.comparison(TIMES, links=(cubic,)), four(links=(bbr,))
+        )
+
+
 def test_an_unknown_link_is_told() -> None:
     """Nobody measured it before the runs; on one machine there is none."""
     (note,) = link_notes(made.comparison(TIMES), made.communication())

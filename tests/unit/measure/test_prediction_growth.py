@@ -90,6 +90,8 @@ def test_one_rank_reduces_nothing() -> None:
         ("horovod gloo", "ring"),
         ("tf.distribute RING", "ring"),
         ("horovod mpi:btl_tcp_flags=9", "open_mpi"),
+        ("horovod mpi:btl_tcp_flags=9:coll_tuned_allreduce_algorithm=ring", "ring"),
+        ("horovod mpi:coll_tuned_allreduce_algorithm=rabenseifner", "halving"),
     ],
 )
 def test_stacks_have_the_algorithm_of_their_library(stack: str, algorithm: str) -> None:
@@ -343,23 +345,23 @@ def test_many_workers_take_what_the_link_of_the_server_takes() -> None:
 def test_what_was_put_in_comes_out(far: tuple[int, int]) -> None:
     """Runs at one and two, made with known D and Z, give the round of three others."""
     delay, demand = one(0.8), one(0.3)
-    alone, two = (round_s(count, delay, demand, GUESS, 8.0) for count in far)
+    alone, two = (round_s(count, delay, demand, GUESS, 8) for count in far)
 
     found = served_s(
-        Served(*far, alone=alone, two=two, rounds_at_two=8.0), far=3, rounds=4.0,
+        Served(*far, alone=alone, two=two, rounds_at_two=8), far=3, rounds=4,
         computed=one(0.0), moved=0.0, least=0.0, form=GUESS,
     )  # fmt: skip
 
-    assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS, 4.0)[0], rel=1e-6)
+    assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS, 4)[0], rel=1e-6)
 
 
 def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
     """A tenth of the rate: at worst 10·D, Z + 2·W·10D, though its bytes take but D longer."""
     delay, demand = one(0.8), one(0.3)
-    alone, two = (round_s(count, delay, demand, GUESS) for count in (1, 2))
+    alone, two = (round_s(count, delay, demand, GUESS, 4) for count in (1, 2))
 
     worst = served_s(
-        Served(1, 2, alone=alone, two=two, rounds_at_two=math.inf), far=3, rounds=math.inf,
+        Served(1, 2, alone=alone, two=two, rounds_at_two=4), far=3, rounds=4,
         computed=one(0.0), moved=0.3, slower=10.0, least=0.0, form=one(1.0),
     )  # fmt: skip
 
@@ -368,19 +370,19 @@ def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
 
 def test_workers_beside_the_server_use_no_link() -> None:
     """With nobody away from it there is nothing to queue for."""
-    runs = Served(0, 0, alone=one(0.8), two=one(0.9), rounds_at_two=4.0)
+    runs = Served(0, 0, alone=one(0.8), two=one(0.9), rounds_at_two=4)
 
-    found = served_s(runs, far=0, rounds=4.0, computed=one(0.0), moved=0.0, least=1.0, form=GUESS)
+    found = served_s(runs, far=0, rounds=4, computed=one(0.0), moved=0.0, least=1.0, form=GUESS)
 
     assert found[0] == pytest.approx(0.8)
 
 
 def test_a_server_is_never_faster_than_its_link() -> None:
     """T(1) = T(2) shows no communication, but 9 workers' bytes take 9·D at least."""
-    runs = Served(0, 1, alone=one(0.1), two=one(0.1), rounds_at_two=4.0)
+    runs = Served(0, 1, alone=one(0.1), two=one(0.1), rounds_at_two=4)
 
     found = served_s(
-        runs, far=9, rounds=4.0, computed=one(0.0), moved=0.0, least=0.05, form=one(-1.0)
+        runs, far=9, rounds=4, computed=one(0.0), moved=0.0, least=0.05, form=one(-1.0)
     )
 
     assert found[0] == pytest.approx(0.45)

@@ -1,0 +1,93 @@
+"""TCP's congestion control on hosts of a lab: chosen when it is made, and kept in its file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import Lab
+from lab.lab import names
+from lab.login import one_at_a_time
+from lab.names import folder_of
+from tests.cluster.test_lab import Remote, ringside
+
+TCP = Path("/proc/sys/net/ipv4")
+# In a mount namespace, so that nobody else's /proc/sys is; `down`, which ends all, in it too.
+READ_ONLY = """\
+mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys || exit 77
+"$0" -m cli.main lab up --name "$1" --hosts 2 --congestion-control "$2"
+code=$?
+"$0" -m cli.main lab down --name "$1" && exit $code
+"""
+
+
+def own() -> list[str]:
+    """What this machine has for itself; not while a lab is being made, which is for others."""
+    files = ("tcp_congestion_control", "tcp_allowed_congestion_control")
+    with one_at_a_time():
+        return [(TCP / file).read_text() for file in files]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [((), "cubic"), (("--congestion-control", "reno"), "reno")]
+)
+def test_every_connection_from_a_host_has_it(
+    other_name: str, remote: Remote, flags: tuple[str, ...], expected: str
+) -> None:
+    """Of whatever program; and the machine keeps its own, and what it allows."""
+    before = own()
+    script = (
+        "import socket; s = socket.create_connection(({!r}, 22)); "
+        "print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b'\\0').decode())"
+    )
+
+    made = ringside("up", "--name", other_name, "--hosts", "2", *flags)
+
+    assert made.returncode == 0, made.stderr
+    assert f"TCP: {expected}" in made.stdout
+    hosts = Lab.find(other_name).hosts
+    for host, other in (hosts, hosts[::-1]):
+        asked = remote(host.name, [sys.executable, "-c", script.format(other.address)])
+        assert asked.stdout == f"{expected}\n", asked.stderr
+    assert own() == before
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_kernel_settings_that_cannot_be_written(other_name: str, code: int) -> None:
+    """As in a container: hosts that have it are made; others are refused, with one that works."""
+    default = own()[0].strip()
+    another = "reno" if default != "reno" else "cubic"
+    asked = {0: default, 2: another}[code]
+
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", READ_ONLY, sys.executable, other_name, asked],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == code, done.stderr
+    if code:
+        assert "Read-only file system" in done.stderr
+        assert f"--congestion-control {default}" in done.stderr
+
+
+def test_a_lab_of_an_older_ringside(other_name: str) -> None:
+    """What it is cannot be said, only that it can be taken down; which needs names alone."""
+    Lab.up(name=other_name, hosts=1)
+    file = folder_of(other_name) / "state.json"
+    body = json.loads(file.read_text())
+    del body["congestion_control"]
+    file.write_text(json.dumps({**body, "schema_version": 1}))
+
+    status = ringside("status", "--name", other_name)
+    down = ringside("down", "--name", other_name)
+
+    assert status.returncode == 2
+    assert "schema_version=1" in status.stderr
+    assert f"ringside lab down --name {other_name}" in status.stderr
+    assert down.returncode == 0, down.stderr
+    assert other_name not in names()

@@ -1,0 +1,200 @@
+"""Which congestion control hosts get, and what is written for it: a folder in place of /proc."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import LabHost, command, link
+from lab.link import check_congestion_control, set_congestion_control
+from specs import RefusalError
+
+HOSTS = tuple(
+    LabHost(name=f"blue{one}", index=one, address=f"10.77.0.{one}", cores=1, affinity=(0,))
+    for one in (1, 2)
+)
+
+
+class Kernel:
+    """A kernel with reno, bbr and cubic, of which cubic is not for everybody; hosts begin with bbr.
+
+    Attributes:
+        module: the one that modprobe finds.
+        called: modprobe's arguments.
+        refuses: what hosts are told that write; empty: they may.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.available = folder / "tcp_available_congestion_control"
+        self.allowed = folder / "tcp_allowed_congestion_control"
+        self.available.write_text("reno bbr cubic\n")
+        self.allowed.write_text("reno bbr\n")
+        for host in HOSTS:
+            self.choose(host, "bbr")
+        self.module = ""
+        self.called: list[str] = []
+        self.refuses = ""
+
+    def choose(self, host: LabHost, name: str) -> None:
+        """Let a host have this from the beginning."""
+        own = self._folder / host.namespace
+        own.write_text(f"{name}\n")
+        os.utime(own, (0, 0))
+
+    @property
+    def chosen(self) -> list[str]:
+        """What each host has."""
+        return [(self._folder / host.namespace).read_text().strip() for host in HOSTS]
+
+    @property
+    def written(self) -> list[bool]:
+        """Which hosts were written."""
+        return [(self._folder / host.namespace).stat().st_mtime != 0 for host in HOSTS]
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        """Commands as the lab gives them; each namespace has a file of its own."""
+        if argv[0] == "modprobe":
+            self.called += argv[1:]
+            if argv[1:] != (self.module,):
+                raise RefusalError("There is no such module.")
+            with self.available.open("a") as file:
+                file.write(f" {self.module.removeprefix('tcp_')}")
+            return ""
+        assert argv[:3] == ("ip", "netns", "exec")
+        own = self._folder / argv[3]
+        shared = str(self._folder / "tcp_congestion_control")
+        said = command.run(*(str(own) if one == shared else one for one in argv[4:]), stdin=stdin)
+        if own.stat().st_mtime != 0:
+            if self.refuses:
+                raise RefusalError("The system refused.", received=self.refuses)
+            assert own.read_text().strip() in self.allowed.read_text().split()
+        return said
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """In place of this machine's."""
+    made = Kernel(tmp_path)
+    monkeypatch.setattr(link, "TCP", tmp_path)
+    monkeypatch.setattr(link, "run", made.run)
+    return made
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From then on nothing can be written by this process, as in a container."""
+
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    return lambda: monkeypatch.setattr(Path, "write_text", refuse)
+
+
+def test_what_is_not_for_everybody(kernel: Kernel) -> None:
+    """It is while hosts choose it (`Kernel.run` looks), and not afterwards."""
+    set_congestion_control(HOSTS, "cubic")
+
+    assert kernel.chosen == ["cubic", "cubic"]
+    assert kernel.allowed.read_text().split() == ["reno", "bbr"]
+
+
+def test_what_is_allowed(kernel: Kernel, read_only: Callable[[], None]) -> None:
+    """The list is not written."""
+    read_only()
+
+    set_congestion_control(HOSTS, "reno")
+
+    assert kernel.chosen == ["reno", "reno"]
+
+
+def test_what_hosts_have_already(kernel: Kernel, read_only: Callable[[], None]) -> None:
+    """Neither they nor the list are written; allowed or not."""
+    for host in HOSTS:
+        kernel.choose(host, "cubic")
+    read_only()
+
+    set_congestion_control(HOSTS, "cubic")
+
+    assert kernel.written == [False, False]
+
+
+def test_what_one_host_has_already(kernel: Kernel) -> None:
+    """The other is written alone."""
+    kernel.choose(HOSTS[0], "reno")
+
+    set_congestion_control(HOSTS, "reno")
+
+    assert kernel.chosen == ["reno", "reno"]
+    assert kernel.written == [False, True]
+
+
+def test_a_list_that_cannot_be_written(kernel: Kernel, read_only: Callable[[], None]) -> None:
+    """Why, and what is possible: first what hosts have."""
+    read_only()
+
+    with pytest.raises(RefusalError, match="can be set on a lab's hosts from here") as refused:
+        set_congestion_control(HOSTS, "cubic")
+
+    assert "cubic: [Errno 30] Read-only file system" in str(refused.value)
+    assert "--congestion-control bbr or reno." in refused.value.advice
+
+
+def test_a_host_that_cannot_be_written(kernel: Kernel) -> None:
+    """It says why; and the list is as it was."""
+    kernel.refuses = "tee: Operation not permitted"
+
+    with pytest.raises(RefusalError, match="cubic: tee: Operation not permitted") as refused:
+        set_congestion_control(HOSTS, "cubic")
+
+    assert "--congestion-control bbr or reno." in refused.value.advice
+    assert kernel.allowed.read_text().split() == ["reno", "bbr"]
+
+
+def test_lists_that_are_not_shown(kernel: Kernel) -> None:
+    """In a container of an old kernel: hosts just try."""
+    kernel.available.unlink()
+    kernel.allowed.unlink()
+    kernel.refuses = "tee: Operation not permitted"
+
+    check_congestion_control("cubic")
+    with pytest.raises(RefusalError, match="not permitted") as refused:
+        set_congestion_control(HOSTS, "cubic")
+
+    assert "--congestion-control bbr." in refused.value.advice
+    assert not kernel.allowed.exists()
+
+
+def test_a_module_is_loaded_once(kernel: Kernel) -> None:
+    """Where the kernel has it not; what it has needs none."""
+    kernel.module = "tcp_dctcp"
+
+    check_congestion_control("cubic")
+    assert kernel.called == []
+
+    check_congestion_control("dctcp")
+    check_congestion_control("dctcp")
+    assert kernel.called == ["tcp_dctcp"]
+
+
+def test_what_no_module_brings(kernel: Kernel) -> None:
+    """It names what is there."""
+    with pytest.raises(RefusalError, match="this machine's kernel has") as refused:
+        check_congestion_control("dctcp")
+
+    assert refused.value.received == "'dctcp'"
+    assert "It has reno, bbr, cubic, and `modprobe tcp_dctcp` does not" in refused.value.advice
+
+
+def test_a_machine_without_modprobe(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same refusal."""
+
+    def missing(*argv: str) -> str:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+
+    monkeypatch.setattr(link, "run", missing)
+
+    with pytest.raises(RefusalError, match="this machine's kernel has"):
+        check_congestion_control("dctcp")
