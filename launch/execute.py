@@ -75,7 +75,7 @@ def execute(
     if holds_run(run_dir):
         return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
     made = _missing(plan, run_dir)
-    if reason := _prepare(plan, run_dir):
+    if reason := _prepare(plan, run_dir, interrupts):
         _remove(made)
         return _refused(reason)
     records = Records(run_dir, plan.expects)
@@ -210,7 +210,7 @@ class _Run:
         )
 
 
-def _prepare(plan: Plan, run_dir: Path) -> str:
+def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
     """Write spec.json and make the folders; returns what is in the way, or nothing."""
     for process in plan.processes:
         program = process.argv[0]
@@ -223,7 +223,7 @@ def _prepare(plan: Plan, run_dir: Path) -> str:
     write_whole(spec_file, plan.spec.to_json())
     for name, text in plan.files.items():
         write_whole(run_dir / name, text)
-    return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file)
+    return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file, interrupts)
 
 
 def _missing(plan: Plan, run_dir: Path) -> list[Path]:
@@ -245,12 +245,13 @@ def _local_obstacle(plan: Plan, spec_file: Path) -> str:
     return f"This machine is not ready: {'; '.join(found)}." if found else ""
 
 
-def _remote_obstacle(plan: Plan, spec_file: Path) -> str:
+def _remote_obstacle(plan: Plan, spec_file: Path, interrupts: Interrupts | None) -> str:
     """Ask every other machine at once whether it is ready."""
     ask = (plan.python, "-I", "-S", str(Path(probe.__file__).resolve()), "ready", str(spec_file))
     answers = ssh.ask_all(
         {host: (*ask, *map(str, _ports(plan, host=host))) for host in plan.remote_hosts},
         limit_s=FIRST_ANSWER_S,
+        interrupts=interrupts,
     )
     found = {
         host: answer.why if isinstance(answer, ssh.NoAnswer) else answer.strip()

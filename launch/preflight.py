@@ -1,12 +1,11 @@
 """Ask all hosts at once whether they are ready, before anything is started; tell all problems."""
 
-import asyncio
 import contextlib
 import json
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -221,19 +220,20 @@ def _ask_all(
 ) -> dict[str, _Answer | ssh.NoAnswer]:
     """Ask every host; whatever goes wrong is its problem."""
 
-    async def talk(process: asyncio.subprocess.Process) -> _Answer:
-        assert process.stdin is not None and process.stdout is not None
-        await process.stdout.readuntil()
+    def talk() -> Generator[bytes, str, _Answer]:
+        if (yield b"") != "ready\n":
+            raise ValueError
         sent = time.time()
-        process.stdin.write(b"?\n")
-        clock = float(await process.stdout.readuntil())
+        clock = float((yield b"?\n"))
         received = time.time()
-        process.stdin.write(f"{json.dumps(questions)}\n".encode())
-        return _Answer(
-            clock_offset_s=clock - (sent + received) / 2,
-            clock_round_trip_s=max(0.0, received - sent),
-            said=json.loads(await process.stdout.readuntil()),
-        )
+        said = json.loads((yield f"{json.dumps(questions)}\n".encode()))
+        answer = {
+            "clock_offset_s": clock - (sent + received) / 2,
+            "clock_round_trip_s": max(0.0, received - sent),
+            "said": said,
+        }
+        # What does not fit is a ValueError, which is this host's; _Answer(…) would refuse at once.
+        return _Answer.model_validate(answer)
 
     command = (site.python, "-I", str(SCRIPT), "facts")
     return ssh.talk_to_all(dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=site.names)

@@ -1,23 +1,32 @@
 """Commands on other machines. The environment goes inline: sshd takes none from its client."""
 
-import asyncio
-import contextlib
+import functools
 import os
 import re
-import secrets
+import selectors
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import IO, TypeVar
+import subprocess
+import time
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 from launch.interrupts import Interrupts
+from launch.marks import Stream, marked, new_mark
 from launch.plan import RUN_ID, Process
 from specs import Noun
 
 T = TypeVar("T")
-Talk = Callable[[asyncio.subprocess.Process], Awaitable[T]]
+# Yields what it says (None: nothing any more), gets the next line of the command; "" after the last
+# one of a command that exits with 0. ValueError: that line is no answer.
+Talk = Callable[[], Generator[bytes | None, str, T]]
 
 POLL_S = 0.1  # between two looks for a signal
+KILL_S = 10.0  # between SIGKILL and the end of a process: the kernel's
+MOST_BYTES = 16 << 20  # of one output of one command: 2,000 hosts' worth of answers is below 1 MiB
+LONGEST_SHOWN = 80  # characters of what is no answer
 
 # Nobody is there to type a password; a machine that no longer answers ends the run within 15 s.
 OPTIONS = (
@@ -68,7 +77,11 @@ class NoAnswer(Noun):
 
 
 def ask_all(
-    commands: Mapping[str, Sequence[str]], *, limit_s: float, here: Collection[str] = ()
+    commands: Mapping[str, Sequence[str]],
+    *,
+    limit_s: float,
+    here: Collection[str] = (),
+    interrupts: Interrupts | None = None,
 ) -> dict[str, str | NoAnswer]:
     """Ask every host at once, and hear each to the end.
 
@@ -76,15 +89,16 @@ def ask_all(
         commands: for each host, by its name; one that does not exit with 0 has not answered.
         limit_s: for each host to connect and to answer.
         here: names of this machine, which is asked without ssh.
+        interrupts: held by a caller who asks from threads; None: held here.
 
     Returns:
-        The standard output of each command, without what a login shell said before it.
+        The standard output of each command, without what a login shell said before or after it.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended; see `talk_to_all`.
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
-    return talk_to_all(commands, _hear_out, limit_s=limit_s, here=here)
+    return talk_to_all(commands, _hear_out, limit_s=limit_s, here=here, interrupts=interrupts)
 
 
 def talk_to_all(
@@ -93,37 +107,43 @@ def talk_to_all(
     *,
     limit_s: float,
     here: Collection[str] = (),
+    interrupts: Interrupts | None = None,
 ) -> dict[str, T | NoAnswer]:
     """Start a command on every host and talk to all at once.
 
     When this returns or raises, every process that was started here has ended, also what ssh has
-    started itself (ProxyCommand), and no pipe is open. Only the main thread hears signals.
+    started itself (ProxyCommand), and no pipe is open. The kernel has KILL_S for it.
 
     Args:
         commands: for each host, by its name.
-        talk: with a command that begins now: nothing of its output was read, nothing of what else
-            was said is left. EOFError: the other end is gone.
+        talk: with one command; see Talk. Its host has answered when it returns.
         limit_s: for each host to connect and for the talk.
         here: names of this machine, which is reached without ssh.
+        interrupts: held by a caller who asks from threads; None: held here, and only the main
+            thread hears signals.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
+    with (
+        Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
+        _Calls(talk, limit_s) as calls,
+    ):
+        for host, argv in commands.items():
+            interrupts.raise_noted()
+            calls.start(host, argv, local=host in here)
+            calls.look(0.0)  # the first hosts are not kept waiting until the last is started
+        while calls.going:
+            interrupts.raise_noted()
+            calls.look(POLL_S)
+    return {host: calls.answers[host] for host in commands}
 
-    async def all_at_once() -> dict[str, T | NoAnswer]:
-        tasks = {
-            host: asyncio.create_task(_talk_to(host, argv, talk, limit_s, local=host in here))
-            for host, argv in commands.items()
-        }
-        waiting = set(tasks.values())
-        while waiting:
-            interrupts.raise_noted()  # asyncio.run then ends all the others
-            _, waiting = await asyncio.wait(waiting, timeout=POLL_S)
-        return {host: task.result() for host, task in tasks.items()}
 
-    with Interrupts() as interrupts:
-        return asyncio.run(all_at_once())
+def nonsense(program: str, said: str) -> NoAnswer:
+    """What a program said that began well, and is not the answer."""
+    shown = said.strip()[:LONGEST_SHOWN]
+    return NoAnswer(why=f"{program} there says {shown!r}, which is no answer; is it a wrapper?")
 
 
 def complaint(host: str, code: int, said: str, program: str) -> str:
@@ -143,8 +163,8 @@ def complaint(host: str, code: int, said: str, program: str) -> str:
 
 
 def remote_command(host: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """A command on another machine."""
-    return ("ssh", *OPTIONS, host, shlex.join(argv))
+    """A command on another machine, without a terminal: one would echo what we say."""
+    return ("ssh", "-T", *OPTIONS, host, shlex.join(argv))
 
 
 def remote_process(
@@ -177,77 +197,179 @@ def remote_process(
     )
 
 
-async def _talk_to(
-    host: str, argv: Sequence[str], talk: Talk[T], limit_s: float, *, local: bool
-) -> T | NoAnswer:
-    # Random, so that no login script says it by chance.
-    mark = f"ringside-{secrets.token_hex(8)}"
-    # By sh, because login shells differ: to csh, `>&2` is a file named 2.
-    command = ("sh", "-c", f'echo {mark}; echo {mark} >&2; exec "$0" "$@"', *argv)
-    if not local:
-        command = remote_command(host, command)
-    # In memory, and no pipe: nobody reads it while we talk, and what outlives ssh may hold it open.
-    with open(os.memfd_create("errors"), "w+b") as errors:
-        try:
-            process = await _start(command, errors)
-        except OSError as error:
-            return NoAnswer(why=f"{command[0]} cannot be started here: {error.strerror}")
-        try:
-            async with asyncio.timeout(limit_s):
-                try:
-                    await _pass_over(process, f"{mark}\n".encode())
-                    return await talk(process)
-                except EOFError:
-                    code = await process.wait()
-        except TimeoutError:
-            return NoAnswer(why=f"no answer within {limit_s:g} s")
-        finally:
-            await _end(process)
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").rpartition(f"{mark}\n")[2]
-    return NoAnswer(why=complaint(host, code, said, argv[0]))
+class _Call(Generic[T]):
+    """One command and the talk with it.
 
+    Attributes:
+        answer: what came of it; None: it goes on.
+    """
 
-async def _start(command: Sequence[str], errors: IO[bytes]) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=errors,
-        start_new_session=True,
-    )
+    def __init__(
+        self,
+        host: str,
+        program: str,
+        popen: subprocess.Popen[bytes],
+        mark: str,
+        talk: Talk[T],
+        limit_s: float,
+        selector: selectors.BaseSelector,
+    ) -> None:
+        assert popen.stdin is not None and popen.stdout is not None and popen.stderr is not None
+        self.answer: T | NoAnswer | None = None
+        self._host = host
+        self._program = program
+        self._limit_s = limit_s
+        self._give_up_at = time.monotonic() + limit_s
+        self._popen = popen
+        self._stdin = popen.stdin
+        os.set_blocking(self._stdin.fileno(), False)
+        self._unsent = bytearray()
+        self._out = Stream(popen.stdout, mark, 1)
+        self._errors = Stream(popen.stderr, mark, 2)
+        self._selector = selector
+        for stream in (self._out, self._errors):
+            hear = functools.partial(self._hear, stream)
+            selector.register(stream.pipe, selectors.EVENT_READ, hear)
+        self._talk = talk()
+        self._say(next(self._talk))
 
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    # With what ssh has started itself (ProxyCommand): it would hold the pipes open.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
-    for pipe in filter(None, map(transport.get_pipe_transport, (0, 1))):
-        pipe.close()
-    # Waited for first: closing the transport would ask how the process ended, beside asyncio's own
-    # thread, and one of the two would be told that there is no such process.
-    await process.wait()
-    transport.close()
-
-
-async def _pass_over(process: asyncio.subprocess.Process, mark: bytes) -> None:
-    """Read to the end of the mark; a login script may talk before it, as long as it likes."""
-    assert process.stdout is not None
-    while True:
-        try:
-            await process.stdout.readuntil(mark)
-        except asyncio.LimitOverrunError as error:
-            await process.stdout.readexactly(error.consumed)
-        else:
+    def look(self) -> None:
+        """Look at what no pipe tells; to be called often."""
+        if self._unsent:
+            self._send()
+        if self.answer is not None:
             return
+        if max(self._out.total, self._errors.total) > MOST_BYTES:
+            self.answer = NoAnswer(why=f"it says more than {MOST_BYTES >> 20} MiB")
+        elif (code := self._failed()) is not None:
+            said = self._errors.text.decode(errors="replace")
+            self.answer = NoAnswer(why=complaint(self._host, code, said, self._program))
+        elif time.monotonic() > self._give_up_at:
+            self.answer = NoAnswer(why=f"no answer within {self._limit_s:g} s")
+
+    def end(self) -> None:
+        """Kill what is left and close the pipes; somebody must wait for the process."""
+        # With what ssh has started itself (ProxyCommand).
+        with suppress(ProcessLookupError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        for stream in (self._out, self._errors):
+            if not stream.over:
+                self._selector.unregister(stream.pipe)
+            stream.pipe.close()
+        self._stdin.close()
+
+    def _failed(self) -> int | None:
+        """The exit code of a command that has ended, and not well; all of its errors are here."""
+        if self._out.code is not None and self._errors.code is not None:
+            return self._out.code
+        if not self._out.over or (code := self._popen.poll()) is None:
+            return None
+        if not self._errors.over:
+            self._hear(self._errors)  # not to its end: what outlives ssh may hold it open
+        return code if self._out.code is None else self._out.code
+
+    def _hear(self, stream: Stream) -> None:
+        stream.take()
+        if stream.over:
+            self._selector.unregister(stream.pipe)
+        while self.answer is None and (line := self._out.line()) is not None:
+            try:
+                words = self._talk.send(line)
+            except StopIteration as end:
+                self.answer = end.value
+            except ValueError:
+                self.answer = nonsense(self._program, line)
+            else:
+                self._say(words)
+
+    def _say(self, words: bytes | None) -> None:
+        if words is None:
+            self._stdin.close()
+        else:
+            self._unsent += words
+            self._send()
+
+    def _send(self) -> None:
+        """Send what the pipe takes; the rest when we look again."""
+        try:
+            del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._unsent.clear()  # its end has more to say
 
 
-async def _hear_out(process: asyncio.subprocess.Process) -> str:
-    """All that a command says, which must exit with 0."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
-    said = await process.stdout.read()
-    if await process.wait():
-        raise EOFError
-    return said.decode(errors="replace")
+class _Calls(Generic[T]):
+    """Calls side by side. Leaving the `with` block ends every one.
+
+    Attributes:
+        answers: of those that are over, by host.
+        going: the others.
+    """
+
+    def __init__(self, talk: Talk[T], limit_s: float) -> None:
+        self.answers: dict[str, T | NoAnswer] = {}
+        self.going: dict[str, _Call[T]] = {}
+        self._talk = talk
+        self._limit_s = limit_s
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._selector = selectors.PollSelector()  # it needs no file: we may have all of them
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for call in self.going.values():
+            call.end()
+        give_up = time.monotonic() + KILL_S
+        for popen in self._started:
+            with suppress(subprocess.TimeoutExpired):
+                popen.wait(max(0.0, give_up - time.monotonic()))
+
+    def start(self, host: str, argv: Sequence[str], *, local: bool) -> None:
+        """Start a command; one that cannot be started is over."""
+        mark = new_mark()
+        command = marked(argv, mark)
+        if not local:
+            command = remote_command(host, command)
+        try:
+            popen = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            why = f"{command[0]} cannot be started here: {error.strerror}"
+            self.answers[host] = NoAnswer(why=why)
+            return
+        self._started.append(popen)
+        self.going[host] = _Call(
+            host, argv[0], popen, mark, self._talk, self._limit_s, self._selector
+        )
+
+    def look(self, seconds: float) -> None:
+        """Go on with every talk; return when something was heard, or after so long."""
+        for key, _ in self._selector.select(seconds):
+            key.data()
+        for host, call in list(self.going.items()):
+            call.look()
+            if call.answer is not None:
+                call.end()
+                self.answers[host] = call.answer
+                del self.going[host]
+
+
+def _hear_out() -> Generator[bytes | None, str, str]:
+    """All that a command says; it is told nothing."""
+    lines = []
+    while line := (yield None):
+        lines.append(line)
+    return "".join(lines)

@@ -2,6 +2,8 @@
 
 import functools
 
+from pydantic import ValidationError
+
 from launch import Placement, Site, ssh
 from measure.machine import machine_facts
 from specs import MachineFacts, RefusalError
@@ -20,7 +22,7 @@ def machine_of(placement: Placement) -> MachineFacts:
     The machine that starts the runs may be a login node, on which none of them is.
 
     Raises:
-        RefusalError: the host does not answer.
+        RefusalError: the host does not answer, or says something else.
     """
     if not placement.names or Site.here().is_local(placement.names[0]):
         return machine_facts()
@@ -32,10 +34,13 @@ def _remote_facts(host: str) -> MachineFacts:
     site = Site.here()
     command = (site.python, "-c", ASK.format(root=site.root))
     answer = ssh.ask_all({host: command}, limit_s=LIMIT_S)[host]
-    if isinstance(answer, ssh.NoAnswer):
-        raise RefusalError(
-            "The first host must say what it is.",
-            received=f"{host}: {answer.why}",
-            advice=f"Try: ssh {host} hostname",
-        )
-    return MachineFacts.model_validate_json(answer)
+    if isinstance(answer, str):
+        try:
+            return MachineFacts.model_validate_json(answer)
+        except ValidationError:
+            answer = ssh.nonsense(site.python, answer)
+    raise RefusalError(
+        "The first host must say what it is.",
+        received=f"{host}: {answer.why}",
+        advice=f"Try: ssh {host} hostname",
+    )

@@ -10,7 +10,7 @@ from compare import hosts_load
 from compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
 from measure.load import TICKS_PER_S
 from specs import RunRecord
-from tests.unit.launch.reached import DIRECT, reached_by
+from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
 
 
@@ -159,14 +159,17 @@ def test_this_machine_is_asked_without_ssh() -> None:
 def test_hosts_behind_a_login_shell_that_talks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first line is not the host's name."""
-    reached_by(f"echo hello; {DIRECT}", tmp_path, monkeypatch)
+    """Its first line is not the host's name, its last ones are no counters."""
+    reached_by(f"echo hello; {FAREWELL}", tmp_path, monkeypatch)
 
     found = looks(("a", "b"))
 
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert found is not None
     assert {(look.hostname, look.boot) for look in found.values()} == {(socket.gethostname(), boot)}
+    for one in found.values():
+        assert one.ticks(os.sched_getaffinity(0)) is not None
+        assert one.swapped_bytes() >= 0
 
 
 def test_hosts_of_which_one_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

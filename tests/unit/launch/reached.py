@@ -7,6 +7,8 @@ import pytest
 
 # Without a network: the last word is the command, and a login shell takes it.
 DIRECT = 'for last; do :; done; exec sh -c "$last"'
+# A login shell that talks afterwards, too (`trap … EXIT` in .bashrc), and exits as it likes.
+FAREWELL = 'for last; do :; done; sh -c "$last"; echo bye; echo; echo bye >&2; exit 7'
 
 
 def reached_by(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -238,14 +239,26 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
         ("echo ready; exit 3", "b.invalid: exit 3"),
         ("echo ready; read -r q; printf 17634; exit 3", "b.invalid: exit 3"),
         ("echo ready; read -r q; echo 1.0; read -r q; echo late >&2; exit 3", "b.invalid: late"),
+        ('echo hello; exec {python} "$@"', "b.invalid: {folder}/python there says 'hello', {no}"),
+        ("echo ready; echo soon; cat", "b.invalid: {folder}/python there says 'soon', {no}"),
+        ("echo ready; echo 1; echo '[]'; cat", "b.invalid: {folder}/python there says '[]', {no}"),
+        (
+            "echo ready; echo nan; echo '{{}}'; cat",
+            "b.invalid: {folder}/python there says '{{}}', {no}",
+        ),
+        ("echo ready; echo 1; echo '{{'; cat", "b.invalid: {folder}/python there says '{{', {no}"),
     ],
 )
 def test_a_host_that_breaks_off(
     python: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever its end comes, it is that host's problem, in its own words if it has some."""
+    """Whenever its end comes, it is that host's problem, in its own words if it has some.
+
+    A wrapper in Python's place may say anything.
+    """
     reached_by(DIRECT, tmp_path, monkeypatch)
-    (tmp_path / "python").write_text(f"#!/bin/sh\n{python}\n")
+    script = python.format(python=sys.executable)
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "python").chmod(0o755)
 
     with pytest.raises(RefusalError) as refused:
@@ -255,8 +268,23 @@ def test_a_host_that_breaks_off(
             folder=tmp_path / "new",
         )
 
-    assert words in str(refused.value.received).split("\n  ")
+    no = "which is no answer; is it a wrapper?"
+    assert words.format(folder=tmp_path, no=no) in str(refused.value.received).split("\n  ")
     assert not list(tmp_path.glob(".ringside-*"))
+
+
+def test_two_thousand_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names and addresses are more than a pipe holds; the host looks up none: an address."""
+    reached_by(DIRECT, tmp_path, monkeypatch)
+    names = [f"127.0.{number // 256}.{number % 256}" for number in range(2000)]
+    questions = {"token": "", "names": names, "paths": [f"/nowhere/{name}" for name in names]}
+
+    (answer,) = preflight._ask_all(["b.invalid"], Site.here(), questions).values()
+
+    assert isinstance(answer, preflight._Answer)
+    assert answer.said["addresses"] == dict(zip(names, names, strict=True))
+    assert answer.said["missing"] == questions["paths"]
+    assert len(str(answer.said)) > 1 << 16
 
 
 def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

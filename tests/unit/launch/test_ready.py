@@ -1,7 +1,12 @@
 """What is asked just before a run begins, and what a refusal leaves: nothing."""
 
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,8 @@ import cli.main
 from cli.hosts import placement_from
 from launch import Plan, execute
 from launch.execute import holds_run
-from tests.unit.launch.reached import DIRECT, reached_by
+from launch.interrupts import Interrupts
+from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 PlanOf = Callable[..., Plan]
 
@@ -75,6 +81,35 @@ def test_a_host_with_an_obstacle(refused: Callable[[str], str], tmp_path: Path) 
 
     words = f"{spec} is not there; all machines must see the run's folder"
     assert reason == f"a is not ready: {words}. b is not ready: {words}."
+
+
+def test_a_host_that_says_goodbye(
+    refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a login shell says afterwards is no obstacle: the run comes as far as its keepers."""
+    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 5.0)
+
+    reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; esac; ' + FAREWELL)
+
+    assert reason == "a is not ready: no keeper. b is not ready: no keeper."
+
+
+def test_a_signal_to_a_caller_with_threads(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who runs several plans at once holds the signals: hosts that hang are not waited for."""
+    reached_by("exec sleep 3600", tmp_path, monkeypatch)
+    plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="a\nb").replace(
+        run_dir=str(tmp_path / "new"), python=sys.executable
+    )
+    began = time.monotonic()
+
+    with suppress(KeyboardInterrupt), Interrupts() as held, ThreadPoolExecutor(1) as pool:
+        os.kill(os.getpid(), signal.SIGINT)
+        raised = pool.submit(execute, plan, interrupts=held).exception()
+
+    assert isinstance(raised, KeyboardInterrupt)
+    assert time.monotonic() - began < 10
 
 
 def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) -> None:

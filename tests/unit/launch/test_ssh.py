@@ -2,7 +2,11 @@
 
 import contextlib
 import os
+import resource
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +16,8 @@ import psutil
 import pytest
 
 from launch import ssh
-from launch.ssh import NoAnswer, ask_all
-from tests.unit.launch.reached import DIRECT, reached_by
+from launch.ssh import NoAnswer, ask_all, remote_command
+from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine
 Asked = Callable[..., dict[str, str | NoAnswer]]
@@ -76,6 +80,58 @@ def test_a_login_shell_that_talks(login: str, asked: Asked) -> None:
     assert asked(script, "a", line="echo me; echo ready") == {"a": "me\nready\n"}
 
 
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("echo me", "me\n"),
+        ("printf 'no end of line'", "no end of line"),
+        ("true", ""),
+        ("echo late; exit 3", NoAnswer(why="exit 3")),
+        ("echo last >&2; exit 3", NoAnswer(why="last")),
+    ],
+)
+def test_a_login_shell_that_talks_afterwards(
+    line: str, answer: str | NoAnswer, asked: Asked
+) -> None:
+    """Nor is that, and the exit code is the command's; both outputs have an end."""
+    assert asked(FAREWELL, "a", line=line) == {"a": answer}
+
+
+@pytest.mark.parametrize(
+    "terminal",
+    [
+        "sh -c \"$last\" 2>&1 | sed 's/$/\\r/'",
+        f'exec {sys.executable} -c "import os, pty, sys; '
+        'sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))" sh -c "$last"',
+    ],
+    ids=["its line ends", "pty"],
+)
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [("echo me; echo you", "me\nyou\n"), ("exit 3", NoAnswer(why="exit 3"))],
+)
+def test_a_terminal(line: str, answer: str | NoAnswer, terminal: str, asked: Asked) -> None:
+    """A wrapper of ssh may insist on one: lines end otherwise, and the two outputs are one."""
+    assert asked(f"for last; do :; done; {terminal}", "a", line=line) == {"a": answer}
+
+
+def test_no_terminal(tmp_path: Path) -> None:
+    """Whatever ~/.ssh/config says: a terminal would echo what we say to a command."""
+    if shutil.which("ssh") is None:
+        pytest.skip("no ssh")
+    (tmp_path / "config").write_text("RequestTTY force\n")
+    program, *words = remote_command("a", ("true",))
+
+    said = subprocess.run(
+        [program, "-G", "-F", str(tmp_path / "config"), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "requesttty false" in said.stdout.splitlines()
+
+
 def test_each_host_has_its_own_answer(asked: Asked) -> None:
     """By its name; the words of a command arrive as they are, and bytes that are no text, too."""
     script = f'case "$*" in *" a "*) export HOST=a;; *" b "*) export HOST=b;; esac; {DIRECT}'
@@ -99,6 +155,23 @@ def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
     script = DIRECT.replace("exec sh", "echo 'bash: fortune: not found' >&2; exec sh")
 
     assert asked(script, "a", line=line) == {"a": NoAnswer(why=why)}
+
+
+def test_errors_that_come_late(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come another way than the output, and are waited for; also those of the last moment."""
+
+    class Ending(subprocess.Popen[bytes]):
+        """Ends just when it is asked whether it has."""
+
+        def poll(self) -> int:
+            return self.wait()
+
+    late = 'exec 3>&1; sh -c "$last" 2>&1 >&3 | { sleep 0.3; cat >&2; }'
+    marked = asked(DIRECT.replace('exec sh -c "$last"', late), "a", line="echo me >&2; exit 3")
+    monkeypatch.setattr(subprocess, "Popen", Ending)
+    unmarked = asked("exec >&-; sleep 0.3; echo me >&2; exit 3", "a")
+
+    assert marked == unmarked == {"a": NoAnswer(why="me")}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +216,46 @@ def test_a_command_has_nothing_to_read(asked: Asked) -> None:
     assert asked(DIRECT, "a", line="cat; echo me") == {"a": "me\n"}
 
 
+@pytest.mark.parametrize("line", ["yes", "yes >&2", "yes >&2 & yes", "yes | tr -d '\\n'"])
+def test_a_command_that_says_too_much(
+    line: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not heard to its end, which may never come: memory is not without end."""
+    monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
+
+    assert asked(DIRECT, "a", line=line) == {"a": NoAnswer(why="it says more than 2 MiB")}
+
+
+def test_a_login_shell_that_says_too_much(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is that."""
+    monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
+
+    assert asked("exec yes", "a") == {"a": NoAnswer(why="it says more than 2 MiB")}
+
+
+def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the limit strikes, the hosts beyond it have a reason, and the others are heard."""
+    reached_by(f"sleep 0.1; {DIRECT}", tmp_path, monkeypatch)
+    commands = dict.fromkeys("abcdef", ("echo", "me"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as file:
+        first_free = file.fileno()
+    heard = set()
+
+    for more in range(16):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + more, hard))
+        try:
+            answers = list(ask_all(commands, limit_s=LIMIT_S).values())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        why = NoAnswer(why="ssh cannot be started here: Too many open files")
+        assert [one for one in answers if one != why] == ["me\n"] * answers.count("me\n")
+        heard.add(answers.count("me\n"))
+
+    assert {0, 1, 2} <= heard
+    assert len(commands) not in heard
+
+
 def test_nobody_is_asked() -> None:
     """Then nobody answers."""
     assert ask_all({}, limit_s=LIMIT_S) == {}
@@ -176,7 +289,7 @@ def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> Non
     for end, answer in ((DIRECT, "me\n"), ("exit 3", NoAnswer(why="exit 3"))):
         assert asked(f"{master} {begun}; {end}", "a") == {"a": answer}
         stayed = psutil.Process(int(pid.read_text()))
-        assert stayed.status() == psutil.STATUS_SLEEPING
+        assert stayed.status() != psutil.STATUS_ZOMBIE
         stayed.kill()
         pid.unlink()
 

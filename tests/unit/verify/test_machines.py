@@ -1,13 +1,14 @@
 """The machine behind an ssh: what it says, and what is told when it says nothing."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from launch import Placement
+from launch import Placement, Site
 from measure.machine import machine_facts
 from specs import Host, RefusalError
-from tests.unit.launch.reached import DIRECT, reached_by
+from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 from verify import machines
 
 
@@ -18,7 +19,7 @@ def _asked_anew() -> None:
 
 def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says is not what the machine is."""
-    reached_by(f"echo welcome; {DIRECT}", tmp_path, monkeypatch)
+    reached_by(f"echo welcome; {FAREWELL}", tmp_path, monkeypatch)
 
     facts = machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
@@ -40,3 +41,21 @@ def test_a_machine_that_does_not_say(
 
     with pytest.raises(RefusalError, match=f"Received: b.invalid: {words}"):
         machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
+
+
+@pytest.mark.parametrize("said", ["hello", "{}", ""])
+def test_a_machine_that_says_something_else(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names it, and shows what it said."""
+    reached_by(DIRECT, tmp_path, monkeypatch)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{said}'\n")
+    python.chmod(0o755)
+    here = dataclasses.replace(Site.here(), python=str(python))
+    monkeypatch.setattr(Site, "here", lambda: here)
+
+    with pytest.raises(RefusalError) as refused:
+        machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
+
+    assert str(refused.value.received).startswith(f"b.invalid: {python} there says {said!r}, ")

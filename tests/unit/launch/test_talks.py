@@ -1,0 +1,120 @@
+"""Talks with commands on many hosts: line by line, side by side, and while others are started."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from launch.ssh import NoAnswer, ask_all, talk_to_all
+from tests.unit.launch.reached import DIRECT, reached_by
+
+LIMIT_S = 20.0  # for those that answer at once, on a busy machine
+SLOW_S = 0.2  # to start a process on a busy machine
+LONG = 300_000  # bytes: more than a pipe holds, in both directions
+
+
+def dialogue() -> Generator[bytes, str, str]:
+    """Says a short word and a long one; the command says how long each is, and the long one."""
+    if (yield b"") != "ready\n":
+        raise ValueError
+    if int((yield b"yes\n")) != 3:
+        raise ValueError
+    return (yield b"x" * LONG + b"\n")
+
+
+TELL = 'echo ready; read -r word; echo ${#word}; read -r word; echo "$word"; sleep 3600'
+
+
+@pytest.fixture(autouse=True)
+def _direct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached_by(DIRECT, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Processes that were started, each slowly."""
+    started = []
+
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+            time.sleep(SLOW_S)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    return started
+
+
+def test_long_lines() -> None:
+    """Neither side waits for the other; the host has answered when the talk is over."""
+    answers = talk_to_all({"a": ("sh", "-c", TELL)}, dialogue, limit_s=LIMIT_S)
+
+    assert answers == {"a": "x" * LONG + "\n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("echo hello; cat", "'hello'"),
+        (f"echo hello; {TELL}", "'hello'"),
+        ("echo ready; echo three; cat", "'three'"),
+        ("echo ready; echo; cat", "''"),
+        ("head -c 300000 /dev/zero | tr '\\0' x; echo; cat", repr("x" * 80)),
+        ("printf ready", "'ready'"),
+        ("echo ready", "''"),
+    ],
+)
+def test_what_is_no_answer(line: str, shown: str) -> None:
+    """It is shown, as far as one can read it, and not waited for."""
+    answers = talk_to_all({"a": ("sh", "-c", line)}, dialogue, limit_s=LIMIT_S)
+
+    why = f"sh there says {shown}, which is no answer; is it a wrapper?"
+    assert answers == {"a": NoAnswer(why=why)}
+
+
+@pytest.mark.parametrize("before", ["", "echo ready;", "echo ready; read -r word; echo 3;"])
+def test_a_command_that_hears_nothing(before: str) -> None:
+    """One that closes its input, and says why."""
+    line = f"{before} exec <&-; echo gone >&2; exit 1"
+
+    answers = talk_to_all({"a": ("sh", "-c", line)}, dialogue, limit_s=LIMIT_S)
+
+    assert answers == {"a": NoAnswer(why="gone")}
+
+
+def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
+    """Those that were started first are talked with meanwhile."""
+    hosts = [f"host-{number}" for number in range(12)]
+
+    def two_words() -> Generator[bytes, str, str]:
+        yield b""
+        return (yield b"yes\n")
+
+    answers = talk_to_all(
+        dict.fromkeys(hosts, ("sh", "-c", TELL)), two_words, limit_s=len(hosts) * SLOW_S / 1.2
+    )
+
+    assert answers == dict.fromkeys(hosts, "3\n")
+    assert len(slow) == len(hosts)
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_while_processes_are_started(slow: list[int]) -> None:
+    """No other is started, and those that were are gone."""
+    own = os.getpid()
+    ctrl_c = threading.Timer(SLOW_S / 2, os.kill, (own, signal.SIGINT))
+    ctrl_c.start()
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_all(dict.fromkeys("abcdefgh", ("sleep", "3600")), limit_s=LIMIT_S)
+
+    ctrl_c.join()
+    assert len(slow) == 1
+    assert psutil.Process().children() == []
