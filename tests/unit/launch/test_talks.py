@@ -16,7 +16,7 @@ from launch.ssh import NoAnswer, ask_all, talk_to_all
 from tests.unit.launch.reached import DIRECT, reached_by
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine
-SLOW_S = 0.2  # to start a process on a busy machine
+SLOW_S = 0.5  # to start a process on a busy machine
 LONG = 300_000  # bytes: more than a pipe holds, in both directions
 
 
