@@ -16,7 +16,7 @@ from specs import Document, Noun, RefusalError, write_whole
 
 STATE = "state.json"
 # Of Linux, and so of most clusters. Not whatever this machine has: BBR, which some cloud images
-# have, was seen to leave a third of a link unused where both directions are full (docs/network.md).
+# have, was seen to leave much of a link unused where both directions are full (docs/network.md).
 CONGESTION_CONTROL = "cubic"
 
 

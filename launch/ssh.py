@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from launch.interrupts import Interrupts
@@ -318,12 +317,7 @@ class _Calls(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for call in self.going.values():
             call.end()
         give_up = time.monotonic() + KILL_S

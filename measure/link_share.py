@@ -27,8 +27,13 @@ def same_link(one: Link, other: Link) -> bool:
     Under another congestion control the same rate is shared and filled in another way. Where it was
     not told, it may be the same.
     """
-    controls = {one.congestion_control, other.congestion_control} - {""}
-    return same_rate(one.bits_per_s, other.bits_per_s) and len(controls) <= 1
+    same_control = len(congestion_controls((one, other))) <= 1
+    return same_rate(one.bits_per_s, other.bits_per_s) and same_control
+
+
+def congestion_controls(links: Iterable[Link]) -> list[str]:
+    """Who governs TCP on these links, each named once; without those that did not tell."""
+    return sorted({one.congestion_control for one in links} - {""})
 
 
 def links_by_pair(links: Iterable[Link]) -> dict[tuple[str, str], Link]:

@@ -92,7 +92,7 @@ def epoch_notes(stacks: Iterable[StackInputs], asked: Asked) -> tuple[str, ...]:
         single = [
             count
             for count in asked.replicas
-            if one.served and 1 < one.two.epoch_rounds(1) <= _batch(one, asked, count)
+            if one.served and one.two.epoch_rounds(_batch(one, asked, count)) == 1
         ]
         if single:
             notes.append(

@@ -2,6 +2,7 @@
 
 from measure.link_share import (
     SAME_LINK,
+    congestion_controls,
     link_words,
     links_by_pair,
     rate_words,
@@ -117,11 +118,10 @@ def refuse_another(
     if not measured.hosts:
         return ()
     _refuse_other_packing(prediction, measured)
-    both = (*predicted.links, *measured.links)
-    if len(controls := {one.congestion_control for one in both} - {""}) > 1:
+    if len(controls := congestion_controls((*predicted.links, *measured.links))) > 1:
         raise RefusalError(
             "A prediction is checked by runs under the same congestion control of TCP.",
-            received=" and ".join(sorted(controls)),
+            received=" and ".join(controls),
         )
     rate = prediction.bits_per_s or prediction.measured_bits_per_s
     found = slowest_bits_per_s(measured.links)

@@ -240,10 +240,12 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
 def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
     """Epoch ÷ steps = batch ÷ throughput ÷ what padding adds; a step over all workers of an arm."""
     used = rounds_used(comparison).used
-    runs = [run for run in comparison.runs if run.arm == arm.label and run.round in used]
-    rates = [
-        rate for run in runs if run.outcome.completed and (rate := throughput_examples_s(run).value)
+    runs = [
+        run
+        for run in comparison.runs
+        if run.arm == arm.label and run.round in used and run.outcome.completed
     ]
+    rates = [rate for run in runs if (rate := throughput_examples_s(run).value)]
     if not rates:
         return None
     batch = runs[0].spec.global_batch

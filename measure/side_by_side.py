@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from measure.intervals import CONFIDENCE, Estimate, Interval
-from measure.link_share import rate_words, same_rate, slowest_bits_per_s
+from measure.link_share import congestion_controls, rate_words, same_rate, slowest_bits_per_s
 from measure.paired import LEAST_ROUNDS, holm
 from measure.summary import ArmRow, Summary, summarize
 from measure.verdicts import Word
@@ -296,10 +296,7 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "host": machine.host,
         "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
         "interface": comparison.interface or "none",
-        CONGESTION_CONTROL: ", ".join(
-            sorted({one.congestion_control for one in comparison.links if one.congestion_control})
-        )
-        or NOT_TOLD,
+        CONGESTION_CONTROL: ", ".join(congestion_controls(comparison.links)) or NOT_TOLD,
         SLOWEST_LINK: "none" if slowest is None else rate_words(slowest),
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from measure.link_share import SAME_LINK, link_words, links_by_pair, same_link
+from measure.link_share import SAME_LINK, congestion_controls, link_words, links_by_pair, same_link
 from measure.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
 from measure.summary import ArmRow, Missing, RunRow, Summary
 from measure.warm_up import warm_up
@@ -332,7 +332,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             "have reached.",
             "Measure again when something comes through all of them.",
         )
-    if any(link.congestion_control.startswith("bbr") for link in comparison.links):
+    if any(name.startswith("bbr") for name in congestion_controls(comparison.links)):
         yield Caveat(
             "TCP between the hosts is governed by BBR. Under it stacks that fill both directions "
             "of a link were seen to leave much of it unused that they use under cubic "

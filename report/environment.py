@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from measure.link_share import link_words
+from measure.link_share import link_words, links_by_pair
 from measure.summary import Summary
 from report.cells import Folded, Section, Terms
 from report.placement import Placement
@@ -66,7 +66,7 @@ def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
         facts.append(("Parameter servers on", ", ".join(comparison.servers_on)))
     if comparison.oversubscribe:
         facts.append(("Oversubscribed", "more processes than cores on a host were asked for"))
-    at_end = {(link.sender, link.receiver): link for link in comparison.links_at_end}
+    at_end = links_by_pair(comparison.links_at_end)
     for link in comparison.links:
         told = f"{link_words(link)} before the first run"
         if (last := at_end.get((link.sender, link.receiver))) is not None:
