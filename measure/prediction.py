@@ -269,6 +269,7 @@ def _served(
             alone=at_one,
             two=draws.two - draws.compute(inputs.two.batch // 2) + at_one,
             rounds_at_two=inputs.two.epoch_rounds(inputs.two.batch),
+            link_s=bits / before if before else 0.0,
         ),
         far=count - beside,
         rounds=inputs.two.epoch_rounds(part * count),

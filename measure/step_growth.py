@@ -6,6 +6,7 @@ growth open: 0 as the best guess has it, −1 and 1 as the kindest and the unkin
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,6 +89,7 @@ class Served:
         far_at_one, far_at_two: workers on other hosts than the server, of T(1) and of T(2).
         alone, two: T(1), T(2), both with the same part of the batch for each worker.
         rounds_at_two: of an epoch, in T(2).
+        link_s: bytes of one direction ÷ what the link of these runs carries; 0: nobody measured it.
     """
 
     far_at_one: int
@@ -95,6 +97,7 @@ class Served:
     alone: Floats
     two: Floats
     rounds_at_two: int
+    link_s: float = 0.0
 
 
 def served_s(
@@ -114,8 +117,8 @@ def served_s(
     the server pulls the weights over the server's link (D), computes (Z) and pushes a gradient over
     it (D); other workers queue for both directions. The time of one round is that of a closed
     network of two stations and a delay (Reiser, Lavenberg 1980, mean value analysis), see
-    `round_s`. D and Z follow from T(1) and T(2); with many workers T(N) → workers·D in long epochs,
-    and 2·workers·D where an epoch is a single round.
+    `round_s`. D and Z follow from T(1) and T(2), see `_station_and_delay`; with many workers
+    T(N) → workers·D in long epochs, and 2·workers·D where an epoch is a single round.
 
     Args:
         runs: at one and two replicas.
@@ -125,20 +128,21 @@ def served_s(
         moved: what D is longer by on the link for which is predicted, seconds, if only its bytes on
             the link take longer.
         slower: as many times as long D is there, if all of it does; the interval runs that far.
-        least: bytes of one direction ÷ what the link carries; W workers take W·least at least. (D
-            may be less: the two directions of one worker overlap.)
+        least: bytes of one direction ÷ what the link for which is predicted carries; W workers take
+            W·least at least.
         form: see the module.
     """
-    demand = _demand(runs)
-    delay = np.maximum(runs.alone - 2 * demand * min(runs.far_at_one, 1), 0.0) + computed
-    delay = np.maximum(delay, 0.0)
+    demand, delay = _station_and_delay(runs)
+    delay = np.maximum(delay + computed, 0.0)
+    beside = np.maximum(runs.alone + computed, 0.0)  # what the server does is on the same host
     if far == 0:
-        return delay
+        return delay if runs.far_at_one else beside
     there = np.maximum(demand + moved, 0.0)
     whole = demand * slower
     there = between_laws(form, np.minimum(there, whole), there, np.maximum(there, whole))
     seconds = round_s(far, delay, there, form, rounds)
-    return np.maximum(np.maximum(delay, seconds), far * least)
+    slowest = np.maximum(delay if runs.far_at_one else beside, seconds)
+    return np.maximum(slowest, far * least)
 
 
 def round_s(
@@ -170,14 +174,45 @@ def round_s(
     return between_laws(form, kindest, guess, unkindest)
 
 
-def _demand(runs: Served) -> Floats:
-    """D, with which one round takes T(1) and T(2); 0 where T(2) is no longer than T(1)."""
-    guess = np.zeros_like(runs.two)
+def _station_and_delay(runs: Served) -> tuple[Floats, Floats]:
+    """D and Z of a worker on another host, with which its rounds take T(1) and T(2).
+
+    If T(1) had its worker on another host, both follow. If it was beside the server, T(1) holds
+    what the server does, on the same processors: a worker elsewhere computes for less. Then Z is
+    T(1) at most; D is what its bytes take on the link at least, and Z what is left of T(2).
+    """
+    if not runs.far_at_two:
+        return np.zeros_like(runs.two), runs.alone
+    demand = _solved(
+        runs, lambda tried: np.maximum(runs.alone - 2 * tried * min(runs.far_at_one, 1), 0.0)
+    )
+    if runs.far_at_one:
+        return demand, np.maximum(runs.alone - 2 * demand, 0.0)
+    most = _solved(runs, np.zeros_like)  # more than that, and T(2) would have been longer
+    demand = np.maximum(demand, np.minimum(runs.link_s, most))
+    return demand, _delay(runs, demand)
+
+
+def _solved(runs: Served, delay: Callable[[Floats], Floats]) -> Floats:
+    """D, with which a round among two takes T(2) if Z follows from D so; between 0 and T(2)."""
     low, high = np.zeros_like(runs.two), runs.two
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        delay = np.maximum(runs.alone - 2 * middle * min(runs.far_at_one, 1), 0.0)
-        longer = round_s(runs.far_at_two, delay, middle, guess, runs.rounds_at_two) > runs.two
+        longer = _round_at_two(runs, delay(middle), middle) > runs.two
         low, high = np.where(longer, low, middle), np.where(longer, middle, high)
-    longer = runs.two > runs.alone
-    return np.where(longer & (runs.far_at_two > 0), (low + high) / 2, 0.0)
+    return (low + high) / 2
+
+
+def _delay(runs: Served, demand: Floats) -> Floats:
+    """Z, with which a round among two takes T(2); between 0 and T(1)."""
+    low, high = np.zeros_like(runs.two), runs.alone
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        longer = _round_at_two(runs, middle, demand) > runs.two
+        low, high = np.where(longer, low, middle), np.where(longer, middle, high)
+    return (low + high) / 2
+
+
+def _round_at_two(runs: Served, delay: Floats, demand: Floats) -> Floats:
+    guess = np.zeros_like(runs.two)
+    return round_s(runs.far_at_two, delay, demand, guess, runs.rounds_at_two)

@@ -53,7 +53,7 @@ class TPUOptions(BackendOptions):
     tpu: str = ""
 
 
-OPEN_MPI = ("btl_tcp_flags", "coll_tuned_allreduce_algorithm")
+OPEN_MPI = ("btl_tcp_flags", "btl_tcp_eager_limit", "coll_tuned_allreduce_algorithm")
 
 
 class HorovodOptions(BackendOptions):
@@ -73,6 +73,9 @@ class HorovodOptions(BackendOptions):
             added up; Open MPI's own default has put. With it a receiver asks for each piece of a
             large message, and its asking queues behind what it sends itself, so that one direction
             of the link waits for the other. With 9 both work at once.
+        btl_tcp_eager_limit: OMPI_MCA_btl_tcp_eager_limit, bytes, for the controller mpi. A larger
+            message is announced first, and the receiver's answer waits behind what that host sends
+            to another; one that is not larger is just sent.
         coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
             mpi, by its names there; None: as Open MPI decides by the ranks and the bytes. In a
             ring each connection carries data one way only, so that no asking queues behind them.
@@ -86,6 +89,7 @@ class HorovodOptions(BackendOptions):
     hierarchical_allreduce: bool | None = None
     backward_passes_per_step: PositiveInt = 1
     btl_tcp_flags: PositiveInt | None = None
+    btl_tcp_eager_limit: PositiveInt | None = None
     coll_tuned_allreduce_algorithm: Literal["recursive_doubling", "ring", "rabenseifner"] | None = (
         None
     )

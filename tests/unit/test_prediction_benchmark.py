@@ -66,7 +66,9 @@ def test_the_all_reduces_of_every_arm_are_made() -> None:
     bench = Bench(Placement(), f"{BACKENDS},horovod:controller=mpi", 1, Path("unused"))
 
     assert bench.stacks == (
-        "mpi", "horovod gloo", "horovod mpi:btl_tcp_flags=9:coll_tuned_allreduce_algorithm=ring",
+        "mpi", "horovod gloo",
+        "horovod mpi:btl_tcp_flags=9:btl_tcp_eager_limit=33554432"
+        ":coll_tuned_allreduce_algorithm=ring",
         "tf.distribute RING", "horovod mpi",
     )  # fmt: skip
     assert {arm.replicas for arm in bench.arms(2, 4)} == {2, 4}

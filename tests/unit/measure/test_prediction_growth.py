@@ -355,6 +355,38 @@ def test_what_was_put_in_comes_out(far: tuple[int, int]) -> None:
     assert found[0] == pytest.approx(round_s(3, delay, demand, GUESS, 4)[0], rel=1e-6)
 
 
+@pytest.mark.parametrize("rounds", [4, 12])
+def test_a_worker_beside_its_server_computes_for_longer(rounds: int) -> None:
+    """What the server does is in T(1), and not in a round of a worker elsewhere, Z + 2D.
+
+    Its bytes take D on a link of which the rate is known: Z follows, and three take what they take.
+    Without that rate T(1) is taken for Z: three would be too fast by a tenth.
+    """
+    delay, demand = one(0.06), one(0.265)
+    two = round_s(1, delay, demand, GUESS, 12)
+    known = Served(0, 1, alone=one(0.19), two=two, rounds_at_two=12, link_s=0.265)
+    unknown = Served(0, 1, alone=one(0.19), two=two, rounds_at_two=12)
+
+    found, guessed = (
+        served_s(runs, far=3, rounds=rounds, computed=one(0.0), moved=0.0, least=0.0, form=GUESS)[0]
+        for runs in (known, unknown)
+    )
+
+    expected = round_s(3, delay, demand, GUESS, rounds)[0]
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert guessed < 0.95 * expected
+
+
+def test_two_are_predicted_as_they_were_measured_whatever_the_link() -> None:
+    """Even one so slow that a round would take longer than it did: directions that overlap."""
+    for link_s in (0.0, 0.1, 0.3, 0.9):
+        runs = Served(0, 1, one(0.2), one(0.7), rounds_at_two=8, link_s=link_s)
+
+        found = served_s(runs, far=1, rounds=8, computed=one(0.0), moved=0.0, least=0.0, form=GUESS)
+
+        assert found[0] == pytest.approx(0.7, rel=1e-6)
+
+
 def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
     """A tenth of the rate: at worst 10·D, Z + 2·W·10D, though its bytes take but D longer."""
     delay, demand = one(0.8), one(0.3)

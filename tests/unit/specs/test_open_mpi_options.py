@@ -16,6 +16,8 @@ def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
     flags = HorovodOptions(controller="mpi", btl_tcp_flags=9)
 
     assert flags.open_mpi_environment == {"OMPI_MCA_btl_tcp_flags": "9"}
+    eager = HorovodOptions(controller="mpi", btl_tcp_eager_limit=65536)
+    assert eager.open_mpi_environment == {"OMPI_MCA_btl_tcp_eager_limit": "65536"}
     ring = HorovodOptions(controller="mpi", coll_tuned_allreduce_algorithm="ring")
     assert ring.open_mpi_environment == {
         "OMPI_MCA_coll_tuned_allreduce_algorithm": "ring",
@@ -25,7 +27,12 @@ def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
 
 @pytest.mark.parametrize("controller", ["gloo", None])
 @pytest.mark.parametrize(
-    ("option", "value"), [("btl_tcp_flags", 9), ("coll_tuned_allreduce_algorithm", "ring")]
+    ("option", "value"),
+    [
+        ("btl_tcp_flags", 9),
+        ("btl_tcp_eager_limit", 65536),
+        ("coll_tuned_allreduce_algorithm", "ring"),
+    ],
 )
 def test_only_mpi_has_such_an_option(option: str, value: int | str, controller: str | None) -> None:
     """Left open, the controller would be Gloo in most launches."""
@@ -51,6 +58,6 @@ def test_it_is_tried_where_it_has_an_effect(
 
     found = {name for name, _ in candidates(arm, gpus=False, hosts=hosts)}
 
-    options = {"btl_tcp_flags", "coll_tuned_allreduce_algorithm"}
+    options = {"btl_tcp_flags", "btl_tcp_eager_limit", "coll_tuned_allreduce_algorithm"}
     assert options & found == (options if there else set())
     assert "cycle_time_ms" in found
