@@ -224,6 +224,7 @@ def _seconds(
         pair=draws.curve * inputs.curve.at(inputs.gradient_bytes),
         among=_among(inputs, inputs.curve, asked, count, draws.form) * draws.curve
         * draws.further(count),
+        slower=inputs.alone[0].slower_share * draws.compute(inputs.two.batch // 2),
         form=draws.form,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from measure.prediction_conditions import (
     refuse_unknown_link,
 )
 from measure.rounds import rounds_used
-from measure.run_figures import throughput_examples_s
+from measure.run_figures import step_times_ms, throughput_examples_s
 from specs import Arm, Communication, Comparison, RefusalError, Run, Timing, capabilities_of
 from specs.options import ParameterServerOptions
 
@@ -33,12 +33,15 @@ class Measured:
         batch: of all replicas.
         seconds: of an epoch ÷ its steps, of which the last may be padded: it takes as long.
         epoch_examples: over all replicas; 0: not needed.
+        slower_share: by how much the slower of two steps exceeds their mean, as a share of it, on
+            average over all pairs of steps of a run; infinite: nobody knows.
     """
 
     batch: int
     replicas: int
     seconds: tuple[float, ...]
     epoch_examples: int = 0
+    slower_share: float = math.inf
 
     @property
     def mean_s(self) -> float:
@@ -252,7 +255,24 @@ def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
     examples = max(one.examples for run in runs for record in run.records for one in record.epochs)
     padded = math.ceil(examples / batch) * batch / examples
     seconds = tuple(batch / rate / padded for rate in rates)
-    return Measured(batch, arm.replicas, seconds, examples)
+    return Measured(batch, arm.replicas, seconds, examples, _slower_share(runs))
+
+
+def _slower_share(runs: Sequence[Run]) -> float:
+    """Half the mean difference of two steps (Gini) ÷ the mean step, averaged over the runs.
+
+    Of two equal and independent replicas the slower takes so much longer than their mean, however
+    steps are spread.
+    """
+    shares = []
+    for run in runs:
+        steps = np.array(step_times_ms(run))
+        if len(steps) > 1:
+            differences = np.abs(steps[:, None] - steps).sum() / (len(steps) * (len(steps) - 1))
+            # Of k steps timed as one the mean alone is known, which scatters √k times less.
+            alone = math.sqrt(run.records[0].epochs[0].steps_per_time)
+            shares.append(alone * differences / 2 / steps.mean())
+    return float(np.mean(shares)) if shares else math.inf
 
 
 def _gradient_bytes(comparison: Comparison, arm: Arm) -> int:

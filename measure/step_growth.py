@@ -25,6 +25,7 @@ def reduced_s(
     two: Floats,
     pair: Floats,
     among: Floats,
+    slower: Floats,
     form: Floats,
 ) -> Floats:
     """Seconds of a synchronous step, T(N) = C + X(N).
@@ -32,9 +33,11 @@ def reduced_s(
     X(2) = T(2) − C(2) is the communication that a step really waits for, A(2) that of an all-reduce
     by itself; r = X(2) − A(2).
 
-    r > 0 is waiting that the all-reduce does not explain: for the slowest replica, above all. It
-    grows as the largest of N equal, normal deviates does: X(N) = A(N) + r·m(N)/m(2), see
-    `expected_largest`. Kindest: it stays r; unkindest: it grows as A does.
+    r > 0 is what the all-reduce does not explain. Of it w, but no more than all, is waiting for the
+    slower of two replicas, which the scatter of steps at one replica foretells; that grows as the
+    largest of N equal, normal deviates does, see `expected_largest`. The rest of it, what
+    distribution costs a replica, stays: X(N) = A(N) + r − w + w·m(N)/m(2). Kindest: all of r stays;
+    unkindest: it grows as A does, or as w if that is more.
     r < 0 is communication hidden behind computing. It stays what it is, less if there is less to
     hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as A does.
 
@@ -45,15 +48,16 @@ def reduced_s(
         two: T(2), as measured.
         pair: A(2), on the link on which T(2) was measured.
         among: A(N), on the link for which is predicted.
+        slower: w, what the slower of two replicas is expected to take beyond their mean; infinite:
+            nobody knows, so all of r is waiting.
         form: see the module.
     """
     rest = two - compute_at_two - pair
     largest = expected_largest(ranks) / expected_largest(2)
     as_reduced = np.maximum(among / np.maximum(pair, 1e-12), 1.0)
     stays = np.ones_like(form)
-    waiting = between_laws(
-        form, stays, np.full_like(form, largest), np.maximum(as_reduced, largest)
-    )
+    waited = np.minimum(slower / np.maximum(rest, 1e-12), 1.0)
+    waiting = between_laws(form, stays, 1 + waited * (largest - 1), np.maximum(as_reduced, largest))
     hidden = between_laws(form, as_reduced, stays, stays)
     hidden = hidden * np.minimum(1.0, compute / compute_at_two)
     exposed = among + rest * np.where(rest > 0, waiting, hidden)

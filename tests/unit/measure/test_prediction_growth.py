@@ -1,5 +1,6 @@
 """What grows with the number of replicas, against closed forms, limits and chance itself."""
 
+import itertools
 import math
 
 import numpy as np
@@ -224,11 +225,13 @@ def test_the_largest_of_normal_deviates() -> None:
     assert expected_largest(64) == pytest.approx(drawn, rel=2e-3)
 
 
-def reduced(ranks: int, two: float, form: float = 0.0, among: float = 0.3) -> float:
+def reduced(
+    ranks: int, two: float, form: float = 0.0, among: float = 0.3, slower: float = math.inf
+) -> float:
     """A step of 1 s of computing, whose all-reduce takes 0.2 s among two."""
     found = reduced_s(
         ranks=ranks, compute=one(1.0), compute_at_two=one(1.0), two=one(two), pair=one(0.2),
-        among=one(among), form=one(form),
+        among=one(among), slower=one(slower), form=one(form),
     )  # fmt: skip
     return float(found[0])
 
@@ -249,17 +252,31 @@ def test_what_is_hidden_stays_hidden_and_what_waits_grows_slowly() -> None:
 
 def test_the_laws_lie_around_the_guess() -> None:
     """Kindest ≤ guess ≤ unkindest, for hidden and for waiting."""
-    for two in (1.1, 1.3):
-        kind, guess, unkind = (reduced(8, two, form) for form in (-1.0, 0.0, 1.0))
+    for two, slower in itertools.product((1.1, 1.3), (0.0, 0.02, math.inf)):
+        kind, guess, unkind = (reduced(8, two, form, slower=slower) for form in (-1.0, 0.0, 1.0))
         assert kind <= guess <= unkind
         assert kind < unkind
+
+
+def test_steps_that_wait_for_the_slowest_agree_with_those_that_are_played() -> None:
+    """Normal steps of 1 s that scatter by 50 ms, and 70 ms that distribution costs each of them."""
+    random = np.random.default_rng(11)
+    steps = random.normal(1.0, 0.05, (400_000, 16))
+    slower = float((np.maximum(steps[:, 0], steps[:, 1])).mean() - 1)
+    for ranks in (2, 4, 16):
+        among = 0.2 * ranks / 2
+        played = float(steps[:, :ranks].max(axis=1).mean()) + 0.07 + among
+
+        found = reduced(ranks, 1 + slower + 0.07 + 0.2, among=among, slower=slower)
+
+        assert found == pytest.approx(played, rel=1e-3)
 
 
 def test_less_computing_hides_less() -> None:
     """Strong scaling: with half the computing half as much is hidden."""
     found = reduced_s(
         ranks=4, compute=one(0.5), compute_at_two=one(1.0), two=one(1.1), pair=one(0.2),
-        among=one(0.3), form=GUESS,
+        among=one(0.3), slower=one(math.inf), form=GUESS,
     )  # fmt: skip
 
     assert found[0] == pytest.approx(0.5 + 0.3 - 0.05)
