@@ -73,7 +73,7 @@ CORES = 0.4
 # As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions).
 BACKENDS = (
     "horovod:controller=gloo,"
-    "horovod:controller=mpi:btl_tcp_flags=9:btl_tcp_eager_limit=33554432"
+    "horovod:controller=mpi:btl_tcp_flags=9:btl_tcp_eager_limit=4194304"
     ":coll_tuned_allreduce_algorithm=ring,"
     "multi_worker_mirrored:implementation=RING,parameter_server"
 )

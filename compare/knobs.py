@@ -60,8 +60,8 @@ KNOBS: Mapping[str, tuple[Knob, ...]] = {
         Knob("compression", ("fp16",), ("replicas",)),
         Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
         Knob("btl_tcp_flags", (9,), ("replicas", "hosts", "mpi")),
-        # A ring sends n/N at once: this is beyond a third of 64 MiB, Horovod's fusion buffer.
-        Knob("btl_tcp_eager_limit", (32 * MIB,), ("replicas", "hosts", "mpi")),
+        # A larger message that is not expected yet costs more to copy than to announce.
+        Knob("btl_tcp_eager_limit", (4 * MIB,), ("replicas", "hosts", "mpi")),
         Knob("coll_tuned_allreduce_algorithm", ("ring",), ("replicas", "hosts", "mpi")),
     ),
 }

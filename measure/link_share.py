@@ -59,6 +59,11 @@ def slowest_bits_per_s(links: Sequence[Link]) -> float | None:
     return min((link.bits_per_s for link in links if link.tool == "tcp"), default=None)
 
 
+def fastest_bits_per_s(links: Sequence[Link]) -> float | None:
+    """What the fastest of the links carries by plain TCP, in bit/s; None: none is known."""
+    return max((link.bits_per_s for link in links if link.tool == "tcp"), default=None)
+
+
 def least_seconds(
     operation: Operation, size_bytes: int, *, num_ranks: int, num_hosts: int, bits_per_s: float
 ) -> float:

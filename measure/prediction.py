@@ -152,6 +152,7 @@ def _predict(
     alone, two = inputs.alone[0], inputs.two
     compute = float(draws.compute(two.batch // 2)[0])
     pair = inputs.curve.at(inputs.gradient_bytes) if inputs.curve else 0.0
+    rest = two.mean_s - compute - pair
     return StackPrediction(
         label=inputs.label,
         stack=inputs.stack,
@@ -163,7 +164,10 @@ def _predict(
         two_batch=two.batch,
         compute_ms=1000 * compute,
         pair_ms=1000 * pair,
-        rest_ms=1000 * (two.mean_s - compute - pair),
+        rest_ms=1000 * rest,
+        waiting_ms=1000 * max(0.0, min(rest, inputs.slower_share * compute))
+        if inputs.curve
+        else 0.0,
         steps=steps,
         reason="" if freedom else "no arm has two rounds, so nobody knows how far they scatter",
     )
@@ -224,7 +228,7 @@ def _seconds(
         pair=draws.curve * inputs.curve.at(inputs.gradient_bytes),
         among=_among(inputs, inputs.curve, asked, count, draws.form) * draws.curve
         * draws.further(count),
-        slower=inputs.alone[0].slower_share * draws.compute(inputs.two.batch // 2),
+        slower_s=inputs.slower_share * draws.compute(inputs.two.batch // 2),
         form=draws.form,
     )  # fmt: skip
 
@@ -262,21 +266,21 @@ def _served(
     rate = asked.bits_per_s or asked.measured_bits_per_s
     before = asked.measured_bits_per_s
     beside = workers_beside_server(comparison, count, asked.per_host) if comparison.hosts else 0
-    at_one = draws.compute(inputs.alone[0].batch)
+    at_two = draws.compute(inputs.two.batch // 2)
     found = served_s(
         Served(
             far_at_one=inputs.far_at_one,
             far_at_two=inputs.far_at_two,
-            alone=at_one,
-            two=draws.two - draws.compute(inputs.two.batch // 2) + at_one,
+            alone=at_two,
+            two=draws.two,
             rounds_at_two=inputs.two.epoch_rounds(inputs.two.batch),
-            link_s=bits / before if before else 0.0,
+            link_s=inputs.link_s,
         ),
         far=count - beside,
         rounds=inputs.two.epoch_rounds(part * count),
-        computed=draws.compute(part) - at_one,
+        computed=draws.compute(part) - at_two,
         moved=bits / rate - bits / before if rate and before else 0.0,
-        slower=before / rate if rate and before else 1.0,
+        times_longer=before / rate if rate and before else 1.0,
         least=bits / rate if rate else 0.0,
         form=draws.form,
     )

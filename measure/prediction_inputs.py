@@ -7,17 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.allreduce_growth import PairCurve, algorithm_of, message_seconds, pair_curve
+from measure.allreduce_growth import BITS, PairCurve, algorithm_of, message_seconds, pair_curve
 from measure.collectives import fit_cost_model, stack_of, wire_bytes
-from measure.link_share import slowest_bits_per_s
+from measure.link_share import fastest_bits_per_s, slowest_bits_per_s
 from measure.prediction_conditions import (
     refuse_failed,
     refuse_one_host,
     refuse_unknown_link,
 )
 from measure.rounds import rounds_used
-from measure.run_figures import step_times_ms, throughput_examples_s
-from specs import Arm, Communication, Comparison, RefusalError, Run, Timing, capabilities_of
+from measure.run_figures import throughput_examples_s
+from measure.waiting import slower_share
+from specs import Arm, Communication, Comparison, Link, RefusalError, Run, Timing, capabilities_of
 from specs.options import ParameterServerOptions
 
 Floats = NDArray[np.float64]
@@ -33,15 +34,12 @@ class Measured:
         batch: of all replicas.
         seconds: of an epoch ÷ its steps, of which the last may be padded: it takes as long.
         epoch_examples: over all replicas; 0: not needed.
-        slower_share: by how much the slower of two steps exceeds their mean, as a share of it, on
-            average over all pairs of steps of a run; infinite: nobody knows.
     """
 
     batch: int
     replicas: int
     seconds: tuple[float, ...]
     epoch_examples: int = 0
-    slower_share: float = math.inf
 
     @property
     def mean_s(self) -> float:
@@ -64,7 +62,11 @@ class StackInputs:
         gradient_bytes: as they are sent.
         curve: of all-reduces among two; None: parameter servers, who make none.
         curve_error: median error of latency and bandwidth alone against that curve.
+        slower_share: by how much the slower of two replicas is expected to exceed the mean step, as
+            a share of it, see `measure.waiting`; infinite: nobody knows.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
+        link_s: what a gradient takes on the fastest link between hosts, one way: a server's is no
+            faster; 0: nobody measured any, or there are no parameter servers.
     """
 
     label: str
@@ -74,8 +76,10 @@ class StackInputs:
     gradient_bytes: int
     curve: PairCurve | None
     curve_error: float = 0.0
+    slower_share: float = math.inf
     far_at_one: int = -1
     far_at_two: int = -1
+    link_s: float = 0.0
 
     @property
     def served(self) -> bool:
@@ -157,7 +161,11 @@ def link_rate(communication: Communication | None, comparison: Comparison) -> fl
 
     By the all-reduces, else by the comparison, which is enough for parameter servers.
     """
-    return slowest_bits_per_s((communication.links if communication else ()) or comparison.links)
+    return slowest_bits_per_s(_links(communication, comparison))
+
+
+def _links(communication: Communication | None, comparison: Comparison) -> tuple[Link, ...]:
+    return (communication.links if communication else ()) or comparison.links
 
 
 def scatter_of(stacks: Sequence[StackInputs]) -> tuple[float, int]:
@@ -198,12 +206,31 @@ def _inputs(
         far = _far(comparison, 1), _far(comparison, 2)
         if comparison.hosts:
             refuse_unknown_link(arm.group, far[1], bits_per_s)
-        return StackInputs(arm.group, stack, alone, two, gradient_bytes, None, 0.0, *far)
+        fastest = fastest_bits_per_s(_links(communication, comparison))
+        return StackInputs(
+            label=arm.group,
+            stack=stack,
+            alone=alone,
+            two=two,
+            gradient_bytes=gradient_bytes,
+            curve=None,
+            far_at_one=far[0],
+            far_at_two=far[1],
+            link_s=gradient_bytes * BITS / fastest if fastest else 0.0,
+        )
     algorithm_of(stack)
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
-    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error)
+    of_one = slower_share(
+        [
+            run
+            for other in _arms_alone(comparison, arm)
+            for run in _runs(comparison, other)
+            if run.spec.global_batch == alone[0].batch
+        ]
+    )
+    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, of_one)
 
 
 def _refuse_what_has_no_model(arm: Arm) -> bool:
@@ -225,6 +252,13 @@ def _refuse_what_has_no_model(arm: Arm) -> bool:
 def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
     """One replica of the same backend with the same options, at every batch that was run."""
     found: dict[int, Measured] = {}
+    for other in _arms_alone(comparison, arm):
+        if (measured := _measured(comparison, other)) is not None:
+            found.setdefault(measured.batch, measured)
+    return tuple(found.values())
+
+
+def _arms_alone(comparison: Comparison, arm: Arm) -> list[Arm]:
     same = [
         other
         for other in comparison.arms
@@ -234,20 +268,21 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
         and other.ablation == "none"
         and not other.twin_of
     ]
-    for other in sorted(same, key=lambda one: one.explains):  # the arm itself comes first
-        if (measured := _measured(comparison, other)) is not None:
-            found.setdefault(measured.batch, measured)
-    return tuple(found.values())
+    return sorted(same, key=lambda one: one.explains)  # the arm itself comes first
 
 
-def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
-    """Epoch ÷ steps = batch ÷ throughput ÷ what padding adds; a step over all workers of an arm."""
+def _runs(comparison: Comparison, arm: Arm) -> list[Run]:
     used = rounds_used(comparison).used
-    runs = [
+    return [
         run
         for run in comparison.runs
         if run.arm == arm.label and run.round in used and run.outcome.completed
     ]
+
+
+def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
+    """Epoch ÷ steps = batch ÷ throughput ÷ what padding adds; a step over all workers of an arm."""
+    runs = _runs(comparison, arm)
     rates = [rate for run in runs if (rate := throughput_examples_s(run).value)]
     if not rates:
         return None
@@ -255,24 +290,7 @@ def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
     examples = max(one.examples for run in runs for record in run.records for one in record.epochs)
     padded = math.ceil(examples / batch) * batch / examples
     seconds = tuple(batch / rate / padded for rate in rates)
-    return Measured(batch, arm.replicas, seconds, examples, _slower_share(runs))
-
-
-def _slower_share(runs: Sequence[Run]) -> float:
-    """Half the mean difference of two steps (Gini) ÷ the mean step, averaged over the runs.
-
-    Of two equal and independent replicas the slower takes so much longer than their mean, however
-    steps are spread.
-    """
-    shares = []
-    for run in runs:
-        steps = np.array(step_times_ms(run))
-        if len(steps) > 1:
-            differences = np.abs(steps[:, None] - steps).sum() / (len(steps) * (len(steps) - 1))
-            # Of k steps timed as one the mean alone is known, which scatters √k times less.
-            alone = math.sqrt(run.records[0].epochs[0].steps_per_time)
-            shares.append(alone * differences / 2 / steps.mean())
-    return float(np.mean(shares)) if shares else math.inf
+    return Measured(batch, arm.replicas, seconds, examples)
 
 
 def _gradient_bytes(comparison: Comparison, arm: Arm) -> int:

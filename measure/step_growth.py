@@ -25,7 +25,7 @@ def reduced_s(
     two: Floats,
     pair: Floats,
     among: Floats,
-    slower: Floats,
+    slower_s: Floats,
     form: Floats,
 ) -> Floats:
     """Seconds of a synchronous step, T(N) = C + X(N).
@@ -34,10 +34,11 @@ def reduced_s(
     by itself; r = X(2) − A(2).
 
     r > 0 is what the all-reduce does not explain. Of it w, but no more than all, is waiting for the
-    slower of two replicas, which the scatter of steps at one replica foretells; that grows as the
-    largest of N equal, normal deviates does, see `expected_largest`. The rest of it, what
-    distribution costs a replica, stays: X(N) = A(N) + r − w + w·m(N)/m(2). Kindest: all of r stays;
-    unkindest: it grows as A does, or as w if that is more.
+    slower of two replicas, which the scatter of steps at one replica foretells; that grows as m,
+    the largest of N equal, normal deviates, does (`expected_largest`), and is less where there is
+    less to compute. The rest of it, what distribution costs a replica, stays:
+    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). Kindest: all of r stays, if that is less;
+    unkindest: it grows as A does, or as m if that is more.
     r < 0 is communication hidden behind computing. It stays what it is, less if there is less to
     hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as A does.
 
@@ -48,16 +49,18 @@ def reduced_s(
         two: T(2), as measured.
         pair: A(2), on the link on which T(2) was measured.
         among: A(N), on the link for which is predicted.
-        slower: w, what the slower of two replicas is expected to take beyond their mean; infinite:
-            nobody knows, so all of r is waiting.
+        slower_s: w, what the slower of two replicas is expected to take beyond their mean, at
+            C(2); infinite: nobody knows, so all of r is waiting.
         form: see the module.
     """
     rest = two - compute_at_two - pair
     largest = expected_largest(ranks) / expected_largest(2)
     as_reduced = np.maximum(among / np.maximum(pair, 1e-12), 1.0)
     stays = np.ones_like(form)
-    waited = np.minimum(slower / np.maximum(rest, 1e-12), 1.0)
-    waiting = between_laws(form, stays, 1 + waited * (largest - 1), np.maximum(as_reduced, largest))
+    waited = np.minimum(slower_s / np.maximum(rest, 1e-12), 1.0)
+    guess = 1 + waited * (largest * compute / compute_at_two - 1)
+    unkindest = np.maximum(np.maximum(as_reduced, largest), guess)
+    waiting = between_laws(form, np.minimum(stays, guess), guess, unkindest)
     hidden = between_laws(form, as_reduced, stays, stays)
     hidden = hidden * np.minimum(1.0, compute / compute_at_two)
     exposed = among + rest * np.where(rest > 0, waiting, hidden)
@@ -93,7 +96,8 @@ class Served:
         far_at_one, far_at_two: workers on other hosts than the server, of T(1) and of T(2).
         alone, two: T(1), T(2), both with the same part of the batch for each worker.
         rounds_at_two: of an epoch, in T(2).
-        link_s: bytes of one direction ÷ what the link of these runs carries; 0: nobody measured it.
+        link_s: what the bytes of one direction take on the link of these runs at least; 0: nobody
+            knows.
     """
 
     far_at_one: int
@@ -111,7 +115,7 @@ def served_s(
     rounds: int,
     computed: Floats,
     moved: float,
-    slower: float = 1.0,
+    times_longer: float = 1.0,
     least: float,
     form: Floats,
 ) -> Floats:
@@ -131,7 +135,7 @@ def served_s(
         computed: what a worker computes longer at N than in T(1), seconds.
         moved: what D is longer by on the link for which is predicted, seconds, if only its bytes on
             the link take longer.
-        slower: as many times as long D is there, if all of it does; the interval runs that far.
+        times_longer: as many times as long D is there, if all of it is; the interval runs that far.
         least: bytes of one direction ÷ what the link for which is predicted carries; W workers take
             W·least at least.
         form: see the module.
@@ -142,7 +146,7 @@ def served_s(
     if far == 0:
         return delay if runs.far_at_one else beside
     there = np.maximum(demand + moved, 0.0)
-    whole = demand * slower
+    whole = demand * times_longer
     there = between_laws(form, np.minimum(there, whole), there, np.maximum(there, whole))
     seconds = round_s(far, delay, there, form, rounds)
     slowest = np.maximum(delay if runs.far_at_one else beside, seconds)
@@ -181,19 +185,23 @@ def round_s(
 def _station_and_delay(runs: Served) -> tuple[Floats, Floats]:
     """D and Z of a worker on another host, with which its rounds take T(1) and T(2).
 
-    If T(1) had its worker on another host, both follow. If it was beside the server, T(1) holds
-    what the server does, on the same processors: a worker elsewhere computes for less. Then Z is
-    T(1) at most; D is what its bytes take on the link at least, and Z what is left of T(2).
+    If T(1) had one worker on another host and T(2) two, both follow. If the worker of T(1) was
+    beside the server, T(1) holds what the server does, on the same processors: a worker elsewhere
+    computes for less. Then Z is T(1) at most; D is what its bytes take on the link at least, as
+    long as T(2) leaves room for that, and Z what is left of T(2). If both had one worker elsewhere
+    they say the same, and the link alone tells D.
     """
     if not runs.far_at_two:
         return np.zeros_like(runs.two), runs.alone
-    demand = _solved(
-        runs, lambda tried: np.maximum(runs.alone - 2 * tried * min(runs.far_at_one, 1), 0.0)
-    )
-    if runs.far_at_one:
-        return demand, np.maximum(runs.alone - 2 * demand, 0.0)
     most = _solved(runs, np.zeros_like)  # more than that, and T(2) would have been longer
-    demand = np.maximum(demand, np.minimum(runs.link_s, most))
+    demand = np.minimum(runs.link_s, most)
+    if runs.far_at_one < runs.far_at_two:
+        fitted = _solved(
+            runs, lambda tried: np.maximum(runs.alone - 2 * tried * runs.far_at_one, 0.0)
+        )
+        if runs.far_at_one:
+            return fitted, np.maximum(runs.alone - 2 * fitted, 0.0)
+        demand = np.maximum(fitted, demand)
     return demand, _delay(runs, demand)
 
 

@@ -165,7 +165,8 @@ def _inputs_section(prediction: Prediction) -> Section:
         Column("×2", "ms, measured"),
         Column("Computing at ×2", "ms"),
         Column("All-reduce alone", "ms, among 2"),
-        Column("Waiting", "ms; negative: hidden"),
+        Column("Unexplained", "ms; negative: hidden"),
+        Column("Of it waiting", "ms"),
         Column("Grows as", numeric=False),
     )
     rows = tuple(
@@ -177,6 +178,7 @@ def _inputs_section(prediction: Prediction) -> Section:
             Cell(number(stack.compute_ms)),
             Cell(NOTHING if stack.algorithm == "served" else number(stack.pair_ms)),
             Cell(number(stack.rest_ms)),
+            Cell(NOTHING if stack.algorithm == "served" else number(stack.waiting_ms)),
             Cell(GROWTH.get(stack.algorithm, stack.algorithm)),
         )
         for stack in prediction.stacks

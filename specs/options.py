@@ -75,10 +75,11 @@ class HorovodOptions(BackendOptions):
             of the link waits for the other. With 9 both work at once.
         btl_tcp_eager_limit: OMPI_MCA_btl_tcp_eager_limit, bytes, for the controller mpi. A larger
             message is announced first, and the receiver's answer waits behind what that host sends
-            to another; one that is not larger is just sent.
+            to another; one that is not larger, with its header, is just sent. Each process sets
+            aside address space for eight such messages at least.
         coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
             mpi, by its names there; None: as Open MPI decides by the ranks and the bytes. In a
-            ring each connection carries data one way only, so that no asking queues behind them.
+            ring each connection carries data one way only.
     """
 
     controller: Literal["gloo", "mpi"] | None = None

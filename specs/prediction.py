@@ -57,8 +57,9 @@ class StackPrediction(Noun):
         two_batch: examples in that step.
         compute_ms: of one replica's part of the step at two.
         pair_ms: all-reduce of the gradient alone, among two, on the link that was measured.
-        rest_ms: two − compute − pair. Above 0: waiting that the all-reduce alone does not explain;
-            below: communication that is hidden behind computing.
+        rest_ms: two − compute − pair. Above 0: what neither of them explains; below: communication
+            that is hidden behind computing.
+        waiting_ms: of that the part that is waiting for the slower replica; 0 if nothing is left.
         reason: why there is no interval; empty: there is one.
     """
 
@@ -73,6 +74,7 @@ class StackPrediction(Noun):
     compute_ms: PositiveFloat
     pair_ms: NonNegativeFloat
     rest_ms: float
+    waiting_ms: NonNegativeFloat
     steps: tuple[PredictedStep, ...] = Field(min_length=1)
     reason: str = ""
 

@@ -67,7 +67,7 @@ def test_the_all_reduces_of_every_arm_are_made() -> None:
 
     assert bench.stacks == (
         "mpi", "horovod gloo",
-        "horovod mpi:btl_tcp_flags=9:btl_tcp_eager_limit=33554432"
+        "horovod mpi:btl_tcp_flags=9:btl_tcp_eager_limit=4194304"
         ":coll_tuned_allreduce_algorithm=ring",
         "tf.distribute RING", "horovod mpi",
     )  # fmt: skip

@@ -226,12 +226,12 @@ def test_the_largest_of_normal_deviates() -> None:
 
 
 def reduced(
-    ranks: int, two: float, form: float = 0.0, among: float = 0.3, slower: float = math.inf
+    ranks: int, two: float, form: float = 0.0, among: float = 0.3, slower_s: float = math.inf
 ) -> float:
     """A step of 1 s of computing, whose all-reduce takes 0.2 s among two."""
     found = reduced_s(
         ranks=ranks, compute=one(1.0), compute_at_two=one(1.0), two=one(two), pair=one(0.2),
-        among=one(among), slower=one(slower), form=one(form),
+        among=one(among), slower_s=one(slower_s), form=one(form),
     )  # fmt: skip
     return float(found[0])
 
@@ -252,8 +252,8 @@ def test_what_is_hidden_stays_hidden_and_what_waits_grows_slowly() -> None:
 
 def test_the_laws_lie_around_the_guess() -> None:
     """Kindest ≤ guess ≤ unkindest, for hidden and for waiting."""
-    for two, slower in itertools.product((1.1, 1.3), (0.0, 0.02, math.inf)):
-        kind, guess, unkind = (reduced(8, two, form, slower=slower) for form in (-1.0, 0.0, 1.0))
+    for two, wait_s in itertools.product((1.1, 1.3), (0.0, 0.02, math.inf)):
+        kind, guess, unkind = (reduced(8, two, form, slower_s=wait_s) for form in (-1.0, 0.0, 1.0))
         assert kind <= guess <= unkind
         assert kind < unkind
 
@@ -267,7 +267,7 @@ def test_steps_that_wait_for_the_slowest_agree_with_those_that_are_played() -> N
         among = 0.2 * ranks / 2
         played = float(steps[:, :ranks].max(axis=1).mean()) + 0.07 + among
 
-        found = reduced(ranks, 1 + slower + 0.07 + 0.2, among=among, slower=slower)
+        found = reduced(ranks, 1 + slower + 0.07 + 0.2, among=among, slower_s=slower)
 
         assert found == pytest.approx(played, rel=1e-3)
 
@@ -276,7 +276,7 @@ def test_less_computing_hides_less() -> None:
     """Strong scaling: with half the computing half as much is hidden."""
     found = reduced_s(
         ranks=4, compute=one(0.5), compute_at_two=one(1.0), two=one(1.1), pair=one(0.2),
-        among=one(0.3), slower=one(math.inf), form=GUESS,
+        among=one(0.3), slower_s=one(math.inf), form=GUESS,
     )  # fmt: skip
 
     assert found[0] == pytest.approx(0.5 + 0.3 - 0.05)
@@ -394,6 +394,29 @@ def test_a_worker_beside_its_server_computes_for_longer(rounds: int) -> None:
     assert guessed < 0.95 * expected
 
 
+def test_less_computing_scatters_less() -> None:
+    """Strong scaling: a quarter of the computing, a quarter of the waiting."""
+    found = reduced_s(
+        ranks=8, compute=one(0.25), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
+        among=one(0.3), slower_s=one(0.04), form=GUESS,
+    )  # fmt: skip
+
+    growth = expected_largest(8) / expected_largest(2)
+    assert found[0] == pytest.approx(0.25 + 0.3 + 0.06 + 0.04 * growth / 4)
+
+
+def test_one_worker_elsewhere_in_both_runs_leaves_it_to_the_link() -> None:
+    """The server on the second of two hosts: T(1) and T(2) are one round of the same kind."""
+    for two in (0.59, 0.61):
+        runs = Served(1, 1, one(0.6), one(two), rounds_at_two=8, link_s=0.25)
+
+        found = served_s(runs, far=2, rounds=8, computed=one(0.0), moved=0.0, least=0.0, form=GUESS)
+
+        assert found[0] == pytest.approx(
+            round_s(2, one(two - 0.5), one(0.25), GUESS, 8)[0], rel=1e-6
+        )
+
+
 def test_two_are_predicted_as_they_were_measured_whatever_the_link() -> None:
     """Even one so slow that a round would take longer than it did: directions that overlap."""
     for link_s in (0.0, 0.1, 0.3, 0.9):
@@ -411,7 +434,7 @@ def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
 
     worst = served_s(
         Served(1, 2, alone=alone, two=two, rounds_at_two=4), far=3, rounds=4,
-        computed=one(0.0), moved=0.3, slower=10.0, least=0.0, form=one(1.0),
+        computed=one(0.0), moved=0.3, times_longer=10.0, least=0.0, form=one(1.0),
     )  # fmt: skip
 
     assert worst[0] == pytest.approx(0.8 + 2 * 3 * 3.0, rel=1e-6)
