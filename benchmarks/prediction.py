@@ -70,7 +70,9 @@ LAB, HOSTS = "bench", 4
 # Four hosts together leave a part of a machine of two cores to the kernel and to what starts them:
 # else four would be slower than one, and not for the network.
 CORES = 0.4
-# As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions).
+# As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions). The
+# limit is beyond n/4 at the slower rates; larger messages that nobody awaits yet are copied once
+# more, for which part of a core takes longer than the announcement does at 1 Gbit/s.
 BACKENDS = (
     "horovod:controller=gloo,"
     "horovod:controller=mpi:btl_tcp_flags=9:btl_tcp_eager_limit=4194304"

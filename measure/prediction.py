@@ -262,9 +262,8 @@ def _served(
     count: int,
     part: int,
 ) -> Floats:
-    bits = inputs.gradient_bytes * BITS
-    rate = asked.bits_per_s or asked.measured_bits_per_s
-    before = asked.measured_bits_per_s
+    on_link = inputs.link_s
+    there = inputs.gradient_bytes * BITS / asked.bits_per_s if asked.bits_per_s else on_link
     beside = workers_beside_server(comparison, count, asked.per_host) if comparison.hosts else 0
     at_two = draws.compute(inputs.two.batch // 2)
     found = served_s(
@@ -274,14 +273,14 @@ def _served(
             alone=at_two,
             two=draws.two,
             rounds_at_two=inputs.two.epoch_rounds(inputs.two.batch),
-            link_s=inputs.link_s,
+            link_s=on_link,
         ),
         far=count - beside,
         rounds=inputs.two.epoch_rounds(part * count),
         computed=draws.compute(part) - at_two,
-        moved=bits / rate - bits / before if rate and before else 0.0,
-        times_longer=before / rate if rate and before else 1.0,
-        least=bits / rate if rate else 0.0,
+        moved=there - on_link if on_link else 0.0,
+        times_longer=there / on_link if on_link else 1.0,
+        least=there,
         form=draws.form,
     )
     return found * draws.further(count)

@@ -222,15 +222,14 @@ def _inputs(
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
-    of_one = slower_share(
-        [
-            run
-            for other in _arms_alone(comparison, arm)
-            for run in _runs(comparison, other)
-            if run.spec.global_batch == alone[0].batch
-        ]
+    runs = [run for one in _arms_alone(comparison, arm) for run in _runs(comparison, one)]
+    same_part = [run for run in runs if 2 * run.spec.global_batch == two.batch]
+    share = slower_share(
+        same_part or [run for run in runs if run.spec.global_batch == alone[0].batch]
     )
-    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, of_one)
+    return StackInputs(
+        arm.group, stack, alone, two, gradient_bytes, curve, error, slower_share=share
+    )
 
 
 def _refuse_what_has_no_model(arm: Arm) -> bool:

@@ -37,8 +37,9 @@ def reduced_s(
     slower of two replicas, which the scatter of steps at one replica foretells; that grows as m,
     the largest of N equal, normal deviates, does (`expected_largest`), and is less where there is
     less to compute. The rest of it, what distribution costs a replica, stays:
-    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). Kindest: all of r stays, if that is less;
-    unkindest: it grows as A does, or as m if that is more.
+    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). Where nobody knows w all of r is waiting, but none
+    of it goes away. Kindest: all of r stays, or is waiting if that is less; unkindest: it grows as
+    A does, or as m if that is more.
     r < 0 is communication hidden behind computing. It stays what it is, less if there is less to
     hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as A does.
 
@@ -58,9 +59,10 @@ def reduced_s(
     as_reduced = np.maximum(among / np.maximum(pair, 1e-12), 1.0)
     stays = np.ones_like(form)
     waited = np.minimum(slower_s / np.maximum(rest, 1e-12), 1.0)
-    guess = 1 + waited * (largest * compute / compute_at_two - 1)
+    grown = 1 + waited * (largest * compute / compute_at_two - 1)
+    guess = np.where(np.isinf(slower_s), np.maximum(grown, 1.0), grown)
     unkindest = np.maximum(np.maximum(as_reduced, largest), guess)
-    waiting = between_laws(form, np.minimum(stays, guess), guess, unkindest)
+    waiting = between_laws(form, np.minimum(stays, grown), guess, unkindest)
     hidden = between_laws(form, as_reduced, stays, stays)
     hidden = hidden * np.minimum(1.0, compute / compute_at_two)
     exposed = among + rest * np.where(rest > 0, waiting, hidden)
@@ -216,8 +218,8 @@ def _solved(runs: Served, delay: Callable[[Floats], Floats]) -> Floats:
 
 
 def _delay(runs: Served, demand: Floats) -> Floats:
-    """Z, with which a round among two takes T(2); between 0 and T(1)."""
-    low, high = np.zeros_like(runs.two), runs.alone
+    """Z, with which a round among two takes T(2); between 0 and that."""
+    low, high = np.zeros_like(runs.two), runs.two
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         longer = _round_at_two(runs, middle, demand) > runs.two

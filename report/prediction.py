@@ -177,7 +177,7 @@ def _inputs_section(prediction: Prediction) -> Section:
             Cell(number(stack.two_ms)),
             Cell(number(stack.compute_ms)),
             Cell(NOTHING if stack.algorithm == "served" else number(stack.pair_ms)),
-            Cell(number(stack.rest_ms)),
+            Cell(NOTHING if stack.algorithm == "served" else number(stack.rest_ms)),
             Cell(NOTHING if stack.algorithm == "served" else number(stack.waiting_ms)),
             Cell(GROWTH.get(stack.algorithm, stack.algorithm)),
         )

@@ -1,6 +1,6 @@
 """Prediction: what a step will take at sizes that nobody has at hand, and how that was computed."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -131,10 +131,10 @@ class Prediction(Document):
         notes: what could not be made sure of.
         checks: empty: nothing was checked.
 
-    Schema history: 1 first version.
+    Schema history: 1 first version; 2 waiting_ms: before, all that was unexplained was waiting.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 1
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     created_unix_s: UnixSeconds
     command: str
@@ -149,3 +149,15 @@ class Prediction(Document):
     not_predicted: dict[str, str] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     checks: tuple[Checked, ...] = ()
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        if version == 1:
+            stacks = [_with_waiting(one) for one in body.get("stacks", ())]
+            body, version = {**body, "stacks": stacks}, 2
+        return body, version
+
+
+def _with_waiting(stack: dict[str, Any]) -> dict[str, Any]:
+    served = stack.get("algorithm") == "served"
+    return {**stack, "waiting_ms": 0.0 if served else max(0.0, stack.get("rest_ms", 0.0))}

@@ -113,6 +113,17 @@ def test_parameter_servers_need_a_link_that_is_known_and_used() -> None:
     assert found.steps[0].step_ms >= 4095 * made.GRADIENT * 8 / 1e9 * 1000
 
 
+def test_a_server_s_link_is_no_faster_than_the_fastest() -> None:
+    """One slow link somewhere else does not make all of T(2) communication."""
+    slow = LINK.replace(receiver="host3", bytes=LINK.bytes // 10)
+    runs = made.comparison(TIMES, "parameter_server", links=(LINK, slow))
+
+    stacks, _ = inputs_of(runs, None, link_rate(None, runs))
+
+    (found,) = stacks.values()
+    assert found.link_s == pytest.approx(made.GRADIENT * 8 / 1e9)
+
+
 def test_what_failed_its_certificate_is_not_predicted() -> None:
     """With its name and the reason."""
     runs = made.comparison(TIMES)

@@ -405,6 +405,21 @@ def test_less_computing_scatters_less() -> None:
     assert found[0] == pytest.approx(0.25 + 0.3 + 0.06 + 0.04 * growth / 4)
 
 
+def test_what_nobody_knows_does_not_go_away() -> None:
+    """Strong scaling to a twentieth of the computing: r of 0.1 s stays; at best it goes with it."""
+    stays, kindest = (
+        reduced_s(
+            ranks=8, compute=one(0.05), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
+            among=one(0.3), slower_s=one(math.inf), form=one(form),
+        )[0]
+        for form in (0.0, -1.0)
+    )  # fmt: skip
+
+    growth = expected_largest(8) / expected_largest(2)
+    assert stays == pytest.approx(0.05 + 0.3 + 0.1)
+    assert kindest == pytest.approx(0.05 + 0.3 + 0.1 * growth / 20)
+
+
 def test_one_worker_elsewhere_in_both_runs_leaves_it_to_the_link() -> None:
     """The server on the second of two hosts: T(1) and T(2) are one round of the same kind."""
     for two in (0.59, 0.61):
@@ -417,10 +432,11 @@ def test_one_worker_elsewhere_in_both_runs_leaves_it_to_the_link() -> None:
         )
 
 
-def test_two_are_predicted_as_they_were_measured_whatever_the_link() -> None:
+@pytest.mark.parametrize("far_at_one", [0, 1])
+def test_two_are_predicted_as_they_were_measured_whatever_the_link(far_at_one: int) -> None:
     """Even one so slow that a round would take longer than it did: directions that overlap."""
     for link_s in (0.0, 0.1, 0.3, 0.9):
-        runs = Served(0, 1, one(0.2), one(0.7), rounds_at_two=8, link_s=link_s)
+        runs = Served(far_at_one, 1, one(0.2), one(0.7), rounds_at_two=8, link_s=link_s)
 
         found = served_s(runs, far=1, rounds=8, computed=one(0.0), moved=0.0, least=0.0, form=GUESS)
 

@@ -56,6 +56,15 @@ def test_steps_of_one_epoch(each: int, share: float) -> None:
     assert told == pytest.approx(share)
 
 
+def test_the_first_of_every_epoch_does_not_count() -> None:
+    """Of two epochs: 90, 60, 150 and 90, 60, 150; their nine pairs across differ by 40."""
+    told = slower_share([run_with(uneven([500, 90, 60, 150]), uneven([700, 90, 60, 150]))])
+
+    values = [90, 60, 150, 90, 60, 150]
+    pairs = [abs(x - y) for x, y in itertools.combinations(values, 2)]
+    assert told == pytest.approx(float(np.mean(pairs)) / 2 / 100)
+
+
 def test_an_execution_of_fewer_steps_does_not_count() -> None:
     """It would scatter more than its neighbours."""
     told = slower_share([run_with(uneven([500, 90, 110, 90, 110, 900], 4, last=1))])
