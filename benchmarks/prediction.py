@@ -1,7 +1,7 @@
 """Predict four hosts from one and two, at several rates, and look how far off it was.
 
-    python benchmarks/prediction.py                  # about an hour on a quiet machine
-    python benchmarks/prediction.py --rounds 1       # about 45
+    python benchmarks/prediction.py                  # about an hour and a half on a quiet machine
+    python benchmarks/prediction.py --rounds 1       # about an hour
     python benchmarks/prediction.py --rates 100mbit --models small --backends horovod:controller=mpi
 
 Brings up a lab of its own (root), `bench1` … `bench4` with 0.4 of a core each, so that computing

@@ -222,14 +222,8 @@ def _inputs(
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
-    runs = [run for one in _arms_alone(comparison, arm) for run in _runs(comparison, one)]
-    same_part = [run for run in runs if 2 * run.spec.global_batch == two.batch]
-    share = slower_share(
-        same_part or [run for run in runs if run.spec.global_batch == alone[0].batch]
-    )
-    return StackInputs(
-        arm.group, stack, alone, two, gradient_bytes, curve, error, slower_share=share
-    )
+    share = _slower_share(comparison, arm, two.batch // 2, alone[0].batch)
+    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, share)
 
 
 def _refuse_what_has_no_model(arm: Arm) -> bool:
@@ -255,6 +249,13 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
         if (measured := _measured(comparison, other)) is not None:
             found.setdefault(measured.batch, measured)
     return tuple(found.values())
+
+
+def _slower_share(comparison: Comparison, arm: Arm, wanted: int, instead: int) -> float:
+    """By runs of one replica at the wanted batch where there are any."""
+    runs = [run for one in _arms_alone(comparison, arm) for run in _runs(comparison, one)]
+    batch = wanted if any(run.spec.global_batch == wanted for run in runs) else instead
+    return slower_share([run for run in runs if run.spec.global_batch == batch])
 
 
 def _arms_alone(comparison: Comparison, arm: Arm) -> list[Arm]:

@@ -144,15 +144,15 @@ def served_s(
     """
     demand, delay = _station_and_delay(runs)
     delay = np.maximum(delay + computed, 0.0)
-    beside = np.maximum(runs.alone + computed, 0.0)  # what the server does is on the same host
+    # Where T(1) was beside the server, some worker still is, and what the server does with it.
+    nearest = delay if runs.far_at_one else np.maximum(runs.alone + computed, 0.0)
     if far == 0:
-        return delay if runs.far_at_one else beside
+        return nearest
     there = np.maximum(demand + moved, 0.0)
     whole = demand * times_longer
     there = between_laws(form, np.minimum(there, whole), there, np.maximum(there, whole))
     seconds = round_s(far, delay, there, form, rounds)
-    slowest = np.maximum(delay if runs.far_at_one else beside, seconds)
-    return np.maximum(slowest, far * least)
+    return np.maximum(np.maximum(nearest, seconds), far * least)
 
 
 def round_s(
@@ -195,38 +195,26 @@ def _station_and_delay(runs: Served) -> tuple[Floats, Floats]:
     """
     if not runs.far_at_two:
         return np.zeros_like(runs.two), runs.alone
-    most = _solved(runs, np.zeros_like)  # more than that, and T(2) would have been longer
+    at_rest = np.zeros_like(runs.two)
+    most = _solved(runs, lambda tried: (at_rest, tried))  # beyond it T(2) would have been longer
     demand = np.minimum(runs.link_s, most)
     if runs.far_at_one < runs.far_at_two:
         fitted = _solved(
-            runs, lambda tried: np.maximum(runs.alone - 2 * tried * runs.far_at_one, 0.0)
+            runs, lambda tried: (np.maximum(runs.alone - 2 * tried * runs.far_at_one, 0.0), tried)
         )
         if runs.far_at_one:
             return fitted, np.maximum(runs.alone - 2 * fitted, 0.0)
         demand = np.maximum(fitted, demand)
-    return demand, _delay(runs, demand)
+    return demand, _solved(runs, lambda tried: (tried, demand))
 
 
-def _solved(runs: Served, delay: Callable[[Floats], Floats]) -> Floats:
-    """D, with which a round among two takes T(2) if Z follows from D so; between 0 and T(2)."""
-    low, high = np.zeros_like(runs.two), runs.two
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        longer = _round_at_two(runs, delay(middle), middle) > runs.two
-        low, high = np.where(longer, low, middle), np.where(longer, middle, high)
-    return (low + high) / 2
-
-
-def _delay(runs: Served, demand: Floats) -> Floats:
-    """Z, with which a round among two takes T(2); between 0 and that."""
-    low, high = np.zeros_like(runs.two), runs.two
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        longer = _round_at_two(runs, middle, demand) > runs.two
-        low, high = np.where(longer, low, middle), np.where(longer, middle, high)
-    return (low + high) / 2
-
-
-def _round_at_two(runs: Served, delay: Floats, demand: Floats) -> Floats:
+def _solved(runs: Served, tried: Callable[[Floats], tuple[Floats, Floats]]) -> Floats:
+    """The number between 0 and T(2) of which Z and D follow so that a round takes T(2)."""
     guess = np.zeros_like(runs.two)
-    return round_s(runs.far_at_two, delay, demand, guess, runs.rounds_at_two)
+    low, high = guess, runs.two
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        delay, demand = tried(middle)
+        longer = round_s(runs.far_at_two, delay, demand, guess, runs.rounds_at_two) > runs.two
+        low, high = np.where(longer, low, middle), np.where(longer, middle, high)
+    return (low + high) / 2
