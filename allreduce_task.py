@@ -1,9 +1,9 @@
-"""One process that times collectives: started in the place of train.py (collectives/task.py)."""
+"""One process that times collectives (ringside/collectives/task.py), started like train.py."""
 
 import sys
 
-from collectives.task import work
 from launch.task import end_process, run_launched
+from ringside.collectives.task import work
 
 if __name__ == "__main__":
     end_process(run_launched(work, sys.argv[1:]))

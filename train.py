@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from launch.flags import with_spec_flags
-from launch.scontrol import node_addresses
+from launch.launchers.scontrol import node_addresses
 from launch.task import (
     Reporter,
     end_process,
@@ -24,8 +24,13 @@ from launch.task import (
     run_launched,
     run_process,
 )
-from measure.process import process_start_unix_s
-from specs import RefusalError, RunSpec, Surroundings, read_surroundings
+from ringside_core.readings.process import process_start_unix_s
+from ringside_core.specs import (
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    read_surroundings,
+)
 
 
 def _train(
@@ -37,10 +42,10 @@ def _train(
 ) -> None:
     """Everything that needs TensorFlow; what it learns goes into `facts`, also when it fails."""
     reporter.phase("importing")
+    from ringside_core.workloads.registry import load_workload
     from trainers.fit import fit
     from trainers.process import started
     from trainers.training import FitResult
-    from workloads.registry import load_workload
 
     with started(spec, surroundings, reporter.phase, facts) as backend:
         if backend is None:

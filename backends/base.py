@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.iterators import keeping_iterators
-from legacy_keras import tf
-from specs import (
+from ringside_core.keras import tf
+from ringside_core.specs import (
     BackendOptions,
     Capabilities,
     InputShard,

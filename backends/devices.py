@@ -1,7 +1,7 @@
 """Devices of one process: GPUs where there are any, else logical CPU devices."""
 
-from legacy_keras import tf
-from specs import RefusalError
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
 
 
 def replica_devices(count: int) -> list[str]:

@@ -8,7 +8,7 @@ Horovod's own SyncBatchNormalization is another layer, which no strategy synchro
 from collections.abc import Sequence
 from typing import Any
 
-from legacy_keras import tf
+from ringside_core.keras import tf
 
 
 def synchronise(model: Any) -> None:

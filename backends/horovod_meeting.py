@@ -14,11 +14,11 @@ import psutil
 from horovod.runner.common.util.hosts import SlotInfo
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-from specs import RefusalError
-from specs.slurm import SlurmStep
+from ringside_core.specs import RefusalError
+from ringside_core.specs.slurm import SlurmStep
 
 # For the other ranks: until rank 0 has imported TensorFlow on a busy node; and for each step of the
-# meeting itself (Horovod's own 30 s are too few there, see launch/horovodrun.py).
+# meeting itself (Horovod's own 30 s are too few there, see launch/launchers/horovodrun.py).
 ARRIVAL_S = 120.0
 POLL_S = 0.2
 

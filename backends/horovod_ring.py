@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from backends.base import Backend, Reduction, statistics
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
-from legacy_keras import tf
-from legacy_keras.optimizers import build, variables_of
-from specs import BackendOptions, RefusalError
-from specs.options import HorovodOptions
+from ringside_core.keras import tf
+from ringside_core.optimizers import build, variables_of
+from ringside_core.specs import BackendOptions, RefusalError
+from ringside_core.specs.options import HorovodOptions
 
 
 class HorovodRing(Backend):

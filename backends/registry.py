@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from specs import RunSpec, Surroundings, capabilities_of
+from ringside_core.specs import RunSpec, Surroundings, capabilities_of
 
 if TYPE_CHECKING:
     from backends.base import Backend

@@ -2,7 +2,7 @@
 
 import os
 
-from specs import RunSpec, capabilities_of
+from ringside_core.specs import RunSpec, capabilities_of
 
 # With one thread a worker that waits for a variable of its server has none left to answer its
 # coordinator: on a host with one core, where that is TensorFlow's choice, both wait for ever.

@@ -43,13 +43,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from collectives.place import Place  # noqa: E402
-from collectives.run import measure_stacks  # noqa: E402
-from collectives.sizes import parse_sizes, size_text  # noqa: E402
 from launch import Site, make_plan  # noqa: E402
 from launch.children import environment  # noqa: E402
-from measure.collectives import times_of  # noqa: E402
-from measure.process import cores_for, pin  # noqa: E402
+from ringside.collectives.place import Place  # noqa: E402
+from ringside.collectives.run import measure_stacks  # noqa: E402
+from ringside.collectives.sizes import parse_sizes, size_text  # noqa: E402
+from ringside.stats.collectives import times_of  # noqa: E402
+from ringside_core.readings.process import cores_for, pin  # noqa: E402
 
 Latencies = dict[int, float]  # microseconds by size in bytes
 OSU = {"allreduce": "osu_allreduce", "broadcast": "osu_bcast"}

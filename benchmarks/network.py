@@ -35,23 +35,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from collectives.link import measure_links  # noqa: E402
-from collectives.place import Place  # noqa: E402
-from collectives.run import measure_stacks, samples_csv  # noqa: E402
-from collectives.sizes import parse_sizes, size_text  # noqa: E402
-from collectives.stacks import parse_stacks, stack_of  # noqa: E402
-from lab import Lab  # noqa: E402
-from lab.lab import CONGESTION_CONTROL  # noqa: E402
 from launch import Placement, Site  # noqa: E402
-from launch.preflight import check_hosts  # noqa: E402
-from measure.link_share import (  # noqa: E402
+from launch.remote.host_checks import check_hosts  # noqa: E402
+from ringside.collectives.link import measure_links  # noqa: E402
+from ringside.collectives.place import Place  # noqa: E402
+from ringside.collectives.run import measure_stacks, samples_csv  # noqa: E402
+from ringside.collectives.sizes import parse_sizes, size_text  # noqa: E402
+from ringside.collectives.stacks import parse_stacks, stack_of  # noqa: E402
+from ringside.lab import Lab  # noqa: E402
+from ringside.lab.lab import CONGESTION_CONTROL  # noqa: E402
+from ringside.report.words import stack_name  # noqa: E402
+from ringside.stats.link_share import (  # noqa: E402
     IMPOSSIBLE,
     least_seconds,
     share_of_link,
     slowest_bits_per_s,
 )
-from report.words import stack_name  # noqa: E402
-from specs import Communication, Host, RefusalError, Timing, write_whole  # noqa: E402
+from ringside_core.specs import (  # noqa: E402
+    Communication,
+    Host,
+    RefusalError,
+    Timing,
+    write_whole,
+)
 
 NAME = "bench"
 STACKS = (

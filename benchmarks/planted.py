@@ -23,22 +23,30 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from cli.progress import ComparisonProgress
-from cli.stages import announcement
-from cli.verification import certify_arms
-from compare.arms import arm_spec, parse_arms, shared_out, twin
-from compare.budget import MOST_ROUNDS, parse_duration, parse_precision
-from compare.experiment import Executor, launched, run_arm, run_rounds
 from launch import Placement
 from launch.execute import Execution
 from launch.flags import spec_from_flags
-from measure.machine import machine_facts
-from measure.run_figures import throughput_examples_s
-from measure.summary import summarize
-from measure.verdicts import PairVerdict
-from specs import Arm, Comparison, Load, RefusalError, Rounds, RunSpec, Surroundings
-from verify import store
-from verify.certify import Subject
+from ringside.cli.progress import ComparisonProgress
+from ringside.cli.stages import announcement
+from ringside.cli.verification import certify_arms
+from ringside.compare.arms import arm_spec, parse_arms, shared_out, twin
+from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_precision
+from ringside.compare.experiment import Executor, launched, run_arm, run_rounds
+from ringside.stats.run_figures import throughput_examples_s
+from ringside.stats.summary import summarize
+from ringside.stats.verdicts import PairVerdict
+from ringside.verify import store
+from ringside.verify.certify import Subject
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import (
+    Arm,
+    Comparison,
+    Load,
+    RefusalError,
+    Rounds,
+    RunSpec,
+    Surroundings,
+)
 
 SLEEP = "PLANTED_SLEEP_S"  # inherited by every process of the run
 EXAMPLES, EPOCHS, BATCH = 960, 16, 48
@@ -49,8 +57,8 @@ def workload() -> Any:
 
     Every arm calls the sleep, the others for no time: its call costs the same everywhere.
     """
-    from legacy_keras import tf
-    from workloads.workload import Workload
+    from ringside_core.keras import tf
+    from ringside_core.workloads.workload import Workload
 
     seconds = float(os.environ.get(SLEEP, "0"))
 

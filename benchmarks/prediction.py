@@ -33,24 +33,26 @@ import typer
 from rich.console import Console
 
 from benchmarks.starting import start
-from cli.folders import new_folder
-from cli.stopping import ending_on_signals
-from collectives.link import measure_links
-from collectives.place import Place
-from collectives.run import measure_stacks
-from compare.arms import arm_spec, parse_arms
-from compare.experiment import Observer, launched, run_arm
-from lab import Lab, parse_rate
 from launch import Placement, Site
 from launch.flags import spec_from_flags
-from launch.preflight import check_hosts
-from measure.collectives import stack_of
-from measure.prediction import Asked, checks_of, predict
-from measure.prediction_conditions import link_notes
-from measure.prediction_inputs import inputs_of, link_rate
-from report.prediction import percent
-from report.words import number
-from specs import (
+from launch.remote.host_checks import check_hosts
+from ringside.cli.folders import new_folder
+from ringside.cli.stopping import ending_on_signals
+from ringside.collectives.link import measure_links
+from ringside.collectives.place import Place
+from ringside.collectives.run import measure_stacks
+from ringside.compare.arms import arm_spec, parse_arms
+from ringside.compare.experiment import Observer, launched, run_arm
+from ringside.lab import Lab, parse_rate
+from ringside.predict.conditions import link_notes
+from ringside.predict.inputs import inputs_of, link_rate
+from ringside.predict.pages import percent
+from ringside.predict.predict import Asked, checks_of, predict
+from ringside.predict.prediction import Checked
+from ringside.report.words import number
+from ringside.stats.collectives import stack_of
+from ringside.verify.machines import machine_of
+from ringside_core.specs import (
     Arm,
     Communication,
     Comparison,
@@ -63,8 +65,6 @@ from specs import (
     unknown_name,
     write_whole,
 )
-from specs.prediction import Checked
-from verify.machines import machine_of
 
 LAB, HOSTS = "bench", 4
 # Four hosts together leave a part of a machine of two cores to the kernel and to what starts them:

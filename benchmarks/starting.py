@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from specs import RefusalError
+from ringside_core.specs import RefusalError
 
 
 def start(command: Callable[..., None]) -> None:

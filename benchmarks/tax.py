@@ -35,12 +35,17 @@ from benchmarks.tax_sides import (
     through_ringside,
     unlike,
 )
-from cli.folders import new_folder
-from compare.arms import arm_spec, parse_arms, shared_out
 from launch.flags import spec_from_flags
-from measure.intervals import Estimate, geometric_estimate
-from measure.machine import machine_facts
-from specs import RefusalError, RunSpec, Surroundings, write_whole
+from ringside.cli.folders import new_folder
+from ringside.compare.arms import arm_spec, parse_arms, shared_out
+from ringside.stats.intervals import Estimate, geometric_estimate
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import (
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    write_whole,
+)
 
 BACKENDS = (
     "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"

@@ -11,7 +11,7 @@ from launch.children import Children
 from launch.interrupts import Interrupts
 from launch.logs import last_lines
 from launch.site import Site
-from specs import RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec
 
 WARM_UP_EPOCHS = 2
 POLL_S = 0.1

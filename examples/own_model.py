@@ -5,8 +5,8 @@ The same file runs unchanged under every backend and launcher.
 
 import numpy as np
 
-from legacy_keras import tf
-from workloads.workload import QualityTarget, Workload
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import QualityTarget, Workload
 
 
 def workload() -> Workload:

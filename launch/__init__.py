@@ -1,7 +1,7 @@
 """Turn a spec into processes: plans first, then one module that runs them. No TensorFlow."""
 
 from launch.execute import Execution, execute
-from launch.hostfile import Placement
+from launch.placement import Placement
 from launch.plan import Plan, Process
 from launch.planner import LauncherName, make_plan
 from launch.site import Site

@@ -16,10 +16,10 @@ from typing import Self
 
 import psutil
 
-from launch import ssh, sweep
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
-from specs.surroundings import HOROVODRUN
+from launch.remote import ssh, sweep
+from ringside_core.specs.surroundings import HOROVODRUN
 
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
 # to end their ranks themselves.

@@ -9,15 +9,20 @@ from pathlib import Path
 
 from pydantic import NonNegativeFloat
 
-from launch import probe, ssh
 from launch.children import Child, Children, environment
 from launch.interrupts import Interrupts
-from launch.keepers import Keepers
 from launch.logs import Follower, last_lines
+from launch.outcome import Evidence, Records, Verdict, judge
 from launch.plan import LAUNCHER_NAME, Plan
-from launch.verdict import Evidence, Records, Verdict, judge
+from launch.remote import host_facts, ssh
+from launch.remote.keepers import Keepers
 from launch.watch import SERVING, Progress, Watch
-from specs import Noun, Outcome, RunRecord, write_whole
+from ringside_core.specs import (
+    Noun,
+    Outcome,
+    RunRecord,
+    write_whole,
+)
 
 POLL_S = 0.1
 # For the peers of a task that failed: time to notice it and to write their records.
@@ -241,13 +246,20 @@ def _remove(made: list[Path]) -> None:
 
 
 def _local_obstacle(plan: Plan, spec_file: Path) -> str:
-    found = probe.obstacles(spec_file, _ports(plan, local=True))
+    found = host_facts.obstacles(spec_file, _ports(plan, local=True))
     return f"This machine is not ready: {'; '.join(found)}." if found else ""
 
 
 def _remote_obstacle(plan: Plan, spec_file: Path, interrupts: Interrupts | None) -> str:
     """Ask every other machine at once whether it is ready."""
-    ask = (plan.python, "-I", "-S", str(Path(probe.__file__).resolve()), "ready", str(spec_file))
+    ask = (
+        plan.python,
+        "-I",
+        "-S",
+        str(Path(host_facts.__file__).resolve()),
+        "ready",
+        str(spec_file),
+    )
     answers = ssh.ask_all(
         {host: (*ask, *map(str, _ports(plan, host=host))) for host in plan.remote_hosts},
         limit_s=FIRST_ANSWER_S,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from specs import (
+from ringside_core.specs import (
     LearningRateRule,
     PipelineOptions,
     RefusalError,
@@ -19,8 +19,8 @@ from specs import (
     capabilities_of,
     parse_option,
 )
-from specs.run_spec import MAX_SEED, Option
-from workloads.registry import ready
+from ringside_core.specs.run_spec import MAX_SEED, Option
+from ringside_core.workloads.registry import ready
 
 
 def spec_from_flags(

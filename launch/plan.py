@@ -4,7 +4,7 @@ import shlex
 
 from pydantic import Field
 
-from specs import Cluster, Noun, RunSpec
+from ringside_core.specs import Cluster, Noun, RunSpec
 
 # Marks every process of a run, so that the sweep finds what a launcher left behind.
 RUN_ID = "RINGSIDE_RUN_ID"

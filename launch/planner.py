@@ -3,11 +3,16 @@
 from pathlib import Path
 from typing import Literal
 
-from launch import horovodrun, local, mpirun, tf_config
-from launch.hostfile import THIS_MACHINE, Placement, place, place_alone
+from launch.launchers import (
+    horovodrun,
+    local,
+    mpirun,
+    tf_config,
+)
+from launch.placement import THIS_MACHINE, Placement, place, place_alone
 from launch.plan import Plan
 from launch.site import Site
-from specs import RefusalError, RunSpec, capabilities_of
+from ringside_core.specs import RefusalError, RunSpec, capabilities_of
 
 LauncherName = Literal["auto", "local", "horovodrun", "mpirun"]
 

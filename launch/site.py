@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from launch import network
+from launch import interfaces
 from launch.plan import LAUNCHER_NAME, Plan, Process
-from specs import RunSpec
+from ringside_core.specs import RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,7 +43,7 @@ class Site:
     scratch: str
     free_ports: Callable[[int], tuple[int, ...]]
     program: str = "train.py"
-    interface_to: Callable[[tuple[str, ...]], str] = field(default=network.interface_to)
+    interface_to: Callable[[tuple[str, ...]], str] = field(default=interfaces.interface_to)
 
     @classmethod
     def here(cls) -> Self:
@@ -58,7 +58,7 @@ class Site:
             cwd=str(Path.cwd()),
             run_id=run_id,
             names=frozenset(
-                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *network.own_addresses()}
+                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *interfaces.own_addresses()}
             ),
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),

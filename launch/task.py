@@ -1,6 +1,6 @@
 """One process of a run, as its launcher sees it: progress, cores, log, record, exit code.
 
-What the process does comes as a function (`Work`): train.py trains, verify/task.py verifies.
+What the process does comes as a function (`Work`): train.py trains, verify_task.py verifies.
 """
 
 import contextlib
@@ -16,10 +16,16 @@ from typing import Any
 
 import psutil
 
-from launch.scontrol import node_addresses
-from measure.machine import machine_facts
-from measure.process import cores_for, cpu_seconds, peak_memory_bytes, pin, process_start_unix_s
-from specs import (
+from launch.launchers.scontrol import node_addresses
+from ringside_core.readings.machine import machine_facts
+from ringside_core.readings.process import (
+    cores_for,
+    cpu_seconds,
+    peak_memory_bytes,
+    pin,
+    process_start_unix_s,
+)
+from ringside_core.specs import (
     EpochRecord,
     Outcome,
     RefusalError,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import NonNegativeInt
 
-from specs import Noun
+from ringside_core.specs import Noun
 
 TRAINING = "training"
 SERVING = "serving"

@@ -6,8 +6,14 @@ from typing import Any
 
 from backends.base import Backend
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import InputShard, RunSpec, Surroundings, Topology, backend_options
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    InputShard,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+)
 
 _PLAIN = "serial"
 
@@ -43,7 +49,7 @@ def held(read: Callable[[InputShard], Any], num_replicas: int) -> Callable[[Inpu
         kept = [tf.data.Dataset.from_tensors(batch) for batch in batches]
         repeated = reduce(lambda one, other: one.concatenate(other), kept).repeat()
         options = tf.data.Options()
-        options.autotune.enabled = False  # as of all input, see workloads/pipeline.py
+        options.autotune.enabled = False  # as of all input, see ringside_core/workloads/pipeline.py
         return repeated.with_options(options)
 
     return read_held

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import RefusalError, RunSpec
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
 from trainers.learning_rate import apply_rule
-from workloads.pipeline import Pipeline
-from workloads.workload import Workload
 
 
 def make_pipeline(

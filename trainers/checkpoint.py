@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from legacy_keras.optimizers import build, variable_names, variables_of
-from specs import RefusalError, whole_file
+from ringside_core.optimizers import build, variable_names, variables_of
+from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
 from trainers.epoch_totals import BegunEpoch
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.base import Backend
-from legacy_keras import tf
-from measure.network import sent_between, sent_bytes
+from ringside_core.keras import tf
+from ringside_core.readings.traffic import sent_between, sent_bytes
 
 
 class Clock(tf.keras.callbacks.Callback):

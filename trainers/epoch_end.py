@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_keras import tf
-from specs import EpochRecord
+from ringside_core.keras import tf
+from ringside_core.specs import EpochRecord
 from trainers.checkpoint import write_arrays
 from trainers.clock import Clock
 from trainers.epoch_totals import BegunEpoch, EpochTotals

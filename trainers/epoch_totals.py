@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import LedgerDigest, RefusalError
+from ringside_core.keras import tf
+from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.ledger import digest
 from trainers.train_step import Totals
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import LedgerDigest, RefusalError
+from ringside_core.keras import tf
+from ringside_core.specs import LedgerDigest, RefusalError
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
 from trainers.ledger import Ledger, digest
-from trainers.trial import Trial
-from workloads.pipeline import Pipeline
-from workloads.workload import Workload
+from trainers.rehearsal import Trial
 
 
 class Evaluation:

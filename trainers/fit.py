@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from specs import EpochRecord, InputShard, RunSpec
+from ringside_core.specs import EpochRecord, InputShard, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
 from trainers.ablation import held, trained_on
+from trainers.artifacts import export_model, savers
 from trainers.build import build, check_same_data, make_pipeline, weights_digest
 from trainers.checkpoint import Position
 from trainers.clock import Clock, seconds_per_execution
@@ -19,12 +22,9 @@ from trainers.epoch_totals import EpochTotals
 from trainers.evaluate import Evaluation
 from trainers.ledger import FedTable
 from trainers.resume import begin_within_epoch, check_begun, feed, reader, restored, updates_done
-from trainers.savers import export_model, savers
 from trainers.sync_proof import SyncProof
 from trainers.train_step import Totals, instrument
 from trainers.training import FitResult, Training
-from workloads.pipeline import Pipeline
-from workloads.workload import Workload
 
 
 def fit(

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from legacy_keras import tf
-from specs import RefusalError, RunSpec
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.workloads.workload import Workload
 
 
 def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoch: int) -> None:

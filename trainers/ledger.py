@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_keras import tf
-from specs import InputShard, LedgerDigest
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, LedgerDigest
 
 # splitmix64 (Steele, Lea, Flood 2014): neighbouring ids get unrelated hashes.
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import RefusalError
-from trainers.trial import Trial
-from workloads.pipeline import Pipeline
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
+from trainers.rehearsal import Trial
 
 LARGEST_TABLE_BYTES = 2**28
 """A replica adds a table of all examples in each step: more would be slow before it is large."""

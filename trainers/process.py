@@ -7,8 +7,8 @@ from typing import Any
 from backends.base import Backend
 from backends.registry import make_backend
 from backends.threads import inter_op_threads, intra_op_threads
-from legacy_keras import tf
-from specs import RunSpec, Surroundings
+from ringside_core.keras import tf
+from ringside_core.specs import RunSpec, Surroundings
 
 
 @contextmanager

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import InputShard, RefusalError, RunSpec
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RefusalError, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
 from trainers import checkpoint
 from trainers.checkpoint import Position
 from trainers.epoch_totals import BegunEpoch, updates_per_batch
 from trainers.ledger import tagged
 from trainers.training import Training
-from workloads.pipeline import Pipeline
 
 # Of PipelineOptions: these change how fast batches come, not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}

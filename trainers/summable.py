@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_keras import tf
+from ringside_core.keras import tf
 
 Batch = tuple[Any, Any, Any]
 """(y, predictions, weight), as a metric takes them."""

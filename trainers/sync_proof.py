@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from legacy_keras import tf
+from ringside_core.keras import tf
 
 AFTER_STEPS = 2
 # Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;

@@ -8,10 +8,10 @@ clips what comes back. Horovod's DistributedOptimizer reduces in `compute_gradie
 import threading
 from typing import Any
 
-from legacy_keras import tf
-from specs import RunSpec
+from ringside_core.keras import tf
+from ringside_core.specs import RunSpec
+from trainers.accumulation import Passes
 from trainers.ledger import FedTable, Ledger, take_tag
-from trainers.passes import Passes
 
 _CARRIED = "ringside_carried"
 _feeding = threading.local()

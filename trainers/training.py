@@ -6,11 +6,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from specs import EpochRecord, RunSpec
+from ringside_core.specs import EpochRecord, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation
 from trainers.train_step import Totals
-from workloads.pipeline import Pipeline
-from workloads.workload import Workload
 
 
 @dataclass

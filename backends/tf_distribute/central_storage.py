@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from backends.base import StrategyBackend
 from backends.devices import replica_devices
-from legacy_keras import tf
-from specs import RefusalError
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
 
 
 class CentralStorage(StrategyBackend):

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from backends.base import Reduction, StrategyBackend
 from backends.devices import use_local_gpu
-from legacy_keras import tf
-from specs import RefusalError
-from specs.cluster import ClusterTask
-from specs.options import CommunicationOptions
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.specs.cluster import ClusterTask
+from ringside_core.specs.options import CommunicationOptions
 
 
 class MultiWorkerMirrored(StrategyBackend):

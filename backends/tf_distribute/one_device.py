@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from backends.base import StrategyBackend
 from backends.devices import replica_devices
-from legacy_keras import tf
+from ringside_core.keras import tf
 
 
 class OneDevice(StrategyBackend):

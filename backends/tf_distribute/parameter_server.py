@@ -19,10 +19,10 @@ from backends.base import Reduction, Role, StrategyBackend
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
 from backends.threads import inter_op_threads, intra_op_threads
-from legacy_keras import tf
-from specs import InputShard, RefusalError
-from specs.cluster import ClusterTask
-from specs.options import ParameterServerOptions
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RefusalError
+from ringside_core.specs.cluster import ClusterTask
+from ringside_core.specs.options import ParameterServerOptions
 
 POLL_S = 1.0
 # A coordinator that answers nothing so often in a row is gone; one packet may be lost.
@@ -198,7 +198,7 @@ class ParameterServer(StrategyBackend):
                     f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"
                 )
         if _listens(host, int(port)):
-            # KeyboardInterrupt, because launch/verdict.py takes that for the echo of another task's
+            # KeyboardInterrupt, because launch/outcome.py takes that for the echo of another task's
             # end: a launcher also stops servers when a worker has died.
             raise KeyboardInterrupt("stopped by a signal while the coordinator was still there")
 

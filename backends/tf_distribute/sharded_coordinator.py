@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from legacy_keras import tf
-from specs import InputShard
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard
 
 
 class _TurnQueue:

@@ -3,9 +3,9 @@
 from typing import Any, ClassVar
 
 from backends.base import StrategyBackend
-from legacy_keras import tf
-from specs import BackendOptions, RefusalError
-from specs.options import TPUOptions
+from ringside_core.keras import tf
+from ringside_core.specs import BackendOptions, RefusalError
+from ringside_core.specs.options import TPUOptions
 
 
 class TPU(StrategyBackend):

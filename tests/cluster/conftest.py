@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab
-from lab.command import check_machine
-from lab.lab import take_down
-from specs import RefusalError
+from ringside.lab import Lab
+from ringside.lab.command import check_machine
+from ringside.lab.lab import take_down
+from ringside_core.specs import RefusalError
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import Lab, format_rate
-from specs import Communication
+from ringside.lab import Lab, format_rate
+from ringside_core.specs import Communication
 
 RATE = "20mbit"
 BITS_PER_S = 20e6

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import Lab
+from ringside.lab import Lab
 from tests.parallel.test_killed import TASK, Launched, members
 
 END_LIMIT_S = 90  # of which a lost host takes 15; this machine may be busy

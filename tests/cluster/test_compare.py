@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
-from specs import Certificate, Comparison, Topology
+from ringside.lab import Lab
+from ringside_core.specs import Certificate, Comparison, Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]":
     """The command with a cache of its own: nothing of earlier tests is used again."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "ringside.cli.main", *arguments],
         cwd=ROOT,
         env={**os.environ, "XDG_CACHE_HOME": str(output / "cache")},
         capture_output=True,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
-from specs import RunRecord
+import ringside.cli.main
+from ringside_core.specs import RunRecord
 
 KUBELET = Path(__file__).with_name("kubelet.py")
 TOOLS = ("unshare", "ip", "setpriv", "ssh-keygen", "/usr/sbin/sshd")
@@ -74,7 +74,7 @@ def test_pods_train(
 ) -> None:
     """Pods find each other by name, train, and end; the servers among them by themselves."""
     asked = ["kubernetes", *flags, "--image", "none", "--name", "run", "--epochs", "1"]
-    assert cli.main.run(asked) == 0
+    assert ringside.cli.main.run(asked) == 0
     manifests = tmp_path / "manifests.yaml"
     manifests.write_text(capsys.readouterr().out)
     folder = tmp_path / "pods"

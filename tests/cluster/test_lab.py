@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import Lab, LabHost, share
-from lab import host as processes_of
-from lab.host import processes
-from lab.lab import take_down
-from specs import RefusalError
+from ringside.lab import Lab, LabHost, share
+from ringside.lab import host as processes_of
+from ringside.lab.host import processes
+from ringside.lab.lab import take_down
+from ringside_core.specs import RefusalError
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
 STREAM = Path(__file__).with_name("stream.py")
@@ -28,7 +28,7 @@ HOSTS = 4  # of the lab of this file (conftest.py)
 def ringside(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """`ringside lab …`, as a person types it."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "lab", *arguments],
+        [sys.executable, "-m", "ringside.cli.main", "lab", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -270,7 +270,7 @@ def stopped_at(moment: str, name: str, number: signal.Signals) -> "subprocess.Po
     """An `up` that gets this signal when the file of that moment is there."""
     path = MOMENTS[moment].format(name)
     up = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "lab", "up", "--name", name, "--hosts", "3"],
+        [sys.executable, "-m", "ringside.cli.main", "lab", "up", "--name", name, "--hosts", "3"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

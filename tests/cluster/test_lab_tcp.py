@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab
-from lab.lab import names
-from lab.login import one_at_a_time
-from lab.names import folder_of
+from ringside.lab import Lab
+from ringside.lab.lab import names
+from ringside.lab.login import one_at_a_time
+from ringside.lab.names import folder_of
 from tests.cluster.test_lab import Remote, ringside
 
 TCP = Path("/proc/sys/net/ipv4")
 # In a mount namespace, so that nobody else's /proc/sys is; `down`, which ends all, in it too.
 READ_ONLY = """\
 mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys || exit 77
-"$0" -m cli.main lab up --name "$1" --hosts 2 --congestion-control "$2"
+"$0" -m ringside.cli.main lab up --name "$1" --hosts 2 --congestion-control "$2"
 code=$?
-"$0" -m cli.main lab down --name "$1" && exit $code
+"$0" -m ringside.cli.main lab down --name "$1" && exit $code
 """
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab
-from specs import read_hostfile
+from ringside.lab import Lab
+from ringside_core.specs import read_hostfile
 from tests.parallel.test_as_typed import read_records
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from specs import RunSpec, Topology, capabilities_of
+from ringside_core.specs import RunSpec, Topology, capabilities_of
 
 NUM_TRAIN, NUM_VALIDATION, GLOBAL_BATCH, EPOCHS, SEED = 20, 7, 6, 2, 5
 """20 = 3 × 6 + 2: the last batch is short; with two or three replicas some get nothing of it."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from legacy_keras import tf
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import QualityTarget, Workload
 from tests.contract.cases import NUM_TRAIN, NUM_VALIDATION
-from workloads.workload import QualityTarget, Workload
 
 LEARNING_RATE = 0.05
 INITIAL_KERNEL = np.array([[0.5], [-0.25], [0.125]])

@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launch import Execution, Site, execute, make_plan
-from specs import RunRecord
+from launch import (
+    Execution,
+    Site,
+    execute,
+    make_plan,
+)
+from ringside_core.specs import RunRecord
 from tests.contract.cases import (
     BACKEND_CASES,
     EPOCHS,
@@ -235,7 +240,7 @@ def combined(start: Start, case: Case) -> list[dict[str, Any]]:
 
 def load_weights(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Kernel and bias of the saved model."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
 
     kernel, bias = tf.keras.models.load_model(path).get_weights()
     return kernel, bias
@@ -243,7 +248,7 @@ def load_weights(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def sgd_by_hand() -> tuple[np.ndarray, np.ndarray]:
     """Plain SGD on the mean squared error, on global batches in the order of the seed."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
     from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data
 
     x, y = data(NUM_TRAIN, 0)

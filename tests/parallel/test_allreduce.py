@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specs import Communication
+from ringside_core.specs import Communication
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
@@ -25,7 +25,7 @@ def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
 
     done = subprocess.run(
         [
-            sys.executable, "-m", "cli.main", "allreduce", "--sizes", "8B,64KiB",
+            sys.executable, "-m", "ringside.cli.main", "allreduce", "--sizes", "8B,64KiB",
             "--repetitions", "3", "--stacks", stacks, "--output", str(tmp_path), "--name", "one",
         ],
         cwd=ROOT,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specs import ClusterTask, RunRecord, parse_tf_config
+from ringside_core.specs import ClusterTask, RunRecord, parse_tf_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240

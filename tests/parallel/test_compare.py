@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from compare.order import round_order
-from specs import Comparison
+from ringside.compare.order import round_order
+from ringside_core.specs import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 420
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 def started(tmp_path: Path, *flags: str) -> subprocess.Popen[str]:
     """`ringside compare` with a cache of its own, in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "compare", *flags],
+        [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
         cwd=ROOT,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         # A shell's background job, as CI may be, ignores Ctrl-C, and so would every child.

@@ -24,8 +24,8 @@ class Launched:
         self.run_dir = run_dir
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "cli.main", "launch", "--backend", backend, "--epochs",
-                "100000", "--save", "record", "--run-dir", str(run_dir), "--deadline",
+                sys.executable, "-m", "ringside.cli.main", "launch", "--backend", backend,
+                "--epochs", "100000", "--save", "record", "--run-dir", str(run_dir), "--deadline",
                 str(DEADLINE_S), *flags,
             ],
             cwd=ROOT,

@@ -8,8 +8,8 @@ from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
 from backends.horovod_meeting import meet, slots
 from launch.site import free_ports
-from specs import RefusalError
-from specs.slurm import SlurmStep
+from ringside_core.specs import RefusalError
+from ringside_core.specs.slurm import SlurmStep
 
 
 def step_of(layout: tuple[int, ...], addresses: tuple[str, ...], *, rank: int = 0) -> SlurmStep:
@@ -28,7 +28,7 @@ def test_slots_are_those_of_horovodrun(layout: tuple[int, ...]) -> None:
 
 def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other rank is told of a server that answers; the interface is that of the address."""
-    monkeypatch.setattr("specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
+    monkeypatch.setattr("ringside_core.specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
     first: dict[str, str] = {}
     second: dict[str, str] = {"HOROVOD_GLOO_IFACE": "mine"}
 
@@ -49,7 +49,7 @@ def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_taken_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs that want the same port: the second says so."""
-    monkeypatch.setattr("specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
+    monkeypatch.setattr("ringside_core.specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
     step = step_of((1, 1), ("127.0.0.1", "127.0.0.1"))
     server = meet(step, {})
     assert server is not None
@@ -62,7 +62,7 @@ def test_a_taken_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rank_0_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others give up, with its address."""
-    monkeypatch.setattr("specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
+    monkeypatch.setattr("ringside_core.specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
     monkeypatch.setattr("backends.horovod_meeting.ARRIVAL_S", 0.5)
 
     with pytest.raises(TimeoutError, match=r"rank 0 did not come to 127\.0\.0\.1:\d+"):

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from collectives.push_pull import _PushPull
-from collectives.tensorflow_ranks import finished
-from legacy_keras import tf
+from ringside.collectives.push_pull import _PushPull
+from ringside.collectives.tensorflow_ranks import finished
+from ringside_core.keras import tf
 
 
 def test_a_result_is_waited_for_and_not_copied() -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from legacy_keras import tf
-from workloads.pipeline import Pipeline
+from ringside_core.keras import tf
+from ringside_core.workloads.pipeline import Pipeline
 
 TWICE, SKIPPED = 4, 3
 """Numbers of batches of a reader, from 0."""

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import RunSpec, Surroundings, Topology
+from ringside_core.keras import tf
+from ringside_core.specs import RunSpec, Surroundings, Topology
+from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
 from tests.contract.linear import linear
 from trainers.fit import fit
 from trainers.training import FitResult, Training
-from workloads.workload import Workload
 
 STEPS = 4
 """Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""

@@ -13,8 +13,8 @@ import pytest
 
 from backends.registry import make_backend
 from launch import Site, execute, make_plan
-from legacy_keras import tf
-from specs import Surroundings
+from ringside_core.keras import tf
+from ringside_core.specs import Surroundings
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
 from tests.training.replicas.runs import batches

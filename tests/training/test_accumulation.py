@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legacy_keras import tf
-from specs import BatchPlan, RefusalError
+from ringside.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
+from ringside_core.keras import tf
+from ringside_core.specs import BatchPlan, RefusalError
+from ringside_core.workloads.workload import Workload
 from tests.training.replicas.runs import (
     ARMS,
     EPOCHS,
@@ -17,9 +19,7 @@ from tests.training.replicas.runs import (
     train_launched,
     train_serial,
 )
-from trainers.passes import Passes
-from verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
-from workloads.workload import Workload
+from trainers.accumulation import Passes
 
 RATE = 0.0625  # a legacy optimizer keeps it in float32: this one stays what it is
 ABSOLUTE = 1e-12

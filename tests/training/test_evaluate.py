@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import RefusalError, Surroundings
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.workloads.workload import Workload
 from tests.training.exact.epoch import still, trained_metrics
 from tests.training.exact.models import SIZES, WORKLOADS, ProbabilityIoU, classifier, two_outputs
 from tests.training.exact.reference import plain_keras
 from tests.training.test_trainer import serial_spec
 from trainers.build import build, make_pipeline
 from trainers.evaluate import Evaluation
-from workloads.workload import Workload
 
 GLOBAL_BATCH = 6
 

@@ -24,7 +24,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_evaluation_and_prediction_are_those_of_plain_keras(case: Case, tmp_path: Path) -> None:
     """Two outputs and a classifier, 7 and 23 examples in batches of 6, in every process."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
     from tests.training.exact.models import SIZES, WORKLOADS
     from tests.training.exact.reference import plain_keras
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import RefusalError, Surroundings
-from specs.cluster import Cluster, ClusterTask
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.specs.cluster import Cluster, ClusterTask
 from tests.contract.cases import Case
 from tests.contract.linear import linear
 from tests.training.momentum import STEPS, spec_of, train_serial

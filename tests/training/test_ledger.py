@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from launch import Site, execute, make_plan
-from legacy_keras import tf
-from specs import InputShard, RefusalError, Topology
+from ringside.verify.ledger import ledger_verdict
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RefusalError, Topology
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.source import ArraySource, StreamSource
 from tests.contract.linear import linear
 from tests.contract.test_contract import splitmix64
 from tests.training.misfed import SKIPPED, TWICE, feed_honestly, feed_twice, skip_one
@@ -25,9 +28,6 @@ from trainers.ledger import (
     fed_ids,
     tagged,
 )
-from verify.ledger import ledger_verdict
-from workloads.pipeline import Pipeline
-from workloads.source import ArraySource, StreamSource
 
 SIZES = [1, 2, 3, 7, 1797]
 SHARDS = [1, 2, 3, 4]

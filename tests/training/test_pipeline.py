@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legacy_keras import tf
-from specs import BatchPlan, InputShard, PipelineOptions, RefusalError
-from workloads.pipeline import Pipeline
-from workloads.source import StreamSource, as_source
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    BatchPlan,
+    InputShard,
+    PipelineOptions,
+    RefusalError,
+)
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.source import StreamSource, as_source
 
 SEED = 3
 

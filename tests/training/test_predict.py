@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.keras import tf
+from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.workloads.source import StreamSource
+from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import WORKLOADS, classifier
 from tests.training.exact.reference import plain_keras
 from tests.training.test_trainer import serial_spec
 from trainers import predict
 from trainers.build import build, make_pipeline
 from trainers.predict import Prediction
-from workloads.source import StreamSource
-from workloads.workload import Workload
 
 
 def predicted(workload: Workload, **changes: Any) -> tuple[Any, list[np.ndarray]]:

@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launch import Execution, Site, execute, make_plan
-from specs import InputShard, RefusalError, Topology
+from launch import (
+    Execution,
+    Site,
+    execute,
+    make_plan,
+)
+from ringside_core.specs import InputShard, RefusalError, Topology
+from ringside_core.workloads.workload import Workload
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights, splitmix64
 from tests.training.momentum import momentum, planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, pipeline, records
-from workloads.workload import Workload
 
 BROKEN = Path(__file__).parent / "broken"
 CLOSE = 1e-12

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import LearningRateRule, RefusalError, RunSpec, Surroundings, Topology
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    LearningRateRule,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    Topology,
+)
 from tests.contract.linear import linear
 from trainers.build import build, make_pipeline
 from trainers.checkpoint import restore, snapshot, write

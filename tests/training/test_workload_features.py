@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from backends.registry import make_backend
-from legacy_keras import tf
-from specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.keras import tf
+from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import two_outputs
 from tests.training.test_trainer import serial_spec
 from trainers.build import build, make_pipeline
 from trainers.train_step import Totals, instrument
-from workloads.workload import Workload
 
 BATCH = 4
 

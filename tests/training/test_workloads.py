@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legacy_keras import tf
-from specs import RefusalError
-from workloads.registry import load_workload
-from workloads.source import StreamSource
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.registry import load_workload
+from ringside_core.workloads.source import StreamSource
+from ringside_core.workloads.workload import Workload
 
 HEAD = """
 import numpy as np
-from legacy_keras import tf
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import Workload
 
 DATA = (np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32))
 
@@ -100,7 +100,7 @@ def test_wrong_options_of_a_workload_are_refused(options: dict[str, object], wor
     ("body", "words"),
     [
         ("import nosuchmodule\ndef own(): return make()", r"nosuchmodule.*own\.py"),
-        ("def own(): return 3", "must return a workloads.workload.Workload"),
+        ("def own(): return 3", "must return a ringside_core.workloads.workload.Workload"),
         ("def own(): return make(train=(np.zeros((0, 1)), np.zeros(0)))", "at least one example"),
         ("def own(): return make(train=tf.data.Dataset.from_tensors(DATA).repeat())", "must end"),
         ("def other(): return make()", "function in"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
+import ringside.cli.main
 import train
 
 ONE_WORKER = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
@@ -110,7 +110,7 @@ def test_ringside_refuses(
     in_an_empty_folder: Path,
 ) -> None:
     """`ringside` with a wrong flag, name or file."""
-    code = cli.main.run(arguments)
+    code = ringside.cli.main.run(arguments)
 
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert code == 2

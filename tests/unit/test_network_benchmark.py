@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import network
-from specs import Timing
+from ringside_core.specs import Timing
 
 BITS_PER_S = 8 * 2.0**20  # an array of 1 MiB takes a second between two hosts, at least
 

@@ -14,8 +14,8 @@ from benchmarks.prediction import (
     sizes_of,
 )
 from launch import Placement
-from specs.prediction import Checked, PredictedStep
-from tests.unit.measure import predicted as made
+from ringside.predict.prediction import Checked, PredictedStep
+from tests.unit.predict import predicted as made
 
 
 def test_what_is_checked_by_is_not_predicted_from() -> None:

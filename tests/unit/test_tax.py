@@ -8,8 +8,8 @@ from scipy import stats
 from benchmarks.starting import start
 from benchmarks.tax import SIDES, Sample, Tax, draw_round, epochs_for, holds, ratio
 from benchmarks.tax_sides import Timing, unlike
-from measure.intervals import Estimate, Interval
-from specs import RefusalError
+from ringside.stats.intervals import Estimate, Interval
+from ringside_core.specs import RefusalError
 
 
 def test_a_refusal_of_a_benchmark_is_a_line(

@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from specs import Arm, RunSpec, Topology, backend_options, capabilities_of
-from verify.certify import Subject
+from ringside.verify.certify import Subject
+from ringside_core.specs import (
+    Arm,
+    RunSpec,
+    Topology,
+    backend_options,
+    capabilities_of,
+)
 
 
 def subject(

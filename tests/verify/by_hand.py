@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from verify.mistakes import EPOCHS, GLOBAL_BATCH, TRAIN_EXAMPLES, VALIDATION_EXAMPLES
+from ringside.verify.mistakes import EPOCHS, GLOBAL_BATCH, TRAIN_EXAMPLES, VALIDATION_EXAMPLES
 
 RATE, MOMENTUM = 0.05, 0.875
 Weights = list[np.ndarray]
@@ -24,7 +24,7 @@ class Batch:
 
 def order(epoch: int, *, seed: int, total: int) -> list[int]:
     """Example numbers in the order of an epoch."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
 
     shuffle = tf.random.experimental.index_shuffle
     last = np.int64(total - 1)
@@ -116,8 +116,8 @@ def counting() -> Any:
 
     After an epoch by SGD at rate 1, weight i is what example i counted.
     """
-    from legacy_keras import tf
-    from workloads.workload import Workload
+    from ringside_core.keras import tf
+    from ringside_core.workloads.workload import Workload
 
     rows = np.eye(TRAIN_EXAMPLES)
     return Workload(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from specs import Certificate
+from ringside.verify.certify import certify
+from ringside_core.specs import Certificate
 from tests.verify.arms import SYNCHRONOUS, subject
-from verify.certify import certify
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

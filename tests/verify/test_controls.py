@@ -15,10 +15,7 @@ import numpy as np
 import pytest
 
 from launch import Site, execute, make_plan
-from specs import RunSpec, Topology, capabilities_of
-from tests.verify import by_hand
-from tests.verify.by_hand import Batch, Weights
-from verify.mistakes import (
+from ringside.verify.mistakes import (
     EPOCHS,
     GLOBAL_BATCH,
     MISTAKES,
@@ -26,6 +23,9 @@ from verify.mistakes import (
     VALIDATION_EXAMPLES,
     obstacle,
 )
+from ringside_core.specs import RunSpec, Topology, capabilities_of
+from tests.verify import by_hand
+from tests.verify.by_hand import Batch, Weights
 
 # The first question to an arm waits for its trainings, some twenty of them.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ class Arm:
         """The run of the control workload."""
         single = capabilities_of(self.backend).process_model == "single"
         return RunSpec(
-            workload="verify.controls:control_workload",
+            workload="ringside.verify.controls:control_workload",
             backend=self.backend,
             options=dict(self.options),
             topology=Topology(replicas_per_process=REPLICAS)
@@ -264,7 +264,7 @@ def test_asynchronous_evaluations_are_those_of_the_mistake(start: Start) -> None
 
 def control_data(split: str) -> tuple[np.ndarray, np.ndarray]:
     """x and y of the control workload."""
-    from verify.controls import control_workload
+    from ringside.verify.controls import control_workload
 
     x, y = getattr(control_workload(), split).arrays
     return x, y

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from specs import ControlResult, DetectionMatrix
+from ringside.verify.detect import detect
+from ringside.verify.mistakes import MISTAKES
+from ringside_core.specs import ControlResult, DetectionMatrix
 from tests.verify.arms import MPI, SYNCHRONOUS, subject
-from verify.detect import detect
-from verify.mistakes import MISTAKES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from legacy_keras import tf
-from specs import RefusalError
-from verify.example_random import tie_to_examples
+from ringside.verify.example_random import tie_to_examples
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
 
 layers = tf.keras.layers
 IDS = [5, 0, 1436, -1, 7]
@@ -224,7 +224,7 @@ def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> No
 REPLICAS = """
 import json, sys, threading
 from legacy_keras import tf
-from verify.example_random import tie_to_examples
+from ringside.verify.example_random import tie_to_examples
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

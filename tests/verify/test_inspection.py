@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from legacy_keras import tf
-from specs import RefusalError
-from verify.inspection import Inspection, inspect_model
-from workloads.workload import Workload
+from ringside.verify.inspection import Inspection, inspect_model
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.workload import Workload
 
 layers = tf.keras.layers
 BATCH = 12

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specs import Certificate
+from ringside_core.specs import Certificate
 from tests.verify.test_certify import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def typed(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run `ringside verify` in a folder of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "verify", *words],
+        [sys.executable, "-m", "ringside.cli.main", "verify", *words],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,

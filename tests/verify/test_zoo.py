@@ -6,14 +6,14 @@ from functools import partial
 import pytest
 
 from launch.interrupts import Interrupts
-from specs import RunSpec
+from ringside.verify.certify import Subject, watched_spec
+from ringside.verify.checks import training_ledger, validation_ledger
+from ringside.verify.gate import parity
+from ringside.verify.processes import Watched, run_request, side_by_side
+from ringside.verify.request import Case, Request
+from ringside.verify.zoo import GLOBAL_BATCH, ZOO
+from ringside_core.specs import RunSpec
 from tests.verify.arms import GLOO, subject
-from verify.case import Case, Request
-from verify.certify import Subject, watched_spec
-from verify.checks import training_ledger, validation_ledger
-from verify.gate import parity
-from verify.processes import Watched, run_request, side_by_side
-from verify.zoo import GLOBAL_BATCH, ZOO
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -46,7 +46,7 @@ def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Ca
         if not asked(label, name):
             continue
         own = watched_spec(spec).replace(
-            workload=f"verify.zoo:{model}",
+            workload=f"ringside.verify.zoo:{model}",
             global_batch=GLOBAL_BATCH,
             epochs=2,
             precision="float64",

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from legacy_keras import tf
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import Workload
 
 
 def _with(*layers: Any, metrics: Any = list) -> Workload:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specs import RunRecord
+from ringside_core.specs import RunRecord
 from tests.cluster.slurm.cluster import SlurmCluster
 from tests.parallel.test_as_typed import read_records
 

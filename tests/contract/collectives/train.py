@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from specs import RunSpec, Surroundings
+from ringside_core.specs import RunSpec, Surroundings
 
 
 def work(

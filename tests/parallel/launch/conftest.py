@@ -17,7 +17,13 @@ from launch import Placement, Plan, Site, make_plan
 from launch.children import SWEEPER
 from launch.plan import LAUNCHER_NAME
 from launch.planner import LauncherName
-from specs import Host, RunSpec, Topology, capabilities_of, read_surroundings
+from ringside_core.specs import (
+    Host,
+    RunSpec,
+    Topology,
+    capabilities_of,
+    read_surroundings,
+)
 
 HERE = Path(__file__).resolve().parent
 PlanOf = Callable[..., Plan]

@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
-from launch import Execution, Plan, Progress, execute
-from specs import Host
+from launch import (
+    Execution,
+    Plan,
+    Progress,
+    execute,
+)
+from ringside_core.specs import Host
 
 PlanOf = Callable[..., Plan]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.task import Reporter, end_process, run_launched
-from specs import RunSpec, Surroundings
+from ringside_core.specs import RunSpec, Surroundings
 
 
 def work(
@@ -36,7 +36,7 @@ def work(
 
 def train(spec: RunSpec, backend: Any, run_dir: Path) -> dict[str, Any]:
     """What `fit` told, and the final weights of each replica of this process."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
     from tests.contract.linear import linear
     from trainers.fit import fit
     from trainers.training import FitResult

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import specs
 import trainers.fit
 from launch.task import end_process
+from ringside_core.specs import RunSpec
 from tests.training.misfed import feed_twice
 from tests.training.momentum import once_done
 from trainers.training import Training
@@ -26,7 +26,7 @@ def death(training: Training, after: int) -> list[Any]:
     return [once_done(after, lambda: os._exit(9))] if after and last else []
 
 
-def broken_fit(spec: specs.RunSpec, *rest: Any, **named: Any) -> None:
+def broken_fit(spec: RunSpec, *rest: Any, **named: Any) -> None:
     """`fit` with what the options ask for."""
     after = int(spec.workload_options.get("dies_after", 0))
     if spec.workload_options.get("twice"):
@@ -36,7 +36,7 @@ def broken_fit(spec: specs.RunSpec, *rest: Any, **named: Any) -> None:
 
 trainers.fit.fit = broken_fit
 found = importlib.util.spec_from_file_location(
-    "real_train", Path(specs.__file__).parent.parent / "train.py"
+    "real_train", Path(trainers.fit.__file__).parent.parent / "train.py"
 )
 assert found is not None
 assert found.loader is not None

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from legacy_keras import tf
-from specs import RunSpec
+from ringside_core.keras import tf
+from ringside_core.specs import RunSpec
+from ringside_core.workloads.workload import Workload
 from trainers.build import make_pipeline
 from trainers.epoch_totals import EpochTotals
 from trainers.train_step import Totals, instrument
-from workloads.workload import Workload
 
 
 def still() -> Any:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from legacy_keras import tf
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import Workload
 
 SIZES = (7, 23)
 """Validation examples; with a global batch of 6 the last batch holds 1 or 5."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from legacy_keras import tf
-from workloads.source import ArraySource
-from workloads.workload import Workload
+from ringside_core.keras import tf
+from ringside_core.workloads.source import ArraySource
+from ringside_core.workloads.workload import Workload
 
 
 def plain_keras(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from specs import RunSpec, Surroundings
+from ringside_core.specs import RunSpec, Surroundings
 
 
 def work(
@@ -30,7 +30,7 @@ def work(
 
 def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
     """Weights, metrics and predictions of each workload at each size."""
-    from legacy_keras import tf
+    from ringside_core.keras import tf
     from tests.training.exact.epoch import still, trained_metrics
     from tests.training.exact.models import SIZES, WORKLOADS
     from trainers.build import build, make_pipeline

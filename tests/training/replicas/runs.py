@@ -12,12 +12,18 @@ import numpy as np
 
 from backends.registry import make_backend
 from launch import Site, execute, make_plan
-from legacy_keras import tf
-from specs import EpochRecord, RunSpec, Surroundings, Topology, capabilities_of
+from ringside.verify.zoo import GLOBAL_BATCH
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    EpochRecord,
+    RunSpec,
+    Surroundings,
+    Topology,
+    capabilities_of,
+)
+from ringside_core.workloads.workload import Workload
 from trainers.fit import fit
 from trainers.training import FitResult
-from verify.zoo import GLOBAL_BATCH
-from workloads.workload import Workload
 
 EPOCHS, SEED = 2, 5
 DEADLINE_S = 240.0
@@ -34,7 +40,7 @@ REPLICAS = 2
 def spec_of(backend: str = "serial", **changes: Any) -> RunSpec:
     """A run in float64, so that differences are not rounding."""
     fields: dict[str, Any] = {
-        "workload": "verify.zoo:dense",
+        "workload": "ringside.verify.zoo:dense",
         "backend": backend,
         "options": {},
         "topology": Topology(),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from specs import RunSpec, Surroundings
+from ringside_core.specs import RunSpec, Surroundings
 
 
 def work(
@@ -37,10 +37,10 @@ def work(
 
 def train(name: str, spec: RunSpec, backend: Any, run_dir: Path) -> list[np.ndarray]:
     """The final weights of all replicas of this process, each [replicas, …]."""
-    from legacy_keras import tf
+    from ringside.verify.zoo import ZOO
+    from ringside_core.keras import tf
     from trainers.fit import fit
     from trainers.training import FitResult
-    from verify.zoo import ZOO
 
     weights: list[np.ndarray] = []
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from collectives.place import Place
-from collectives.request import repetitions
-from collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes, size_text
-from collectives.stacks import STACKS, obstacle, options_of, parse_stacks
-from specs import RefusalError
-from specs.options import CommunicationOptions
+from ringside.collectives.place import Place
+from ringside.collectives.request import repetitions
+from ringside.collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes, size_text
+from ringside.collectives.stacks import STACKS, obstacle, options_of, parse_stacks
+from ringside_core.specs import RefusalError
+from ringside_core.specs.options import CommunicationOptions
 
 
 def test_a_range_takes_four_times_the_size_each_time() -> None:
@@ -77,7 +77,7 @@ def test_an_unknown_stack_is_refused_with_the_nearest() -> None:
 
 def test_nccl_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started to find that out."""
-    monkeypatch.setattr("collectives.stacks.gpu_names", lambda: ())
+    monkeypatch.setattr("ringside.collectives.stacks.gpu_names", lambda: ())
 
     assert "NVIDIA GPUs" in obstacle("tf.distribute NCCL")
     assert obstacle("tf.distribute RING") == ""

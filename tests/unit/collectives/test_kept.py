@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
-import cli.main
-from collectives import store
-from collectives.stacks import STACKS
-from collectives.store import alike, find_communication, keep, why_not_kept
-from specs import Communication, Link, Outcome, StackTimings, Timing
-from tests.unit.measure.factory import MACHINE
+import ringside.cli.main
+from ringside.collectives import store
+from ringside.collectives.stacks import STACKS
+from ringside.collectives.store import alike, find_communication, keep, why_not_kept
+from ringside_core.specs import (
+    Communication,
+    Link,
+    Outcome,
+    StackTimings,
+    Timing,
+)
+from tests.unit.stats.factory import MACHINE
 
 SIZES = (4096, 16384, 65536, 262144)
 COMPLETED = Outcome(kind="completed")
@@ -90,9 +96,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("collectives.run._measure", measure)
-    monkeypatch.setattr("collectives.run.add_seconds_per_byte", lambda: 1e-10)
-    monkeypatch.setattr("collectives.run.machine_facts", lambda: MACHINE)
+    monkeypatch.setattr("ringside.collectives.run._measure", measure)
+    monkeypatch.setattr("ringside.collectives.run.add_seconds_per_byte", lambda: 1e-10)
+    monkeypatch.setattr("ringside.collectives.run.machine_facts", lambda: MACHINE)
     monkeypatch.setattr(store, "machine_facts", lambda: MACHINE)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return asked
@@ -100,7 +106,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
     """(exit code, what was said)."""
-    code = cli.main.run(["allreduce", "--name", f"a{len(flags)}", *flags])
+    code = ringside.cli.main.run(["allreduce", "--name", f"a{len(flags)}", *flags])
     return code, " ".join(capsys.readouterr().out.split())
 
 
@@ -217,7 +223,7 @@ def test_an_interrupted_command_keeps_the_stacks_that_are_through(
         measured.append(name)
         return stack_of(name)
 
-    monkeypatch.setattr("collectives.run._measure", measure)
+    monkeypatch.setattr("ringside.collectives.run._measure", measure)
     folder = tmp_path / "runs" / "a0"
 
     code, said = run(capsys)

@@ -8,12 +8,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from collectives import store
-from collectives.loop import Ranks, Took, time_everything, timed
-from collectives.pattern import Floats
-from collectives.request import Answer, RankTimes, Request
-from collectives.run import joined, samples_csv
-from specs import Communication, MachineFacts, Outcome, RefusalError, StackTimings
+from ringside.collectives import store
+from ringside.collectives.loop import Ranks, Took, time_everything, timed
+from ringside.collectives.pattern import Floats
+from ringside.collectives.request import Answer, RankTimes, Request
+from ringside.collectives.run import joined, samples_csv
+from ringside_core.specs import (
+    Communication,
+    MachineFacts,
+    Outcome,
+    RefusalError,
+    StackTimings,
+)
 
 MACHINE = MachineFacts(
     host="made-up", cpu_model="none", cores=2, memory_bytes=2**30, kernel="", python="", packages={}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from collectives import pattern
-from specs import RefusalError
+from ringside.collectives import pattern
+from ringside_core.specs import RefusalError
 
 COUNT = pattern.CHUNK + 5000  # the second part of a large array too
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from collectives.place import Place
 from launch import Placement
-from launch.preflight import HostFacts
-from specs import Communication, Host, RefusalError, Timing, Topology
-from specs.communication import StackTimings
+from launch.remote.host_checks import HostFacts
+from ringside.collectives.place import Place
+from ringside_core.specs import (
+    Communication,
+    Host,
+    RefusalError,
+    Timing,
+    Topology,
+)
+from ringside_core.specs.communication import StackTimings
 from tests.unit.collectives.test_kept import COMPLETED, of
 
 

@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import cli.main
-from cli.allreduce import render, render_models
-from specs import Communication, MachineFacts, Outcome, StackTimings, Timing
-from specs.communication import Operation
+import ringside.cli.main
+from ringside.cli.allreduce import render, render_models
+from ringside_core.specs import (
+    Communication,
+    MachineFacts,
+    Outcome,
+    StackTimings,
+    Timing,
+)
+from ringside_core.specs.communication import Operation
 
 
 def timed(operation: Operation, size: int, *seconds: tuple[float, float], wrong: int = 0) -> Timing:
@@ -113,9 +119,9 @@ def test_bad_input_is_refused_before_anything_starts(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "full").mkdir(parents=True)
     (tmp_path / "runs" / "full" / "kept").touch()
-    monkeypatch.setattr("collectives.run.execute", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr("ringside.collectives.run.execute", lambda *_, **__: pytest.fail("started"))
 
-    code = cli.main.run(["allreduce", *flags])
+    code = ringside.cli.main.run(["allreduce", *flags])
 
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert code == 2

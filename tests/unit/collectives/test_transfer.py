@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from collectives import link, transfer
-from collectives.link import measure_links
 from launch import Placement, Site
-from specs import Host, RefusalError
+from ringside.collectives import link, transfer
+from ringside.collectives.link import measure_links
+from ringside_core.specs import Host, RefusalError
 
 TWO = Placement(hosts=(Host(name="here"), Host(name="there")), interface="lo")
 
@@ -190,7 +190,7 @@ def test_iperf3_gives_up(tmp_path: Path) -> None:
     (tmp_path / "iperf3").write_text("#!/bin/sh\nexec sleep 3600\n")
     (tmp_path / "iperf3").chmod(0o755)
     program = (
-        "from collectives import transfer; transfer.IPERF3_PATIENCE_S = 0.2; "
+        "from ringside.collectives import transfer; transfer.IPERF3_PATIENCE_S = 0.2; "
         "transfer.main(['iperf3-receive', '0.1', '0.1', 'lo'])"
     )
     with subprocess.Popen(

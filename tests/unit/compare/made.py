@@ -5,11 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compare.arms import arm_spec, parse_arms, twin
 from launch.execute import Execution
-from specs import Arm, Comparison, Load, Outcome, Rounds, RunSpec
-from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
+from ringside.compare.arms import arm_spec, parse_arms, twin
+from ringside_core.specs import (
+    Arm,
+    Comparison,
+    Load,
+    Outcome,
+    Rounds,
+    RunSpec,
+)
 from tests.unit.report.proofs import certificate
+from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
 
 QUIET = Load(wall_s=10, cores=2, others_cpu_s=0.1, steal_cpu_s=0)
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=8, steal_cpu_s=0)

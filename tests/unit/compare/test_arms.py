@@ -4,10 +4,22 @@ from typing import Any
 
 import pytest
 
-from compare.arms import DEFAULT_BACKENDS, arm_spec, largest, parse_arms, refuse_same_runs, twin
 from launch.flags import spec_from_flags
-from measure.machine import machine_facts
-from specs import Comparison, HorovodOptions, RefusalError, Surroundings
+from ringside.compare.arms import (
+    DEFAULT_BACKENDS,
+    arm_spec,
+    largest,
+    parse_arms,
+    refuse_same_runs,
+    twin,
+)
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import (
+    Comparison,
+    HorovodOptions,
+    RefusalError,
+    Surroundings,
+)
 
 
 def test_each_backend_at_each_size_with_the_reference() -> None:

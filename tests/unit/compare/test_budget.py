@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compare.budget import (
+from ringside.compare.budget import (
     State,
     duration,
     parse_duration,
@@ -13,7 +13,7 @@ from compare.budget import (
     time_left_s,
     why_end,
 )
-from specs import RefusalError, Rounds
+from ringside_core.specs import RefusalError, Rounds
 
 ASKED = Rounds(least=3, most=100, precision=0.05, budget_s=600.0)
 COUNTED = Rounds(least=3, most=6)

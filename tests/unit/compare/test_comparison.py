@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from measure.summary import summarize
-from specs import Comparison, RefusalError, Rounds
+from ringside.stats.summary import summarize
+from ringside_core.specs import Comparison, RefusalError, Rounds
 from tests.unit.report.bout import bout
 
 

@@ -7,14 +7,22 @@ from typing import Any
 
 import pytest
 
-from compare import durations, experiment
-from compare.experiment import RESULTS, Observer, launched, run_rounds
-from compare.order import round_order
 from launch.execute import Execution
-from specs import Comparison, Load, Outcome, RefusalError, Rounds, Run, RunSpec
+from ringside.compare import durations, experiment
+from ringside.compare.experiment import RESULTS, Observer, launched, run_rounds
+from ringside.compare.order import round_order
+from ringside.verify import store
+from ringside_core.specs import (
+    Comparison,
+    Load,
+    Outcome,
+    RefusalError,
+    Rounds,
+    Run,
+    RunSpec,
+)
 from tests.unit.compare.made import BASE, Made, comparison_of
-from tests.unit.measure.factory import spec_of
-from verify import store
+from tests.unit.stats.factory import spec_of
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
-from cli.stages import announcement
-from compare import durations
-from compare.arms import arm_spec
-from specs import Rounds
+import ringside.cli.main
+from ringside.cli.stages import announcement
+from ringside.compare import durations
+from ringside.compare.arms import arm_spec
+from ringside_core.specs import Rounds
 from tests.unit.compare.made import BASE, comparison_of
 
 
@@ -41,7 +41,7 @@ def test_a_wrong_flag(
     """The rule, what came, and what to do."""
     monkeypatch.chdir(tmp_path)
 
-    code = cli.main.run(["compare", *flags])
+    code = ringside.cli.main.run(["compare", *flags])
 
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert code == 2
@@ -51,7 +51,9 @@ def test_a_wrong_flag(
 
 def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
     """And starts nothing."""
-    code = cli.main.run(["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run"])
+    code = ringside.cli.main.run(
+        ["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run"]
+    )
 
     assert code == 0
     told = [line.strip() for line in capsys.readouterr().out.splitlines()]

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
-from cli import stages
-from cli.arms import choose_arms
-from compare import durations
-from compare.arms import arm_spec, parse_arms
-from compare.experiment import Observer, launched, spec_of
-from compare.hosts import (
+import ringside.cli.main
+from launch import Placement
+from launch.placement import cores_each
+from ringside.cli import stages
+from ringside.cli.arms import choose_arms
+from ringside.compare import durations
+from ringside.compare.arms import arm_spec, parse_arms
+from ringside.compare.experiment import Observer, launched, spec_of
+from ringside.compare.hosts import (
     fullest,
     placement_of,
     refuse_fewer_cores,
@@ -20,10 +22,14 @@ from compare.hosts import (
     used_hosts,
     with_room,
 )
-from compare.hosts_load import HostsWatch, Look
-from launch import Placement
-from launch.hostfile import cores_each
-from specs import Comparison, Host, Link, RefusalError, Topology
+from ringside.compare.hosts_load import HostsWatch, Look
+from ringside_core.specs import (
+    Comparison,
+    Host,
+    Link,
+    RefusalError,
+    Topology,
+)
 from tests.unit.compare.made import BASE, comparison_of
 from tests.unit.report.bout import bout
 
@@ -281,7 +287,7 @@ def test_a_wrong_flag(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two").write_text("a\nb\n")
 
-    code = cli.main.run([command, *flags])
+    code = ringside.cli.main.run([command, *flags])
 
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert code == 2
@@ -296,7 +302,9 @@ def test_dry_run_asks_no_host(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two").write_text("a\nb\n")
 
-    code = cli.main.run(["compare", "--hostfile", "two", "--backends", "horovod", "--dry-run"])
+    code = ringside.cli.main.run(
+        ["compare", "--hostfile", "two", "--backends", "horovod", "--dry-run"]
+    )
 
     assert code == 0
     told = [line.strip() for line in capsys.readouterr().out.splitlines()]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from compare import hosts_load
-from compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
-from measure.load import TICKS_PER_S
-from specs import RunRecord
+from ringside.compare import hosts_load
+from ringside.compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
+from ringside_core.readings.load import TICKS_PER_S
+from ringside_core.specs import RunRecord
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
-from tests.unit.measure.factory import MACHINE, epoch, record, spec_of
+from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 import itertools
 
-from compare.order import round_order
-from tests.unit.measure.factory import arm_of
+from ringside.compare.order import round_order
+from tests.unit.stats.factory import arm_of
 
 MANY = tuple(arm_of("horovod", n) for n in range(1, 7))
 

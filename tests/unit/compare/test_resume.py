@@ -5,16 +5,21 @@ from typing import Any
 
 import pytest
 
-import cli.main
-from cli.lock import only_one
-from compare.budget import DEFAULT_BUDGET_S
-from compare.circumstances import circumstances
-from compare.experiment import RESULTS, Observer, keep, run_rounds
-from compare.resume import reopened
-from measure.machine import machine_facts
-from specs import Comparison, RefusalError, Rounds, RunSpec
+import ringside.cli.main
+from ringside.cli.lock import only_one
+from ringside.compare.budget import DEFAULT_BUDGET_S
+from ringside.compare.circumstances import circumstances
+from ringside.compare.experiment import RESULTS, Observer, keep, run_rounds
+from ringside.compare.resume import reopened
+from ringside.verify import store
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import (
+    Comparison,
+    RefusalError,
+    Rounds,
+    RunSpec,
+)
 from tests.unit.compare.made import BASE, Made, comparison_of
-from verify import store
 
 UNTIL = Rounds(least=3, most=100, precision=0.05, budget_s=900.0)
 
@@ -97,7 +102,7 @@ def test_flags_beside_it_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
 ) -> None:
     """By name: all comes from the folder."""
-    code = cli.main.run(["compare", "--resume", str(tmp_path), *flags])
+    code = ringside.cli.main.run(["compare", "--resume", str(tmp_path), *flags])
 
     said = " ".join(capsys.readouterr().err.split())
     assert code == 2
@@ -274,7 +279,7 @@ def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
     before = (tmp_path / RESULTS).read_bytes()
 
     with only_one(tmp_path):
-        code = cli.main.run(["compare", "--resume", str(tmp_path)])
+        code = ringside.cli.main.run(["compare", "--resume", str(tmp_path)])
 
     assert code == 2
     assert "Another ringside works in this folder." in capsys.readouterr().err

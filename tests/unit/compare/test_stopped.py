@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-import cli.compare
-import cli.doctor
-import cli.main
-from specs import whole_file
+import ringside.cli.compare
+import ringside.cli.doctor
+import ringside.cli.main
+from ringside_core.specs import whole_file
 from tests.unit.compare.made import comparison_of
 
 LIMIT_S = 60
-ROOT = Path(cli.main.__file__).resolve().parent.parent
+ROOT = Path(ringside.cli.main.__file__).resolve().parent.parent
 # A command that says which folder it has made, and waits.
 WAITS = """
 import signal, tempfile
@@ -29,10 +29,10 @@ def command() -> None:
         print(folder, flush=True)
         signal.pause()
 """
-MAIN = "import cli.main; cli.main.COMMANDS['doctor'] = ('waits', ''); cli.main.main()"
+MAIN = "from ringside.cli import main; main.COMMANDS['doctor'] = ('waits', ''); main.main()"
 ASKS = """
 import subprocess
-from compare.preflight import tethered
+from ringside.compare.available_arms import tethered
 subprocess.run(tethered("waits_for_ever"))
 """
 WAITS_FOR_EVER = "import signal; print('ready', flush=True); signal.pause()"
@@ -67,7 +67,7 @@ def test_a_signal_leaves_every_with(tmp_path: Path, number: signal.Signals, code
         process.communicate()
 
     assert process.returncode == code
-    assert said == f"ringside: {cli.main.STOPPED}\n"
+    assert said == f"ringside: {ringside.cli.main.STOPPED}\n"
     assert not folder.exists()
 
 
@@ -111,11 +111,11 @@ def test_whoever_is_stopped_is_told_how_to_go_on(
 ) -> None:
     """One line, at every stage of a comparison; what cannot be written is named too."""
     comparison = comparison_of("mirrored")
-    monkeypatch.setattr(cli.compare, "begin", lambda *_, **__: comparison)
-    monkeypatch.setattr(cli.compare, "go_on", lambda *_, **__: comparison)
-    monkeypatch.setattr(cli.compare, stage, raising(error))
+    monkeypatch.setattr(ringside.cli.compare, "begin", lambda *_, **__: comparison)
+    monkeypatch.setattr(ringside.cli.compare, "go_on", lambda *_, **__: comparison)
+    monkeypatch.setattr(ringside.cli.compare, stage, raising(error))
 
-    code = cli.main.run(["compare", "--name", "bout", "--output", str(tmp_path)])
+    code = ringside.cli.main.run(["compare", "--name", "bout", "--output", str(tmp_path)])
 
     said = capsys.readouterr()
     (line,) = said.out.splitlines()
@@ -132,9 +132,9 @@ def test_a_full_disk_is_one_message(
 ) -> None:
     """With the file; of every command."""
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/file")
-    monkeypatch.setattr(cli.doctor, "ask", raising(full))
+    monkeypatch.setattr(ringside.cli.doctor, "ask", raising(full))
 
-    code = cli.main.run(["doctor"])
+    code = ringside.cli.main.run(["doctor"])
 
     assert code == 2
     assert capsys.readouterr().err == "ringside: a/file: No space left on device\n"
@@ -142,9 +142,9 @@ def test_a_full_disk_is_one_message(
 
 def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """Not the line of the list, which has that one."""
-    cli.main.run(["doctor", "--help"])
+    ringside.cli.main.run(["doctor", "--help"])
     own = capsys.readouterr().out
-    cli.main.run(["--help"])
+    ringside.cli.main.run(["--help"])
     listed = capsys.readouterr().out
 
     assert "Show each backend with `ready`" in own

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from compare.arms import parse_arms
-from compare.experiment import Observer
-from compare.knobs import KNOBS, candidates, with_changes
-from compare.tuning import Tried, arms_to_tune, best_of, next_setting, tune
-from specs import CAPABILITIES, Settings
-from specs.options import OPTIONS
+from ringside.compare.arms import parse_arms
+from ringside.compare.experiment import Observer
+from ringside.compare.knobs import KNOBS, candidates, with_changes
+from ringside.compare.tuning import Tried, arms_to_tune, best_of, next_setting, tune
+from ringside_core.specs import CAPABILITIES, Settings
+from ringside_core.specs.options import OPTIONS
 from tests.unit.compare.made import Made, comparison_of
 
 SINGLES = [("a", 1), ("b", 2), ("b", 3), ("c", 4), ("d", 5)]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import LabHost, command, link
-from lab.link import check_congestion_control, set_congestion_control
-from specs import RefusalError
+from ringside.lab import LabHost, command, link
+from ringside.lab.link import check_congestion_control, set_congestion_control
+from ringside_core.specs import RefusalError
 
 HOSTS = tuple(
     LabHost(name=f"blue{one}", index=one, address=f"10.77.0.{one}", cores=1, affinity=(0,))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import LabHost, login
-from lab.login import names_in, with_block, without_block, write_hosts
-from specs import RefusalError
+from ringside.lab import LabHost, login
+from ringside.lab.login import names_in, with_block, without_block, write_hosts
+from ringside_core.specs import RefusalError
 
 BEFORE = "127.0.0.1 localhost\n# mine\n10.0.0.1\tdb db.example # the database\n"
 BLOCK = "# ringside lab blue: begin\n10.77.0.1 blue1\n# ringside lab blue: end\n"

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-import cli.main
-from lab import LabHost
-from lab.link import free_subnet
-from lab.names import MOST_HOSTS, check_name, interface_of, is_numbered, lab_of, numbered
-from lab.share import cores_of, default_cores, overbooked
-from specs import RefusalError
+import ringside.cli.main
+from ringside.lab import LabHost
+from ringside.lab.link import free_subnet
+from ringside.lab.names import MOST_HOSTS, check_name, interface_of, is_numbered, lab_of, numbered
+from ringside.lab.share import cores_of, default_cores, overbooked
+from ringside_core.specs import RefusalError
 
 
 def host(index: int, cores: float, affinity: tuple[int, ...]) -> LabHost:
@@ -103,6 +103,6 @@ def test_a_host_of_several_cores_has_them_side_by_side() -> None:
 
 def test_a_rate_of_two_labs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A host is of one lab; the other's name is not passed over."""
-    assert cli.main.run(["lab", "rate", "10mbit", "--host", "lab1", "--name", "blue"]) == 2
+    assert ringside.cli.main.run(["lab", "rate", "10mbit", "--host", "lab1", "--name", "blue"]) == 2
 
     assert "Received: --host lab1 --name blue." in capsys.readouterr().err

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lab import format_rate, parse_rate
-from specs import RefusalError
+from ringside.lab import format_rate, parse_rate
+from ringside_core.specs import RefusalError
 
 
 @pytest.mark.parametrize(

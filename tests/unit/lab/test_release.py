@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import LabHost, host, names
-from specs import RefusalError
+from ringside.lab import LabHost, host, names
+from ringside_core.specs import RefusalError
 
 HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
 

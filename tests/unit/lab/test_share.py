@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import LabHost, share
-from lab.host import end_all, refuse_on_a_host
-from specs import RefusalError
+from ringside.lab import LabHost, share
+from ringside.lab.host import end_all, refuse_on_a_host
+from ringside_core.specs import RefusalError
 
 HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
 
@@ -93,7 +93,7 @@ def test_a_lab_of_another_pid_namespace_is_not_ended(
     cgroups: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Nobody here can end what has no number here; so it is said, and nothing is removed."""
-    monkeypatch.setattr("lab.host.NAMESPACES", tmp_path / "none")
+    monkeypatch.setattr("ringside.lab.host.NAMESPACES", tmp_path / "none")
     group = cgroups / "cpu" / "rs-blue-2"
     group.mkdir(parents=True)
     (group / "cgroup.procs").write_text("0\n")
@@ -109,11 +109,11 @@ def test_a_lab_of_another_pid_namespace_is_not_ended(
 
 def test_labs_are_not_changed_from_inside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`lab down` on a host would end itself in the middle."""
-    monkeypatch.setattr("lab.host.NAMESPACES", tmp_path)
+    monkeypatch.setattr("ringside.lab.host.NAMESPACES", tmp_path)
     (tmp_path / "rs-blue-2").touch()
     (tmp_path / "other").symlink_to("/proc/self/ns/net")
     refuse_on_a_host()
 
-    monkeypatch.setattr("lab.host.OWN_NAMESPACE", tmp_path / "rs-blue-2")
+    monkeypatch.setattr("ringside.lab.host.OWN_NAMESPACE", tmp_path / "rs-blue-2")
     with pytest.raises(RefusalError, match=r"on a host of a lab \(rs-blue-2\)"):
         refuse_on_a_host()

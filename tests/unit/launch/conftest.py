@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from launch import Placement, Plan, Site, make_plan
-from specs import RunSpec, Topology, capabilities_of, parse_hostfile
+from ringside_core.specs import (
+    RunSpec,
+    Topology,
+    capabilities_of,
+    parse_hostfile,
+)
 
 RUN_DIR = Path("/runs/one")
 PlanOf = Callable[..., Plan]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import Plan, sweep
-from launch import keepers as keepers_room
-from launch.keepers import SWEEPER, Keepers
+from launch import Plan
+from launch.remote import keepers as keepers_room
+from launch.remote import sweep
+from launch.remote.keepers import SWEEPER, Keepers
 
 PlanOf = Callable[..., Plan]
 

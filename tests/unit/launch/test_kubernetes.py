@@ -12,8 +12,8 @@ import pydantic
 import pytest
 import yaml
 
-import cli.main
-from specs import RunSpec, read_surroundings
+import ringside.cli.main
+from ringside_core.specs import RunSpec, read_surroundings
 from tests.unit.launch.published import HOST_NAME, check
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
     """What `ringside kubernetes` prints for a line of flags."""
 
     def printed(flags: str) -> str:
-        assert cli.main.run(["kubernetes", *shlex.split(flags)]) == 0
+        assert ringside.cli.main.run(["kubernetes", *shlex.split(flags)]) == 0
         return capsys.readouterr().out
 
     return printed
@@ -274,7 +274,7 @@ def test_a_long_name_is_shortened(backend: str, printed: Callable[[str], str]) -
 )
 def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One message, exit code 2, nothing printed that kubectl could take."""
-    code = cli.main.run(["kubernetes", *shlex.split(flags)])
+    code = ringside.cli.main.run(["kubernetes", *shlex.split(flags)])
 
     said = capsys.readouterr()
     assert code == 2

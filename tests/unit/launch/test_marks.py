@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.marks import Stream, marked, new_mark
+from launch.remote.marks import Stream, marked, new_mark
 
 MARK = "ringside-ab"
 

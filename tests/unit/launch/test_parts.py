@@ -14,11 +14,11 @@ import pytest
 
 from launch import Plan
 from launch.children import Children, environment
+from launch.interfaces import interface_to
 from launch.logs import Follower, last_lines
-from launch.network import interface_to
 from launch.plan import LAUNCHER_NAME, Process
-from launch.probe import facts, obstacles
-from launch.sweep import sweep_remote, tidy
+from launch.remote.host_facts import facts, obstacles
+from launch.remote.sweep import sweep_remote, tidy
 from launch.watch import Progress, Watch
 
 PlanOf = Callable[..., Plan]
@@ -210,7 +210,7 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
 
 def test_what_failed_to_clean_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that says no, or does not end, may have left something behind."""
-    monkeypatch.setattr("launch.sweep.REMOTE_PATIENCE_S", 0.5)
+    monkeypatch.setattr("launch.remote.sweep.REMOTE_PATIENCE_S", 0.5)
 
     assert sweep_remote([["true"], ["false"], ["sleep", "3600"]]) == [["false"], ["sleep", "3600"]]
 

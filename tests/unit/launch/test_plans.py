@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from launch import Placement, Plan, Site
-from launch.hostfile import spread
+from launch.placement import spread
 from launch.site import free_ports
-from specs import Topology, parse_hostfile
+from ringside_core.specs import Topology, parse_hostfile
 
 PlanOf = Callable[..., Plan]
 

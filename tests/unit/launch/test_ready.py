@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
-from cli.hosts import placement_from
+import ringside.cli.main
 from launch import Plan, execute
 from launch.execute import holds_run
 from launch.interrupts import Interrupts
+from ringside.cli.hosts import placement_from
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 PlanOf = Callable[..., Plan]
@@ -142,7 +142,7 @@ def test_hosts_that_a_run_does_not_use_may_be_off(
     (tmp_path / "hosts").write_text("a.invalid\nb.invalid\n")
 
     flags = ["--backend", "serial", "--hostfile", str(tmp_path / "hosts")]
-    code = cli.main.run(["launch", *flags, "--run-dir", str(tmp_path / "new")])
+    code = ringside.cli.main.run(["launch", *flags, "--run-dir", str(tmp_path / "new")])
 
     said = capsys.readouterr().err
     assert code == 2

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from launch import Plan
-from specs import RefusalError, assign_slots, parse_hostfile, read_hostfile
+from ringside_core.specs import (
+    RefusalError,
+    assign_slots,
+    parse_hostfile,
+    read_hostfile,
+)
 
 PlanOf = Callable[..., Plan]
 HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-import cli.main
-from launch import Plan, Site, slurm
+import ringside.cli.main
+from launch import Plan, Site
 from launch.children import Child
-from launch.verdict import Evidence, Records, judge
+from launch.launchers import slurm
+from launch.outcome import Evidence, Records, judge
 from launch.watch import Watch
-from specs import RefusalError, Resources
+from ringside_core.specs import RefusalError, Resources
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/100 %")
@@ -21,7 +22,7 @@ TRAIN = (
     "/venv/bin/python -u /ringside/train.py "
     "--spec '/runs/100 %/spec.json' --run-dir '/runs/100 %' --log"
 )
-JOB = ("/venv/bin/python", "-I", "-S", "/ringside/launch/slurm_job.py")
+JOB = ("/venv/bin/python", "-I", "-S", "/ringside/launch/launchers/slurm_job.py")
 
 
 def planned(
@@ -160,7 +161,7 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
 )
 def test_flags(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Flags for one way to start a run are no use in another."""
-    code = cli.main.run(["launch", "--backend", "horovod", "--dry-run", *flags])
+    code = ringside.cli.main.run(["launch", "--backend", "horovod", "--dry-run", *flags])
 
     said = capsys.readouterr()
     assert code == 2

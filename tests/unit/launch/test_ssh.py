@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import ssh
-from launch.ssh import NoAnswer, ask_all, remote_command
+from launch.remote import ssh
+from launch.remote.ssh import NoAnswer, ask_all, remote_command
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine

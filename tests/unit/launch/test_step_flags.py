@@ -1,7 +1,7 @@
 """Flags that say how updates are executed."""
 
 from launch.flags import spec_from_flags
-from specs import Surroundings
+from ringside_core.specs import Surroundings
 
 
 def test_how_steps_are_executed_is_asked_by_flags() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from launch.ssh import NoAnswer, ask_all, talk_to_all
+from launch.remote.ssh import NoAnswer, ask_all, talk_to_all
 from tests.unit.launch.reached import DIRECT, reached_by
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine

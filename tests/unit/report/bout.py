@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from measure.explaining import explaining_arms
-from specs import (
+from ringside.stats.breakdown_arms import explaining_arms
+from ringside_core.specs import (
     Arm,
     Certificate,
     Comparison,
@@ -23,7 +23,13 @@ from specs import (
     Trial,
     capabilities_of,
 )
-from tests.unit.measure.factory import (
+from tests.unit.report.collectives import communication
+from tests.unit.report.proofs import (
+    failed,
+    matrix,
+    verified,
+)
+from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
     comparison_of,
@@ -32,12 +38,6 @@ from tests.unit.measure.factory import (
     record,
     run_of,
     spec_of,
-)
-from tests.unit.report.collectives import communication
-from tests.unit.report.proofs import (
-    failed,
-    matrix,
-    verified,
 )
 
 EXAMPLES = 1437

@@ -2,8 +2,13 @@
 
 from typing import Any
 
-from specs import Communication, Outcome, StackTimings, Timing
-from tests.unit.measure.factory import MACHINE
+from ringside_core.specs import (
+    Communication,
+    Outcome,
+    StackTimings,
+    Timing,
+)
+from tests.unit.stats.factory import MACHINE
 
 
 def communication(random: Any) -> Communication:

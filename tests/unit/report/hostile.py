@@ -2,8 +2,16 @@
 
 from typing import Any
 
-from specs import Comparison, Control, ControlResult, NotRun, Noun, Outcome
-from tests.unit.measure.factory import (
+from ringside_core.specs import (
+    Comparison,
+    Control,
+    ControlResult,
+    NotRun,
+    Noun,
+    Outcome,
+)
+from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, matrix, parity
+from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
     comparison_of,
@@ -12,7 +20,6 @@ from tests.unit.measure.factory import (
     run_of,
     spec_of,
 )
-from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, matrix, parity
 
 MARKUP = "<script>alert('x')</script>"
 LONG = "unbroken" * 30

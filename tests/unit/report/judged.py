@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from measure.intervals import Estimate, Interval
-from measure.summary import Summary, summarize
-from measure.verdicts import PairVerdict
-from report.cells import Block, Folded, Table
-from specs import Comparison
-from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from ringside.report.blocks import Block, Folded, Table
+from ringside.stats.intervals import Estimate, Interval
+from ringside.stats.summary import Summary, summarize
+from ringside.stats.verdicts import PairVerdict
+from ringside_core.specs import Comparison
 from tests.unit.report.proofs import verified
+from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 # Seconds for each epoch of 100 examples.
 SECONDS: Mapping[tuple[str, int], float] = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from specs import (
+from ringside_core.specs import (
     Arm,
     ByDesign,
     Certificate,
@@ -15,7 +15,7 @@ from specs import (
     RunSpec,
     capabilities_of,
 )
-from tests.unit.measure.factory import MACHINE, spec_of
+from tests.unit.stats.factory import MACHINE, spec_of
 
 TOLERANCE = {"float64": 1e-10, "float32": 4e-5}
 BY_DESIGN = ByDesign(

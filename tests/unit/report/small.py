@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from report import write_report
-from specs import Comparison, Run, write_whole
-from tests.unit.measure.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from ringside.report import write_report
+from ringside_core.specs import Comparison, Run, write_whole
 from tests.unit.report.proofs import verified
+from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 ROUNDS, EPOCHS, STEPS = 4, 4, 30
 Body = dict[str, Any]

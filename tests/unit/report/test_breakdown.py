@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from measure.gap import Gap, Part, Split
-from measure.intervals import Estimate, Interval
-from report.breakdown import Breakdown, breakdown_section
-from report.cells import Heading
+from ringside.report.blocks import Heading
+from ringside.report.sections.breakdown import Breakdown, breakdown_section
+from ringside.stats.breakdown import Gap, Part, Split
+from ringside.stats.intervals import Estimate, Interval
 from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.judged import tables
 from tests.unit.report.views import bout_plots, bout_view

@@ -5,9 +5,8 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from report.certificates import explain, render_certificates, render_matrix
-from specs import Certificate, ControlResult, Deviation
-from tests.unit.measure.factory import arm_of
+from ringside.report.certificates import explain, render_certificates, render_matrix
+from ringside_core.specs import Certificate, ControlResult, Deviation
 from tests.unit.report.bout import mixed_bout
 from tests.unit.report.proofs import (
     COUNTED,
@@ -18,6 +17,7 @@ from tests.unit.report.proofs import (
     matrix,
     parity,
 )
+from tests.unit.stats.factory import arm_of
 
 
 def printed(renderable: RenderableType, width: int = 100) -> str:

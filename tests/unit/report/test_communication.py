@@ -4,9 +4,14 @@ import statistics
 
 import pytest
 
-from report.cells import Folded, Text
-from report.communication import NOT_MEASURED, communication_section, models_of, size_of
-from specs import Host, Link
+from ringside.report.blocks import Folded, Text
+from ringside.report.sections.communication import (
+    NOT_MEASURED,
+    communication_section,
+    models_of,
+    size_of,
+)
+from ringside_core.specs import Host, Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables
 from tests.unit.report.views import bout_plots, bout_view

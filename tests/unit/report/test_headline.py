@@ -5,19 +5,19 @@ import re
 import statistics
 from dataclasses import replace
 
-from measure.intervals import Estimate
-from measure.summary import summarize
-from report.caveats import caveats
-from report.cells import Text
-from report.forest import forest_of
-from report.headline import contenders, headlines
-from report.ranking import ranked
-from report.verdicts import matrix_of, pair_table, serial_table, verdicts_section
-from specs import Comparison
-from tests.unit.measure.factory import arm_of
+from ringside.report.blocks import Text
+from ringside.report.forest import forest_of
+from ringside.report.ranking import ranked
+from ringside.report.sections.caveats import caveats
+from ringside.report.sections.headline import contenders, headlines
+from ringside.report.sections.verdicts import matrix_of, pair_table, serial_table, verdicts_section
+from ringside.stats.intervals import Estimate
+from ringside.stats.summary import summarize
+from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, judged, verdict
 from tests.unit.report.views import bout_view
+from tests.unit.stats.factory import arm_of
 
 BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
 TIE = verdict("mirrored ×1", "horovod ×1", 1.02, "cannot tell")

@@ -2,11 +2,16 @@
 
 import pytest
 
-from measure.side_by_side import side_by_side
-from measure.summary import summarize
-from report.caveats import caveats
-from report.environment import environment_section, hosts_and_links
-from specs import Comparison, Host, Link, RefusalError
+from ringside.report.sections.caveats import caveats
+from ringside.report.sections.environment import environment_section, hosts_and_links
+from ringside.stats.side_by_side import side_by_side
+from ringside.stats.summary import summarize
+from ringside_core.specs import (
+    Comparison,
+    Host,
+    Link,
+    RefusalError,
+)
 from tests.unit.report.judged import bare
 
 

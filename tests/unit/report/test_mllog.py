@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from report.mllog import render_mllog
-from specs import Comparison, Outcome
-from tests.unit.measure.factory import (
+from ringside.report.mllog import render_mllog
+from ringside_core.specs import Comparison, Outcome
+from tests.unit.stats.factory import (
     arm_of,
     comparison_of,
     epoch,

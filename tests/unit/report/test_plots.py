@@ -1,10 +1,10 @@
 """What is drawn, and how: safe marks, series that differ without colour, labels as they are."""
 
-from report.plots import _quantiles, plots_of
-from report.view import view_of
-from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from ringside.report.plots import _quantiles, plots_of
+from ringside.report.view import view_of
 from tests.unit.report.proofs import verified
 from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 
 def test_plots_are_one_svg_each_without_foreign_marks() -> None:
@@ -38,7 +38,7 @@ def test_step_times_are_drawn_as_their_distribution() -> None:
 
 def test_series_differ_without_colour() -> None:
     """Marker and dash together tell any two of the groups apart."""
-    from report.drawing import styles_of
+    from ringside.report.drawing import styles_of
 
     styles = styles_of(bout_view().summary.arms).values()
 

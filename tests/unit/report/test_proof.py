@@ -7,20 +7,20 @@ import re
 import pytest
 from rich.console import Console
 
-from report import render_table
-from report.drawing import look_of, styles_of
-from report.html import render_html
-from report.markdown import escaped, render_markdown
-from report.plots import plots_of
-from report.proof import Proof
-from report.rows import render_csv
-from report.svg import MUTED
-from report.view import view_of
-from specs import Comparison
-from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from ringside.report import render_table
+from ringside.report.drawing import look_of, styles_of
+from ringside.report.html import render_html
+from ringside.report.markdown import escaped, render_markdown
+from ringside.report.plots import plots_of
+from ringside.report.rows import render_csv
+from ringside.report.sections.proof import Proof
+from ringside.report.svg import MUTED
+from ringside.report.view import view_of
+from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, matrix, parity
 from tests.unit.report.views import bout_plots, bout_view, mixed_plots, mixed_view
+from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import cli.main
-from report.check import Checked, check_report
-from report.printed import (
+import ringside.cli.main
+from ringside.report.check import Checked, check_report
+from ringside.report.printed import (
     Difference,
     csv_differences,
     differing,
@@ -24,7 +24,7 @@ from report.printed import (
     log_page,
     markdown_page,
 )
-from report.second_opinion import (
+from ringside.report.second_opinion import (
     Opinion,
     against_markdown,
     drift_of,
@@ -32,9 +32,9 @@ from report.second_opinion import (
     ratio_of,
     second_opinion,
 )
-from report.source import digest_of, read_comparison
-from report.witnesses import against_records
-from specs import RefusalError
+from ringside.report.source import digest_of, read_comparison
+from ringside.report.witnesses import against_records
+from ringside_core.specs import RefusalError
 from tests.unit.report.small import Body, change, small
 
 RECORD = "runs.4.records.0"
@@ -48,7 +48,7 @@ def places(checked: Checked, file: str) -> str:
 
 def test_an_honest_report_passes(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every file, drawings too, is made again word by word; many numbers are compared."""
-    code = cli.main.run(["verify-report", str(written)])
+    code = ringside.cli.main.run(["verify-report", str(written)])
 
     said = capsys.readouterr().out
     assert code == 0, said
@@ -141,7 +141,7 @@ def test_records_of_processes_are_witnesses(
     shutil.copy(folder / "runs/003/records/rank-0.json", folder / "runs/003/records/rank-7.json")
     shutil.rmtree(folder / "runs/004")
 
-    code = cli.main.run(["verify-report", str(folder)])
+    code = ringside.cli.main.run(["verify-report", str(folder)])
 
     said = capsys.readouterr().out
     assert code == 1
@@ -240,7 +240,7 @@ def test_what_is_no_comparison_is_refused(
     """Exit code 2 with file and field, and no traceback."""
     spoil(folder)
 
-    code = cli.main.run(["verify-report", str(folder)])
+    code = ringside.cli.main.run(["verify-report", str(folder)])
 
     said = capsys.readouterr().err
     assert code == 2

@@ -18,13 +18,17 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from measure.warm_up import warm_up
-from report import render_table, write_report
-from report.html import breaks, render_html
-from report.markdown import escaped, render_markdown
-from report.tables import results_table
-from specs import Comparison, Outcome, RefusalError
-from tests.unit.measure.factory import (
+from ringside.report import render_table, write_report
+from ringside.report.html import breaks, render_html
+from ringside.report.markdown import escaped, render_markdown
+from ringside.report.sections.tables import results_table
+from ringside.stats.warm_up import warm_up
+from ringside_core.specs import Comparison, Outcome, RefusalError
+from tests.unit.report.bout import DISTURBED, bout
+from tests.unit.report.hostile import MARKUP, hostile
+from tests.unit.report.page import Page
+from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.stats.factory import (
     arm_of,
     comparison_of,
     epoch,
@@ -33,10 +37,6 @@ from tests.unit.measure.factory import (
     simple_run,
     spec_of,
 )
-from tests.unit.report.bout import DISTURBED, bout
-from tests.unit.report.hostile import MARKUP, hostile
-from tests.unit.report.page import Page
-from tests.unit.report.views import bout_plots, bout_view
 
 ROOT = Path(__file__).resolve().parents[3]
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
@@ -363,15 +363,16 @@ def test_poor_comparisons_are_reported_too(tmp_path: Path, comparison: Compariso
 
 def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
     """Not even indirectly; and pages are not loaded for somebody who wants help."""
-    code = "import sys, report; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
-    write = "; from report import html, plots, markdown, rows, view"
+    code = "import sys, ringside.report; print(*sys.modules)"
+    write = "; from ringside.report import html, plots, markdown, rows, view"
 
     light = _modules(code)
     heavy = _modules(code.replace("; print", write + "; print"))
 
     assert not {"matplotlib", "jinja2", "pandas", "numpy"} & light
     forbidden = {"tensorflow", "keras", "tf_keras", "horovod"}
-    assert not (forbidden | {"compare", "launch", "trainers", "backends", "workloads"}) & heavy
+    rooms = {"ringside.compare", "ringside_core.workloads", "launch", "trainers", "backends"}
+    assert not (forbidden | rooms) & heavy
 
 
 def _modules(code: str) -> set[str]:

@@ -3,10 +3,10 @@
 import csv
 import io
 
-from measure.summary import summarize
-from report.rows import COLUMNS, csv_rows, render_csv
-from specs import Load
-from tests.unit.measure.factory import arm_of, comparison_of, simple_run
+from ringside.report.rows import COLUMNS, csv_rows, render_csv
+from ringside.stats.summary import summarize
+from ringside_core.specs import Load
+from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 BUSY = Load(wall_s=10.0, cores=2, others_cpu_s=8.0, steal_cpu_s=0.0)
 

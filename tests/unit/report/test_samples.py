@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from report.samples import COLUMNS, sample_rows, write_samples
-from specs import Comparison, Outcome, Trial
-from tests.unit.measure.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from ringside.report.samples import COLUMNS, sample_rows, write_samples
+from ringside_core.specs import Comparison, Outcome, Trial
 from tests.unit.report.small import small
+from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 
 def table(comparison: Comparison, folder: Path) -> pd.DataFrame:
@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
         yield from list(sample_rows(comparison))[:100]
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("report.samples.sample_rows", failing)
+    monkeypatch.setattr("ringside.report.samples.sample_rows", failing)
     with pytest.raises(OSError, match="no space left"):
         write_samples(small(), file)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from measure.verdicts import Sample, pair_verdicts
-from report.second_opinion import Opinion, drift_of, ratio_of
+from ringside.report.second_opinion import Opinion, drift_of, ratio_of
+from ringside.stats.verdicts import Sample, pair_verdicts
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 

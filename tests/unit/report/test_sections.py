@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from measure.rounds import RoundsUsed
-from measure.summary import Missing, Summary, summarize
-from report.accuracy import accuracy_section
-from report.caveats import caveats
-from report.cells import Table, Terms, Text
-from report.definitions import DEFINITIONS
-from report.noise import NO_TWIN, noise_section
-from report.source import digest_of
-from report.speed import results_section, scaling_section
-from report.tuning import NOT_TUNED, settings_of, tuning_section
-from specs import Rounds
-from tests.unit.measure.factory import arm_of
+from ringside.report.blocks import Table, Terms, Text
+from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.sections.caveats import caveats
+from ringside.report.sections.definitions import DEFINITIONS
+from ringside.report.sections.noise import NO_TWIN, noise_section
+from ringside.report.sections.speed import results_section, scaling_section
+from ringside.report.sections.tuning import NOT_TUNED, settings_of, tuning_section
+from ringside.report.source import digest_of
+from ringside.stats.rounds import RoundsUsed
+from ringside.stats.summary import Missing, Summary, summarize
+from ringside_core.specs import Rounds
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged, tables, verdict
 from tests.unit.report.views import bout_view
+from tests.unit.stats.factory import arm_of
 
 TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
 

@@ -11,14 +11,19 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-import cli.main
-from measure.side_by_side import _against, ratio_of_means, side_by_side
-from report.side_by_side import render_side_by_side_table, summary_of, write_side_by_side
-from specs import Comparison, RefusalError, Run, write_whole
-from tests.unit.measure.factory import MACHINE, arm_of
+import ringside.cli.main
+from ringside.report.side_by_side import render_side_by_side_table, summary_of, write_side_by_side
+from ringside.stats.side_by_side import _against, ratio_of_means, side_by_side
+from ringside_core.specs import (
+    Comparison,
+    RefusalError,
+    Run,
+    write_whole,
+)
 from tests.unit.report.hostile import MARKUP
 from tests.unit.report.proofs import failed
 from tests.unit.report.small import small
+from tests.unit.stats.factory import MACHINE, arm_of
 
 
 def slower(run: Run, factor: float) -> Run:
@@ -313,7 +318,7 @@ def test_the_command_writes_both_pages_and_no_failure(
     for name, comparison in (("a", small()), ("b", later(horovod=1.5))):
         write_whole(tmp_path / name / "results.json", comparison.to_json())
 
-    code = cli.main.run(["report", str(tmp_path / "a"), str(tmp_path / "b")])
+    code = ringside.cli.main.run(["report", str(tmp_path / "a"), str(tmp_path / "b")])
 
     said = capsys.readouterr().out
     assert code == 0

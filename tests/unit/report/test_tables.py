@@ -1,13 +1,13 @@
 """Cells of the tables of arms, and captions: what a reader could take for something else."""
 
-from measure.intervals import Interval
-from measure.summary import Efficiency, summarize
-from report.accuracy import accuracy_section
-from report.cells import Folded, Text
-from report.plots import plots_of
-from report.speed import results_section
-from report.tables import efficiency_cell, resources_table, results_table
-from report.view import view_of
+from ringside.report.blocks import Folded, Text
+from ringside.report.plots import plots_of
+from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.sections.speed import results_section
+from ringside.report.sections.tables import efficiency_cell, resources_table, results_table
+from ringside.report.view import view_of
+from ringside.stats.intervals import Interval
+from ringside.stats.summary import Efficiency, summarize
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged
 from tests.unit.report.proofs import matrix

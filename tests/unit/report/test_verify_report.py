@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import cli.main
-from report.check import check_report
-from report.source import read_comparison, report_version
-from report.witnesses import against_certificates
+import ringside.cli.main
+from ringside.report.check import check_report
+from ringside.report.source import read_comparison, report_version
+from ringside.report.witnesses import against_certificates
 from tests.unit.report.small import Body, change, small
 
 
@@ -35,7 +35,9 @@ def test_a_report_is_written_again_beside_its_results(folder: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()), indent=2))
     before = (file.read_bytes(), file.stat().st_ino)
 
-    codes = [cli.main.run([command, str(folder)]) for command in ("report", "verify-report")]
+    codes = [
+        ringside.cli.main.run([command, str(folder)]) for command in ("report", "verify-report")
+    ]
 
     assert codes == [0, 0]
     assert (file.read_bytes(), file.stat().st_ino) == before
@@ -57,7 +59,9 @@ def test_a_results_file_of_an_older_version_is_verified_too(folder: Path) -> Non
 
     change(folder, older)
 
-    codes = [cli.main.run([command, str(folder)]) for command in ("report", "verify-report")]
+    codes = [
+        ringside.cli.main.run([command, str(folder)]) for command in ("report", "verify-report")
+    ]
 
     assert codes == [0, 0]
     assert json.loads((folder / "results.json").read_text())["schema_version"] == 2
@@ -74,7 +78,7 @@ def test_a_report_of_other_code_is_told_first(
     (folder / name).write_text(text.replace(report_version(), other))
     (folder / "runs/001/records/rank-0.json").unlink()
 
-    code = cli.main.run(["verify-report", str(folder)])
+    code = ringside.cli.main.run(["verify-report", str(folder)])
 
     told = capsys.readouterr()
     assert (code, told.out) == (2, "")
@@ -105,7 +109,7 @@ def test_certificates_are_witnesses(folder: Path, capsys: pytest.CaptureFixture[
     assert told[3].endswith(f"nothing → certificates.1 of results.json, {second!r}")
     assert "certificates/alien.json: the whole file: a certificate of 'alien'" in told[4]
     assert len(told) == 5
-    assert cli.main.run(["verify-report", str(folder)]) == 1
+    assert ringside.cli.main.run(["verify-report", str(folder)]) == 1
     assert "certificates/0.json: steps: 21 → 20" in capsys.readouterr().out
 
 
@@ -126,7 +130,7 @@ def test_what_is_not_covered_is_said(folder: Path, capsys: pytest.CaptureFixture
     for name in ("side_by_side.html", "side_by_side.md"):
         (folder / name).write_text("anything")
 
-    code = cli.main.run(["verify-report", str(folder)])
+    code = ringside.cli.main.run(["verify-report", str(folder)])
 
     assert code == 0
     last = capsys.readouterr().out.splitlines()[-1]

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from report.caveats import Caveat
-from report.failures import failures, tail
-from report.view import view_of
-from specs import Comparison, Outcome, Run
-from tests.unit.measure.factory import (
+from ringside.report.sections.caveats import Caveat
+from ringside.report.sections.failures import failures, tail
+from ringside.report.view import view_of
+from ringside_core.specs import Comparison, Outcome, Run
+from tests.unit.report.bout import bout
+from tests.unit.report.small import small
+from tests.unit.report.views import bout_view
+from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
     comparison_of,
@@ -20,9 +23,6 @@ from tests.unit.measure.factory import (
     simple_run,
     spec_of,
 )
-from tests.unit.report.bout import bout
-from tests.unit.report.small import small
-from tests.unit.report.views import bout_view
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 

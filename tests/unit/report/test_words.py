@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from measure.intervals import Estimate, Interval
-from measure.summary import Efficiency, Spread
-from report.words import (
+from ringside.report.words import (
     duration,
     estimated,
     listed,
@@ -23,7 +21,9 @@ from report.words import (
     why_no_interval,
     wrapped,
 )
-from specs import Outcome
+from ringside.stats.intervals import Estimate, Interval
+from ringside.stats.summary import Efficiency, Spread
+from ringside_core.specs import Outcome
 from tests.unit.report.judged import verdict
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from report import write_report
-from report.source import digest_of
-from report.write import write_pages
-from specs import Comparison
+from ringside.report import write_report
+from ringside.report.source import digest_of
+from ringside.report.write import write_pages
+from ringside_core.specs import Comparison
 from tests.unit.report.small import small
 
 PAGES = {"report.html", "report.md", "results.csv", "samples.csv", "mllog.txt"}
@@ -28,7 +28,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "where", ["report.html.render_html", "report.mllog.render_mllog", "report.rows.render_csv"]
+    "where",
+    [
+        "ringside.report.html.render_html",
+        "ringside.report.mllog.render_mllog",
+        "ringside.report.rows.render_csv",
+    ],
 )
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
     where: str, before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -39,7 +44,7 @@ def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
         raise ZeroDivisionError
 
     monkeypatch.setattr(where, fails)
-    monkeypatch.setattr("report.plots.plots_of", lambda view: [])
+    monkeypatch.setattr("ringside.report.plots.plots_of", lambda view: [])
 
     with pytest.raises(ZeroDivisionError):
         write_report(small(), tmp_path)
@@ -57,7 +62,7 @@ def test_a_full_disk_leaves_all_as_they_were(
         yield ("run",)
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("report.samples.sample_rows", full)
+    monkeypatch.setattr("ringside.report.samples.sample_rows", full)
 
     with pytest.raises(OSError, match="no space left"):
         write_pages(small(), tmp_path, digest="d" * 64)

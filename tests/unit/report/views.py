@@ -2,9 +2,9 @@
 
 import functools
 
-from report.drawing import Plot
-from report.plots import plots_of
-from report.view import View, view_of
+from ringside.report.drawing import Plot
+from ringside.report.plots import plots_of
+from ringside.report.view import View, view_of
 from tests.unit.report.bout import bout, mixed_bout
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specs import RefusalError, RunSpec, Topology
+from ringside_core.specs import RefusalError, RunSpec, Topology
 
 
 def spec(backend: str, replicas: int, **changes: object) -> RunSpec:

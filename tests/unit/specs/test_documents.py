@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from specs import Comparison, Document, RefusalError, Run, RunRecord
-from specs.noun import differences
-from tests.unit.measure.factory import (
+from ringside_core.specs import (
+    Comparison,
+    Document,
+    RefusalError,
+    Run,
+    RunRecord,
+)
+from ringside_core.specs.noun import differences
+from tests.unit.stats.factory import (
     arm_of,
     comparison_of,
     epoch,

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from specs import (
+from ringside_core.specs import (
     BatchPlan,
     EpochRecord,
     InputShard,
@@ -22,7 +22,7 @@ from specs import (
     write_all_whole,
     write_whole,
 )
-from tests.unit.measure.factory import epoch, record
+from tests.unit.stats.factory import epoch, record
 
 TWO_PASSES = {"backward_passes_per_step": 2}
 

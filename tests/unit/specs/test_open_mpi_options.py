@@ -2,8 +2,8 @@
 
 import pytest
 
-from compare.knobs import candidates
-from specs import Arm, HorovodOptions, RefusalError
+from ringside.compare.knobs import candidates
+from ringside_core.specs import Arm, HorovodOptions, RefusalError
 
 
 def test_what_is_left_open_is_left_to_open_mpi() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specs import (
+from ringside_core.specs import (
     Host,
     RefusalError,
     assign_slots,

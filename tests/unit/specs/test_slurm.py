@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from specs import RefusalError, read_surroundings
-from specs.slurm import SlurmStep, read_slurm, tasks_per_node
+from ringside_core.specs import RefusalError, read_surroundings
+from ringside_core.specs.slurm import SlurmStep, read_slurm, tasks_per_node
 
 
 def task(rank: int, *, node: int | None = None, **changed: str) -> dict[str, str]:

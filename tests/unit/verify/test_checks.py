@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ringside.verify.checks import (
+    MARGIN,
+    applied_once,
+    convergence,
+    training_ledger,
+    validation_ledger,
+)
+from ringside.verify.trace import Trace
 from tests.unit.verify.made_up import EPOCHS, NUM_TRAIN, ledger_of, trace
-from verify.checks import MARGIN, applied_once, convergence, training_ledger, validation_ledger
-from verify.trace import Trace
 
 
 def test_each_example_once_passes() -> None:

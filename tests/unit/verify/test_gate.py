@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specs import RefusalError
+from ringside.verify.gate import TOLERANCE, evaluation, parity
+from ringside.verify.trace import Trace
+from ringside_core.specs import RefusalError
 from tests.unit.verify.made_up import STEPS, trace
-from verify.gate import TOLERANCE, evaluation, parity
-from verify.trace import Trace
 
 HERE = Path(__file__).resolve()
 
@@ -180,6 +180,6 @@ def test_a_broken_gate_turns_these_tests_red(broken: str) -> None:
 def _broken_on_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     how = os.environ.get("RINGSIDE_BROKEN_GATE")
     if how == "equal":
-        monkeypatch.setattr("specs.Deviation.exceeds", lambda self, tolerance: False)
+        monkeypatch.setattr("ringside_core.specs.Deviation.exceeds", lambda self, tolerance: False)
     if how == "close":
-        monkeypatch.setattr("verify.gate.TOLERANCE", {"float64": 1e-3, "float32": 1e-3})
+        monkeypatch.setattr("ringside.verify.gate.TOLERANCE", {"float64": 1e-3, "float32": 1e-3})

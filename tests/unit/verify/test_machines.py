@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from launch import Placement, Site
-from measure.machine import machine_facts
-from specs import Host, RefusalError
+from ringside.verify import machines
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import Host, RefusalError
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
-from verify import machines
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,19 @@ import sys
 
 import pytest
 
-from specs import RefusalError, RunSpec, Topology, capabilities_of
-from verify.mistakes import (
+from ringside.verify.mistakes import (
     GLOBAL_BATCH,
     MISTAKES,
     obstacle,
     shows_after_restart,
     whole_validation_batches,
     workload_of,
+)
+from ringside_core.specs import (
+    RefusalError,
+    RunSpec,
+    Topology,
+    capabilities_of,
 )
 
 NAMES = {mistake.name for mistake in MISTAKES}
@@ -120,7 +125,7 @@ def test_only_batch_norm_and_the_restart_need_more_than_a_dense_network() -> Non
 def test_a_matrix_is_planned_without_tensorflow() -> None:
     """Importing the table brings neither TensorFlow nor Horovod."""
     program = (
-        "import sys, verify.mistakes\n"
+        "import sys, ringside.verify.mistakes\n"
         "print({'tensorflow', 'tf_keras', 'horovod', 'legacy_keras'} & set(sys.modules))"
     )
 

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from launch import Placement
-from measure.machine import machine_facts
-from specs import Arm, Certificate, Check, Host, PipelineOptions, RunSpec, Topology
-from verify import store
+from ringside.verify import store
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import (
+    Arm,
+    Certificate,
+    Check,
+    Host,
+    PipelineOptions,
+    RunSpec,
+    Topology,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +126,8 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
     for program in store.PROGRAMS:
         (root / program).parent.mkdir(parents=True, exist_ok=True)
         (root / program).write_text("")
-    (root / "specs").mkdir()
-    (root / "specs" / "nouns.py").write_text("a = 1\n")
+    (root / "backends").mkdir()
+    (root / "backends" / "serial.py").write_text("a = 1\n")
     monkeypatch.setattr(store, "ROOT", root)
     code = store.code_now()
     made = certificate(code_version=code, sources={str(mine): store._sha(mine)})
@@ -128,7 +136,7 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
 
     mine.write_text("layers = 3\n")
     assert "my_model.py has changed" in store.changed_since([made], code)
-    (root / "specs" / "nouns.py").write_text("a = 2\n")
+    (root / "backends" / "serial.py").write_text("a = 2\n")
     for of_code in (store.changed_since([made], ""), store.changed_since([], code)):
         assert of_code == "Ringside's code has changed since"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from specs import RefusalError
-from workloads.registry import load_function
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.registry import load_function
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from specs import RunSpec, Surroundings
-from verify.mistakes import MISTAKES, obstacle, shows_after_restart, workload_of
+from ringside.verify.mistakes import MISTAKES, obstacle, shows_after_restart, workload_of
+from ringside_core.specs import RunSpec, Surroundings
 
 # Trainings without a mistake, and the workload of each.
 CLEAN = {
-    "clean": "verify.controls:control_workload",
-    "clean_proxy": "verify.controls:control_workload",
-    "clean_batch_norm": "verify.controls:control_workload_with_batch_norm",
-    "clean_restarted": "verify.controls:control_workload",
+    "clean": "ringside.verify.controls:control_workload",
+    "clean_proxy": "ringside.verify.controls:control_workload",
+    "clean_batch_norm": "ringside.verify.controls:control_workload_with_batch_norm",
+    "clean_restarted": "ringside.verify.controls:control_workload",
 }
 GUARDS = ("ReplicasDifferError", "LedgerError")
 
@@ -47,11 +47,11 @@ def work(
 
 def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any]:
     """One training, from the restart where there is one."""
+    from ringside.verify.control_data import BackendProxy
+    from ringside.verify.controls import make_mistake
+    from ringside_core.workloads.registry import load_workload
     from trainers.fit import fit
     from trainers.training import FitResult
-    from verify.control_data import BackendProxy
-    from verify.controls import make_mistake
-    from workloads.registry import load_workload
 
     asynchronous = not backend.capabilities.synchronous
     own = "tests.verify.by_hand:counting" if asynchronous else CLEAN.get(name) or workload_of(name)
@@ -101,7 +101,7 @@ class Seen:
 
     def callback(self, model: Any) -> Any:
         """A Keras callback that looks on; a restart begins anew."""
-        from legacy_keras import tf
+        from ringside_core.keras import tf
 
         def look(*_: Any, **__: Any) -> None:
             self._backend.barrier()

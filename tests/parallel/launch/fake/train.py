@@ -14,7 +14,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
-from specs import MachineFacts, Outcome, RunRecord, RunSpec, read_surroundings, write_whole
+from ringside_core.specs import (
+    MachineFacts,
+    Outcome,
+    RunRecord,
+    RunSpec,
+    read_surroundings,
+    write_whole,
+)
 
 NOWHERE = MachineFacts(
     host="fake", cpu_model="fake", cores=1, memory_bytes=1, kernel="fake", python="3", packages={}

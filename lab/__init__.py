@@ -1,7 +1,0 @@
-"""Hosts on one machine: network namespaces on a bridge, each with its sshd, link and cores."""
-
-from lab.lab import Lab
-from lab.names import LabHost
-from lab.rate import format_rate, parse_rate
-
-__all__ = ["Lab", "LabHost", "format_rate", "parse_rate"]

@@ -1,0 +1,1 @@
+"""One module for each way to start the processes of a run."""

@@ -1,0 +1,349 @@
+"""Kubernetes manifests of a run: an MPIJob for ranks, Indexed Jobs for TF_CONFIG, or one Job.
+
+Text only; nothing here talks to a cluster, and none has run these manifests (docs/kubernetes.md).
+"""
+
+import re
+from typing import Any
+
+import yaml
+
+from launch.launchers.pods import (
+    CLAIM_FOLDER,
+    LONGEST_LABEL,
+    ROOT,
+    SPEC_FOLDER,
+    Manifest,
+    Pods,
+    labels,
+    spec_config_map,
+    template,
+)
+from ringside_core.specs import (
+    Cluster,
+    ClusterTask,
+    RefusalError,
+    RunSpec,
+    Topology,
+    capabilities_of,
+)
+from ringside_core.specs.cluster import TaskType, refuse_too_long
+
+# What Containerfile puts where.
+PYTHON = f"{ROOT}/.venv/bin/python"
+MPIRUN = f"{ROOT}/.venv/bin/mpirun"
+SSH_FOLDER = "/home/ringside/.ssh"
+SSHD_CONFIG = "/etc/ringside/sshd_config"
+# Every pod has an address of its own, so one port does for all; above 1024, for no pod is root.
+PORT = 2222
+# A lost worker of a parameter-server run rejoins at its old address; until it does, the coordinator
+# waits without an error. So it is restarted, but not for ever.
+WORKER_RESTARTS = 3
+
+
+def render(spec: RunSpec, pods: Pods) -> str:
+    """The manifests as YAML, for `kubectl apply -f -`; the same text for the same request.
+
+    Raises:
+        RefusalError: a backend, a topology or a name with which there can be no such run.
+    """
+    return yaml.dump_all(
+        manifests(spec, pods),
+        Dumper=_Dumper,
+        sort_keys=False,
+        explicit_start=True,
+        allow_unicode=True,
+        width=100_000,  # no line is broken: a TF_CONFIG is read whole
+    )
+
+
+def manifests(spec: RunSpec, pods: Pods) -> list[Manifest]:
+    """The objects of a run, in the order in which they are made.
+
+    Args:
+        spec: the run; where its replicas are is decided here.
+        pods: what they are.
+
+    Raises:
+        RefusalError: as `render`.
+    """
+    spec = _placed(spec, pods)
+    pods = pods.replace(name=pods.name or _name_of(spec))
+    run = _Run(spec, pods)
+    if capabilities_of(spec.backend).process_model == "single":
+        work = [run.job("replica", run.task_pod("replica"))]
+    elif _by_mpi(spec.backend):
+        work = [run.mpi_job()]
+    else:
+        work = [run.service(), *run.tf_config_jobs()]
+    claim = [run.claim()] if pods.storage else []
+    return [*claim, run.config_map(), *work]
+
+
+def _by_mpi(backend: str) -> bool:
+    return "mpirun" in capabilities_of(backend).joins
+
+
+def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
+    """The spec with its replicas in pods; what cannot be there is refused."""
+    each, replicas = pods.replicas_per_pod, spec.topology.num_replicas
+    needs = capabilities_of(spec.backend).accelerator
+    if needs is not None:
+        raise RefusalError(
+            "The pods have CPUs and GPUs.",
+            received=f"backend {spec.backend}, which needs a {needs}",
+        )
+    if getattr(spec.options, "controller", None) == "gloo":
+        raise RefusalError(
+            "In an MPIJob Horovod's controller is MPI.",
+            received="controller=gloo",
+            advice="Leave -o controller=gloo away.",
+        )
+    if each > 1 and not _by_mpi(spec.backend):
+        raise RefusalError(
+            "Only the ranks of an MPIJob share pods.",
+            received=f"replicas_per_pod={each} with backend {spec.backend}",
+            advice="Leave --replicas-per-pod away.",
+        )
+    if replicas % each:
+        raise RefusalError(
+            "The replicas must fill whole pods.",
+            received=f"{replicas} replicas, {each} per pod",
+        )
+    changes: dict[str, Any] = {"data_dir": spec.data_dir or f"{CLAIM_FOLDER}/data"}
+    if capabilities_of(spec.backend).process_model != "single":
+        changes["topology"] = Topology(hosts=replicas // each, processes_per_host=each)
+    return spec.replace(**changes)
+
+
+def _name_of(spec: RunSpec) -> str:
+    """The run's own name as a label that leaves room for what the pods append to it."""
+    name = re.sub("[^a-z0-9]+", "-", spec.run_name.lower()).strip("-")
+    name = name if name[0].isalpha() else f"run-{name}"
+    room = LONGEST_LABEL - len(_longest_suffix(spec))
+    if len(name) > room:
+        hashed = name[-len("-01234567") :]
+        name = name[: room - len(hashed)].rstrip("-") + hashed
+    return name
+
+
+def _longest_suffix(spec: RunSpec) -> str:
+    """What the longest host name has behind the name of the run."""
+    if capabilities_of(spec.backend).process_model == "single":
+        return ""
+    # (-launcher is as long as -worker-0, and -ps-N is longer from 10,000 servers for one worker.)
+    servers = int(getattr(spec.options, "servers", 1))
+    last = (f"-worker-{spec.topology.hosts - 1}", f"-ps-{servers - 1}", "-chief-0")
+    return max(last, key=len)
+
+
+class _Run:
+    """The objects of one run, each made once."""
+
+    def __init__(self, spec: RunSpec, pods: Pods) -> None:
+        self._spec = spec
+        self._pods = pods
+        self._name = pods.name
+        room = LONGEST_LABEL - len(_longest_suffix(spec))
+        if len(pods.name) > room:
+            raise RefusalError(
+                f"name must leave room for {_longest_suffix(spec)}: the host name of a pod has at "
+                f"most {LONGEST_LABEL} characters.",
+                received=f"{pods.name!r}, {len(pods.name)} characters",
+                advice=f"Choose a --name of at most {room}.",
+            )
+
+    def claim(self) -> Manifest:
+        """Where data and results are, for all pods at once."""
+        spec: Manifest = {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": self._pods.storage}},
+        }
+        if self._pods.storage_class:
+            spec["storageClassName"] = self._pods.storage_class
+        # Not labelled as this run's: it holds those of others, too.
+        metadata = {**self._metadata(self._pods.claim), "labels": labels()}
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+    def config_map(self) -> Manifest:
+        """The spec, the only thing that travels."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self._metadata(spec_config_map(self._name)),
+            "data": {"spec.json": self._spec.to_json() + "\n"},
+        }
+
+    def service(self) -> Manifest:
+        """Names for the pods: headless; and at once, for they wait for each other to be ready."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self._metadata(self._name),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": labels(self._name),
+                "ports": [{"name": "tensorflow", "port": PORT}],
+            },
+        }
+
+    def job(self, role: str, pod: Manifest, *, tasks: int | None = None) -> Manifest:
+        """A Job: of `tasks` numbered pods that run together, or of one without a number.
+
+        One that fails is not tried again: what it was part of cannot be joined later, except as a
+        worker of a parameter-server run, which is restarted where it is.
+        """
+        restarts = WORKER_RESTARTS if pod["spec"]["restartPolicy"] == "OnFailure" else 0
+        numbered: Manifest = {}
+        if tasks is not None:
+            numbered = {"completionMode": "Indexed", "completions": tasks, "parallelism": tasks}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": self._metadata(self._name if tasks is None else f"{self._name}-{role}"),
+            "spec": {
+                **numbered,
+                "backoffLimit": restarts,
+                "activeDeadlineSeconds": self._pods.time_limit_s,
+                "template": pod,
+            },
+        }
+
+    def tf_config_jobs(self) -> list[Manifest]:
+        """A Job for each type of task, because workers alone have GPUs.
+
+        Nobody has to end the servers of a parameter-server run: they look whether the coordinator
+        still listens, and end well when it no longer does (backends, ParameterServer.serve).
+        """
+        cluster = self._cluster()
+        by_type: tuple[tuple[TaskType, int], ...] = (
+            ("chief", len(cluster.chief)),
+            ("worker", len(cluster.worker)),
+            ("ps", len(cluster.ps)),
+        )
+        return [
+            self.job(kind, self._tf_config_pod(cluster, kind), tasks=count)
+            for kind, count in by_type
+            if count
+        ]
+
+    def _cluster(self) -> Cluster:
+        """Who is where: an Indexed Job calls its pods <job>-<index>, a Service puts its name on."""
+
+        def addresses(kind: TaskType, count: int) -> tuple[str, ...]:
+            return tuple(f"{self._name}-{kind}-{n}.{self._name}:{PORT}" for n in range(count))
+
+        worker = addresses("worker", self._spec.topology.num_processes)
+        if capabilities_of(self._spec.backend).process_model != "coordinator":
+            return Cluster(worker=worker)
+        servers = int(getattr(self._spec.options, "servers", 1))
+        return Cluster(chief=addresses("chief", 1), worker=worker, ps=addresses("ps", servers))
+
+    def _tf_config_pod(self, cluster: Cluster, kind: TaskType) -> Manifest:
+        """A pod that finds its TF_CONFIG by its number in the Job."""
+        number = "JOB_COMPLETION_INDEX"
+        text = ClusterTask(cluster=cluster, type=kind, index=0).to_tf_config()
+        text = text.replace('"index": 0', f'"index": $({number})')
+        refuse_too_long(text, cluster)
+        field = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        env: list[Manifest] = [
+            # The Job would add this variable by itself, but behind the one that is made of it.
+            {"name": number, "valueFrom": {"fieldRef": {"fieldPath": field}}},
+            {"name": "TF_CONFIG", "value": text},
+        ]
+        lone = kind == "worker" and bool(cluster.ps)
+        pod = self.task_pod(kind, env=env, restart="OnFailure" if lone else "Never")
+        pod["spec"]["subdomain"] = self._name
+        return pod
+
+    def task_pod(
+        self, role: str, *, env: list[Manifest] | None = None, restart: str = "Never"
+    ) -> Manifest:
+        """A pod of one task."""
+        container: Manifest = {"command": list(self._task_command())}
+        if env:
+            container |= {"env": env, "ports": [{"name": "tensorflow", "containerPort": PORT}]}
+        return template(self._pods, role, container, restart=restart)
+
+    def mpi_job(self) -> Manifest:
+        """An MPIJob (kubeflow.org/v2beta1): sshd in each worker, mpirun in the launcher."""
+        topology = self._spec.topology
+        launcher: Manifest = {"command": self._mpirun()}
+        sshd: Manifest = {
+            "command": ["/usr/sbin/sshd", "-De", "-f", SSHD_CONFIG],
+            "ports": [{"name": "ssh", "containerPort": PORT}],
+            "readinessProbe": {"tcpSocket": {"port": PORT}},
+        }
+        return {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": self._metadata(self._name),
+            "spec": {
+                "slotsPerWorker": topology.processes_per_host,
+                "mpiImplementation": "OpenMPI",
+                "sshAuthMountPath": SSH_FOLDER,
+                # Otherwise mpirun fails at the first sshd that does not answer yet.
+                "launcherCreationPolicy": "WaitForWorkersReady",
+                "runPolicy": {
+                    "cleanPodPolicy": "Running",  # the workers, whose sshd knows no end
+                    "backoffLimit": 0,
+                    "activeDeadlineSeconds": self._pods.time_limit_s,
+                },
+                "mpiReplicaSpecs": {
+                    "Launcher": {
+                        "replicas": 1,
+                        "restartPolicy": "Never",
+                        "template": template(self._pods, "launcher", launcher),
+                    },
+                    "Worker": {
+                        "replicas": topology.hosts,
+                        "restartPolicy": "Never",
+                        "template": template(self._pods, "worker", sshd),
+                    },
+                },
+            },
+        }
+
+    def _mpirun(self) -> list[str]:
+        """As mpirun.py writes it for other machines; the operator adds the hostfile."""
+        return [
+            *(MPIRUN, "-np", str(self._spec.topology.num_processes)),
+            *("--bind-to", "none", "--map-by", "slot"),
+            *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+            # Pods may forbid process_vm_readv, though the machine that made the image did not.
+            *("--mca", "btl_vader_single_copy_mechanism", "none"),
+            *("--prefix", f"{ROOT}/.venv", "-x", "PATH"),
+            *self._task_command(),
+        ]
+
+    def _task_command(self) -> tuple[str, ...]:
+        """One task, without --log: `kubectl logs` shows what it says."""
+        run_dir = f"{CLAIM_FOLDER}/runs/{self._name}"
+        spec_file = f"{SPEC_FOLDER}/spec.json"
+        return (PYTHON, "-u", f"{ROOT}/train.py", "--spec", spec_file, "--run-dir", run_dir)
+
+    def _metadata(self, name: str) -> Manifest:
+        namespace = {"namespace": self._pods.namespace} if self._pods.namespace else {}
+        return {"name": name, **namespace, "labels": labels(self._name)}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value out where it is, and text of several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """No `&id001`: a reader should not have to look up."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)

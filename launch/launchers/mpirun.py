@@ -1,0 +1,73 @@
+"""Ranks started by Open MPI's mpirun."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from launch.plan import LAUNCHER, RUN_ID, Plan
+from launch.remote import ssh
+from launch.site import Site, ranks_plan
+from ringside_core.specs import Host, RefusalError, RunSpec
+
+
+def plan(
+    spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], interface: str, site: Site
+) -> Plan:
+    """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
+    if getattr(spec.options, "controller", None) == "gloo":
+        raise RefusalError(
+            "Under mpirun Horovod's controller is MPI.",
+            received="controller=gloo",
+            advice="Use -o controller=mpi, or the launcher horovodrun.",
+        )
+    away = site.away(host.name for host in hosts)
+    # What a task on another machine would look for here is not there, so it is not told.
+    exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
+    networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
+    reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
+    argv = (
+        "mpirun",
+        *(["--allow-run-as-root"] if site.is_root else []),
+        *("-np", str(spec.topology.num_processes)),
+        *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
+        # Tasks pin themselves, alike under every launcher; more ranks than cores are welcome.
+        *("--bind-to", "none", "--map-by", "slot", "--oversubscribe"),
+        *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+        *reach,
+        *(part for name in exported for part in ("-x", name)),
+        *site.task_command(run_dir),
+    )
+    scratch = "" if away else site.scratch
+    env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+    env |= getattr(spec.options, "open_mpi_environment", {})  # mpirun hands it on to every rank
+    return ranks_plan(
+        spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
+    )
+
+
+def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
+    """Where Open MPI finds itself on other machines, by which network, and with whose mark.
+
+    Its daemons (orted) get no environment from us: `env` before their name puts the mark in, so
+    that a keeper finds them.
+
+    Args:
+        networks: its parameters that name an interface.
+        site: this machine.
+    """
+    return (
+        *("--prefix", str(Path(site.python).parent.parent)),
+        *(part for name, value in networks.items() for part in ("--mca", name, value)),
+        *("--mca", "plm_rsh_args", " ".join(ssh.OPTIONS)),
+        *("--mca", "orte_launch_agent", f"env {RUN_ID}={site.run_id} orted"),
+    )
+
+
+def scratch_env(folder: str) -> dict[str, str]:
+    """Open MPI keeps its session files and shared memory where we can remove them.
+
+    Killed with SIGKILL it leaves both behind: a folder under /tmp, and 4 MiB a rank in /dev/shm.
+    """
+    return {
+        "OMPI_MCA_orte_tmpdir_base": folder,
+        "OMPI_MCA_btl_vader_backing_directory": folder,
+    }

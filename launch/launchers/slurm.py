@@ -1,0 +1,194 @@
+"""A run as one batch job of Slurm: the script, and the plan that submits and follows it."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from launch.launchers import slurm_job
+from launch.logs import log_file
+from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process
+from launch.site import Site, rank_names
+from ringside_core.specs import (
+    RefusalError,
+    RunSpec,
+    Topology,
+    capabilities_of,
+)
+
+SCRIPT = "job.sh"
+LOG_NAME = "slurm"
+# What the script says itself, and what would make the job another one.
+OWN = (
+    *("--array", "-a", "--chdir", "-D", "--cpus-per-task", "-c", "--error", "-e"),
+    *("--clusters", "-M"),  # neither its end nor how to end it would be asked there
+    *("--job-name", "-J", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--output", "-o"),
+    *("--parsable", "--requeue", "--test-only", "--wait", "-W", "--wrap"),
+)
+# Slurm answers at once, or waits for a controller that does not come.
+ANSWER_S = 60.0
+_NAME = re.compile(r"--?[A-Za-z][A-Za-z-]*")
+
+
+def plan(
+    spec: RunSpec, *, run_dir: Path, site: Site, nodes: int | None = None, lines: Sequence[str] = ()
+) -> Plan:
+    """The plan of a run in the queue of Slurm; nothing is asked, nothing is submitted.
+
+    Args:
+        spec: the run.
+        run_dir: folder of the run, which all nodes must see.
+        site: this machine.
+        nodes: over which the processes are spread evenly; None: Slurm chooses.
+        lines: what else stands behind `#SBATCH`, such as `--partition=gpu`.
+
+    Raises:
+        RefusalError: processes that do not divide by the nodes, or a line that is no option, or one
+            that the script has itself.
+    """
+    run_dir = run_dir.absolute()
+    for line in lines:
+        _refuse_line(line)
+    spec = spec.replace(topology=_over(spec.topology, nodes))
+    name = f"ringside-{site.run_id}"
+    program = (
+        site.python,
+        "-I",
+        "-S",
+        f"{site.root}/launch/launchers/{Path(slurm_job.__file__).name}",
+    )
+    log = log_file(run_dir, LOG_NAME)
+    run = (*program, "run", str(run_dir / SCRIPT), str(log))
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=(Process(name=LAUNCHER_NAME, argv=run, env={RUN_ID: site.run_id}),),
+        expects=_names(spec),
+        run_id=site.run_id,
+        python=site.python,
+        files={SCRIPT: _script(spec, name=name, run_dir=run_dir, site=site, lines=lines)},
+        cleanup=((*program, "end", name),),
+        queued=True,
+    )
+
+
+def must_be_accepted(plan: Plan) -> None:
+    """Ask Slurm whether it would take the job; nothing is submitted.
+
+    Raises:
+        RefusalError: no Slurm, an unknown partition or account, or more than there is.
+    """
+    command = ("sbatch", "--test-only")
+    try:
+        asked = subprocess.run(
+            command,
+            input=plan.files[SCRIPT],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+            env={name: value for name, value in os.environ.items() if name != LAUNCHER},
+        )
+        said, accepted = asked.stderr.strip(), asked.returncode == 0
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said, accepted = str(error), False
+    if not accepted:
+        raise RefusalError(
+            "Slurm must be there and take the job.",
+            received=" ".join(said.replace("allocation failure: ", "").split()),
+            advice="--dry-run prints the script, --sbatch adds to it, sinfo shows what there is.",
+        )
+
+
+def _refuse_line(line: str) -> None:
+    name = _NAME.match(line)
+    if name is None or "\n" in line:
+        raise RefusalError(
+            "What is added to a batch script must be one option of sbatch.",
+            received=repr(line),
+            advice="Example: --sbatch --partition=gpu --sbatch --time=30",
+        )
+    # sbatch takes `-Jx` for -J, and each long option by as many letters as tell it from others.
+    long = name.group().startswith("--")
+    said = name.group() if long else name.group()[:2]
+    if said in OWN or (long and any(own.startswith(said) for own in OWN)):
+        raise RefusalError(
+            "This option of sbatch follows from the run.",
+            received=line,
+            advice="See --replicas, --nodes, --cores-per-replica and --run-dir.",
+        )
+
+
+def _over(topology: Topology, nodes: int | None) -> Topology:
+    if nodes is None:
+        return topology
+    each, rest = divmod(topology.num_processes, nodes)
+    if rest:
+        raise RefusalError(
+            "Processes must spread evenly over the nodes.",
+            received=f"{topology.num_processes} on {nodes} nodes",
+            advice="Change --replicas or --nodes, or leave --nodes away: then Slurm chooses.",
+        )
+    return topology.replace(hosts=nodes, processes_per_host=each)
+
+
+def _names(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the tasks, as ringside_core.specs.surroundings gives them to the tasks of a step."""
+    capabilities, size = capabilities_of(spec.backend), spec.topology.num_processes
+    workers = tuple(f"worker-{index}" for index in range(size))
+    if capabilities.process_model == "coordinator":
+        return ("chief-0", *workers, *(f"ps-{index}" for index in range(_servers(spec))))
+    # A step of one task is alone, whatever it runs.
+    return workers if size > 1 and "tf_config" in capabilities.joins else rank_names(spec)
+
+
+def _servers(spec: RunSpec) -> int:
+    return int(getattr(spec.options, "servers", 1))
+
+
+def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Sequence[str]) -> str:
+    """The batch script: what sbatch is told, and the one step that it runs."""
+    topology = spec.topology
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    cores = topology.replicas_per_process * (spec.resources.cores_per_replica or 1)
+    told = {
+        "job-name": name,
+        "comment": spec.run_name,
+        "chdir": _path(site.cwd),
+        "output": _path(str(log_file(run_dir, LOG_NAME))),
+        "ntasks": len(_names(spec)),
+        "cpus-per-task": cores,
+    }
+    if topology.hosts > 1:
+        told["nodes"] = topology.hosts
+        if not coordinated:  # its other tasks come on top, wherever there is room
+            told["ntasks-per-node"] = topology.processes_per_host
+    step = (
+        "srun",
+        # Ranks must fill one node after the other, see ringside_core/specs/slurm.py.
+        "--distribution=block",
+        "--kill-on-bad-exit=1",
+        # Since 22.05 a step does not take it from its job.
+        f"--cpus-per-task={cores}",
+        *site.task_command(run_dir),
+    )
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#SBATCH --{option}={value}" for option, value in told.items()),
+            "#SBATCH --no-requeue",  # a folder is good for one run
+            *(f"#SBATCH {line}" for line in lines),
+            f"export {RUN_ID}={site.run_id}",
+            "# They are of the machine that submits: no node would find what they name.",
+            f"unset {LAUNCHER} TF_CONFIG",
+            f"exec {shlex.join(step)}",
+            "",
+        ]
+    )
+
+
+def _path(path: str) -> str:
+    """A path behind #SBATCH, in which % begins a pattern."""
+    return shlex.quote(path.replace("%", "%%"))

@@ -1,0 +1,134 @@
+"""The tasks of a TF_CONFIG: on this machine, or by hostfile over ssh."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from launch.plan import RUN_ID, Plan, Process
+from launch.remote import ssh
+from launch.site import LOOPBACK_NAMES, Site
+from ringside_core.specs import (
+    Cluster,
+    ClusterTask,
+    Host,
+    RefusalError,
+    RunSpec,
+    capabilities_of,
+)
+from ringside_core.specs.cluster import refuse_too_long
+
+# On other machines nobody can ask the kernel before the run, and --dry-run must not connect; so
+# ports follow from the run id, below Linux's range for outgoing connections (32768 and up), and
+# execute() asks each host whether they are free before anything is started.
+FIRST_REMOTE_PORT = 20000
+REMOTE_PORTS = 10000
+# Each holds a port while the others are looked for, and is told the address of every other one.
+MOST_TASKS = 1000
+
+
+def plan(
+    spec: RunSpec,
+    *,
+    run_dir: Path,
+    hosts: tuple[Host, ...],
+    servers_on: tuple[str, ...],
+    site: Site,
+) -> Plan:
+    """The plan of a backend whose processes find each other by TF_CONFIG."""
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    names = dict.fromkeys((*(host.name for host in hosts), *(servers_on if coordinated else ())))
+    away = site.away(names)
+    _refuse_loopback_among(names, away)
+    cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
+    first = ClusterTask(cluster=cluster, type="worker", index=0)
+    refuse_too_long(first.to_tf_config(), cluster)
+    env = {RUN_ID: site.run_id}
+    if away:
+        # A proxy for downloads TensorFlow's channels would take, too (gRPC reads http_proxy), and
+        # it seldom lets one host of a cluster reach another.
+        env["no_grpc_proxy"] = ",".join(names)
+    processes = tuple(
+        _process(
+            task, run_dir=run_dir, site=site, env=env, serves=coordinated and task.type != "chief"
+        )
+        for task in cluster.tasks()
+    )
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=processes,
+        expects=tuple(process.name for process in processes),
+        run_id=site.run_id,
+        cluster=cluster,
+        remote_hosts=away,
+        python=site.python,
+    )
+
+
+def _refuse_loopback_among(names: Iterable[str], away: tuple[str, ...]) -> None:
+    """Others cannot reach this machine by the name localhost: they would find themselves."""
+    loopback = [name for name in names if name in LOOPBACK_NAMES]
+    if away and loopback:
+        raise RefusalError(
+            "Beside other machines, this one must have a name that they can reach it by.",
+            received=f"{loopback[0]} beside {away[0]}",
+            advice="Put the name or address of this machine into the hostfile.",
+        )
+
+
+def _cluster(
+    spec: RunSpec,
+    hosts: tuple[Host, ...],
+    servers_on: tuple[str, ...],
+    *,
+    site: Site,
+    here: bool,
+) -> Cluster:
+    """Which task is where: workers fill the slots, the extra tasks come on top.
+
+    Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
+    servers take turns over the hosts, or over those that were named for them.
+    """
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    count = int(getattr(spec.options, "servers", 1)) if coordinated else 0
+    _refuse_too_many(sum(host.slots for host in hosts) + count + coordinated)
+    workers = [host.name for host in hosts for _ in range(host.slots)]
+    chief: list[str] = []
+    servers: list[str] = []
+    if coordinated:
+        chief = [hosts[0].name]
+        turns = servers_on or tuple(host.name for host in hosts)
+        servers = [turns[index % len(turns)] for index in range(count)]
+    names = [*chief, *workers, *servers]
+    if here:
+        # One address for all: a task's local rank is counted among those of its own address.
+        addresses = [f"127.0.0.1:{port}" for port in site.free_ports(len(names))]
+    else:
+        first = FIRST_REMOTE_PORT + int(site.run_id, 16) % REMOTE_PORTS
+        addresses = [f"{name}:{first + index}" for index, name in enumerate(names)]
+    split = len(chief) + len(workers)
+    return Cluster(
+        chief=tuple(addresses[: len(chief)]),
+        worker=tuple(addresses[len(chief) : split]),
+        ps=tuple(addresses[split:]),
+    )
+
+
+def _refuse_too_many(tasks: int) -> None:
+    if tasks > MOST_TASKS:
+        raise RefusalError(
+            f"A run by TF_CONFIG has at most {MOST_TASKS:,} processes.",
+            received=f"{tasks:,}",
+            advice="Use fewer replicas or servers.",
+        )
+
+
+def _process(
+    task: ClusterTask, *, run_dir: Path, site: Site, env: dict[str, str], serves: bool
+) -> Process:
+    """One task, here or behind ssh."""
+    env = {**env, "TF_CONFIG": task.to_tf_config()}
+    command = site.task_command(run_dir)
+    host = task.address.rpartition(":")[0]
+    if site.is_local(host):
+        return Process(name=task.name, argv=command, env=env, serves=serves)
+    return ssh.remote_process(task.name, host, command, env=env, cwd=site.cwd, serves=serves)

@@ -1,0 +1,251 @@
+"""What became of a run: one outcome from its records, exits and output."""
+
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from launch.children import Child
+from launch.logs import last_lines, log_file, tail_text
+from launch.plan import LAUNCHER_NAME, Plan
+from launch.watch import SERVING, Progress
+from ringside_core.specs import Outcome, RefusalError, RunRecord
+
+LINES_IN_REASON = 3
+
+# What a task says when it was another one that died: errors of communication, by class name …
+ECHO_CLASSES = frozenset(
+    {
+        "AbortedError",
+        "CancelledError",
+        "DeadlineExceededError",
+        "HorovodInternalError",
+        "KeyboardInterrupt",
+        "SystemExit",
+        "UnavailableError",
+    }
+)
+# … and by message, where a class says too little (UnknownError, InternalError).
+ECHO_TEXT = re.compile(
+    r"Horovod(All|Broadcast|Internal|Reducescatter)|Connection (closed|reset|refused)|Broken pipe"
+    r"|[Cc]oordination service|Socket closed|gloo/|collective.*(abort|cancel)",
+)
+
+# How horovodrun and mpirun name the rank that ended first: (rank, exit code) or (rank, signal).
+EXIT_CODES = (
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),
+    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
+)
+# How a launcher of ours says itself what became of its job: error class and reason.
+STATED = re.compile(r"^launcher: (?P<kind>[A-Z]\w+): (?P<reason>.+)$", re.MULTILINE)
+EXIT_SIGNALS = re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<code>\d+)")
+
+
+@dataclass
+class Evidence:
+    """What execute() saw of a run.
+
+    Attributes:
+        exits: processes in the order in which they ended by themselves.
+        progress: where each task was last.
+        still: tasks that stood still; the run is hung if there are any.
+        still_s: for how long they did.
+        survivors: processes that could not be killed: ids here, hosts elsewhere.
+        lost: hosts that no longer answer.
+    """
+
+    exits: list[Child] = field(default_factory=list)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    still: Sequence[Progress] = ()
+    still_s: float = 0.0
+    survivors: Sequence[str] = ()
+    lost: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a run, and the task whose output explains it (empty: none)."""
+
+    outcome: Outcome
+    task: str = ""
+
+
+class Records:
+    """The records of a run, read as they appear."""
+
+    def __init__(self, run_dir: Path, tasks: tuple[str, ...]) -> None:
+        self._files = {task: run_dir / "records" / f"{task}.json" for task in tasks}
+        self.read: dict[str, RunRecord] = {}
+        self.unreadable: dict[str, str] = {}
+        self._written: dict[str, int] = {}
+
+    def look(self) -> list[RunRecord]:
+        """Read the records that are new."""
+        new = []
+        for task, file in self._files.items():
+            if task in self.read or task in self.unreadable or not file.exists():
+                continue
+            try:
+                self._written[task] = file.stat().st_mtime_ns
+                text = file.read_text(encoding="utf-8")
+                self.read[task] = RunRecord.from_json(text, origin=file.name)
+                new.append(self.read[task])
+            except (RefusalError, OSError, UnicodeDecodeError) as error:
+                self.unreadable[task] = str(error)
+        return new
+
+    def completed(self, task: str) -> bool:
+        """Whether a task has recorded that it did everything."""
+        return task in self.read and self.read[task].outcome.completed
+
+    def all_completed(self) -> bool:
+        """Whether every task has."""
+        return all(map(self.completed, self._files))
+
+    def missing(self) -> list[str]:
+        """Tasks without a record."""
+        return [t for t in self._files if t not in self.read and t not in self.unreadable]
+
+    def by_time(self) -> list[RunRecord]:
+        """The records, the one written first before all others."""
+        return [self.read[task] for task in sorted(self.read, key=self._written.__getitem__)]
+
+
+def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
+    """Name the cause: a user's error before a death, a death before what its peers made of it."""
+    if evidence.lost and not records.all_completed():
+        return _lost(evidence)
+    if evidence.still:
+        return _hung(evidence)
+    if records.all_completed():
+        if evidence.survivors:
+            left = ", ".join(evidence.survivors)
+            return _failed(f"processes cannot be killed: {left}", "Survivors")
+        return Verdict(Outcome(kind="completed"))
+    bad = [record for record in records.by_time() if not record.outcome.completed]
+    telling = [record for record in bad if not _is_echo(record.outcome)]
+    if telling:
+        return _recorded(telling[0])
+    if (death := _death(plan, records, evidence)) is not None:
+        return death
+    if bad:
+        return _recorded(bad[0])
+    if records.unreadable:
+        task, why = next(iter(records.unreadable.items()))
+        return _failed(f"the record of {task} cannot be read: {why}", "NoRecord", task)
+    missing = records.missing()
+    return _failed(f"ended without a record: {', '.join(missing)}", "NoRecord", missing[0])
+
+
+def _lost(evidence: Evidence) -> Verdict:
+    reason = (
+        f"{', '.join(evidence.lost)}: no answer any more. Look at the network to it and whether it "
+        "is up; what ran there ends itself within 20 s"
+    )
+    return _failed(reason, "HostLost")
+
+
+def _hung(evidence: Evidence) -> Verdict:
+    phases = {progress.phase for progress in evidence.still}
+    where = "; ".join(map(str, evidence.still))
+    if phases <= {"finished", "serving"}:
+        where += "; the processes do not end"
+    outcome = Outcome(
+        kind="hung",
+        after_s=evidence.still_s,
+        reason=f"no progress for {evidence.still_s:g} s: {where}",
+    )
+    return Verdict(outcome, evidence.still[0].task)
+
+
+def _failed(reason: str, error_class: str, task: str = "") -> Verdict:
+    return Verdict(Outcome(kind="failed", reason=reason, error_class=error_class), task)
+
+
+def _recorded(record: RunRecord) -> Verdict:
+    outcome = record.outcome
+    return Verdict(outcome.replace(reason=f"{record.task}: {outcome.reason}"), record.task)
+
+
+def _is_echo(outcome: Outcome) -> bool:
+    return outcome.kind == "failed" and (
+        outcome.error_class in ECHO_CLASSES or ECHO_TEXT.search(outcome.reason) is not None
+    )
+
+
+def _death(plan: Plan, records: Records, evidence: Evidence) -> Verdict | None:
+    """The first process that ended without leaving a record of its own."""
+    for child in evidence.exits:
+        name = child.process.name
+        if name == LAUNCHER_NAME:
+            if (verdict := _launcher_death(plan, records, evidence, child)) is not None:
+                return verdict
+        elif name in records.missing():
+            return _died(plan, evidence, name, child.returncode or 0)
+    return None
+
+
+def _launcher_death(
+    plan: Plan, records: Records, evidence: Evidence, child: Child
+) -> Verdict | None:
+    """The rank that a failed launcher blames, or the launcher itself; None: a record says more."""
+    code = child.returncode or 0
+    if code == 0:
+        return None
+    said = tail_text(log_file(Path(plan.run_dir), LAUNCHER_NAME)) if code > 0 else ""
+    if (stated := STATED.search(said)) is not None:
+        return _failed(stated["reason"], stated["kind"], LAUNCHER_NAME)
+    blamed = _blamed(said)
+    for rank, how in blamed:
+        if rank in records.missing():
+            return _died(plan, evidence, rank, how)
+    if any(rank in records.read and not records.completed(rank) for rank, _ in blamed):
+        return None
+    return _died(plan, evidence, LAUNCHER_NAME, code, shown_as=Path(child.process.argv[0]).name)
+
+
+def _blamed(text: str) -> list[tuple[str, int]]:
+    """Ranks, and how they ended, as a launcher's output names them; the first to end is first."""
+    found = [
+        (match.start(), f"rank-{match['rank']}", _shell_code(int(match["code"])))
+        for pattern in EXIT_CODES
+        for match in pattern.finditer(text)
+    ]
+    found += [
+        (match.start(), f"rank-{match['rank']}", -int(match["code"]))
+        for match in EXIT_SIGNALS.finditer(text)
+    ]
+    # A rank ended by SIGTERM was most likely ended by its launcher, because of another.
+    found.sort(key=lambda item: (item[2] == -signal.SIGTERM, item[0]))
+    return [(rank, how) for _, rank, how in found]
+
+
+def _shell_code(code: int) -> int:
+    """A shell reports a death by signal S as 128 + S; 255 is ssh's, of an end without a code."""
+    return 128 - code if 128 < code < 255 else code
+
+
+def _manner(code: int) -> str:
+    """How a process ended, in words, from an exit code or minus a signal."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str = "") -> Verdict:
+    """The outcome of a run in which a process died."""
+    at = evidence.progress.get(name)
+    step = max((p.step for p in evidence.progress.values()), default=0) if at is None else at.step
+    if at is not None and at.phase == SERVING:
+        when = "while it served"
+    else:
+        when = f"after step {step}" if step else "before the first step"
+    silently = ", without a record" if code >= 0 and not shown_as else ""
+    lines = last_lines(Path(plan.run_dir), name, LINES_IN_REASON)
+    said = f"; last lines: {' | '.join(lines)}" if lines else ""
+    reason = f"{shown_as or name} {_manner(code)} {when}{silently}{said}"
+    return _failed(reason, "ProcessDied", name)

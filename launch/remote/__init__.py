@@ -1,0 +1,1 @@
+"""Other machines: reached over ssh, asked first, kept while they run."""

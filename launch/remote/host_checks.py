@@ -1,0 +1,243 @@
+"""Ask all hosts at once whether they are ready, before anything is started; tell all problems."""
+
+import contextlib
+import json
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.placement import Placement, slots_used
+from launch.remote import host_facts, ssh
+from launch.site import Site
+from ringside_core.folders import cache_dir
+from ringside_core.specs import Noun, RefusalError, RunSpec
+from ringside_core.workloads.registry import WORKLOADS
+
+# ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
+ANSWER_S = 30.0
+CLOCK_S = 1.0  # seconds by which clocks may differ: outcomes are ordered by files' times
+SCRIPT = Path(host_facts.__file__).resolve()
+
+
+class HostFacts(Noun):
+    """What a host said.
+
+    Attributes:
+        address: IPv4 address that its name has here; empty: none, or a run on this machine only.
+        interface: that the run uses there; empty: it stays on this machine.
+        cores: that processes may use.
+        versions: of Python, TensorFlow, Horovod and Ringside's code, by name.
+        clock_offset_s: its clock minus ours.
+        clock_round_trip_s: of that question: the offset is known to half of it.
+    """
+
+    address: str
+    interface: str
+    cores: int
+    versions: dict[str, str]
+    clock_offset_s: float
+    clock_round_trip_s: float
+
+
+class _Answer(Noun):
+    """What one host said to all questions."""
+
+    clock_offset_s: float
+    clock_round_trip_s: float
+    said: dict[str, Any]
+
+
+def check_hosts(
+    placement: Placement, site: Site, *, folder: Path, specs: Sequence[RunSpec] = ()
+) -> dict[str, HostFacts]:
+    """Ask every host of a placement; nothing is asked of runs without a hostfile.
+
+    Args:
+        placement: its hosts, used or not.
+        site: this machine.
+        folder: where results will go; it need not exist yet.
+        specs: runs to come: what they read must be on every host, and cores for their replicas.
+
+    Returns:
+        What each host said, by its name.
+
+    Raises:
+        RefusalError: with every problem of every host, or a run that has no room.
+    """
+    if placement.hosts is None:
+        return {}
+    used = [slots_used(spec, placement) for spec in specs]
+    with _token(folder) as (file, content):
+        questions = {"token": str(file), "names": placement.names, "paths": _paths(specs, site)}
+        answers = _ask_all(placement.names, site, questions)
+        here = host_facts.facts(questions)
+    heard = {name: answer for name, answer in answers.items() if isinstance(answer, _Answer)}
+    silent = {name: answer for name, answer in answers.items() if isinstance(answer, ssh.NoAnswer)}
+    problems = [f"{name}: {answer.why}" for name, answer in silent.items()]
+    problems += _same_machines(heard)
+    for name, answer in heard.items():
+        problems += [f"{name}: {what}" for what in _differences(answer, here, content, folder)]
+        slots = max((one.get(name, 0) for one in used), default=0)
+        if not placement.oversubscribe:
+            problems += _too_many(name, slots, answer.said["cores"])
+    interface = ""
+    if away := site.away(placement.names):
+        interface = site.interface(away, placement.interface)
+        problems += _network_problems(interface, away, heard, here)
+    if problems:
+        raise RefusalError(
+            "Every host must be ready before anything is started.",
+            received="\n  ".join([f"{len(problems)} to mend", *problems]),
+        )
+    return {
+        name: _described(answer, here["addresses"][name], interface)
+        for name, answer in heard.items()
+    }
+
+
+def _described(answer: _Answer, address: str, interface: str) -> HostFacts:
+    return HostFacts(
+        address=address,
+        interface=interface,
+        cores=answer.said["cores"],
+        versions=answer.said["versions"],
+        clock_offset_s=answer.clock_offset_s,
+        clock_round_trip_s=answer.clock_round_trip_s,
+    )
+
+
+def _too_many(name: str, slots: int, cores: int) -> Iterator[str]:
+    if slots > cores:
+        yield f"{name}: {slots} replicas on {cores} usable cores (--oversubscribe to insist)"
+
+
+def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[str]:
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, answer in heard.items():
+        names[answer.said["identity"]].append(name)
+    for same in names.values():
+        if len(same) > 1:
+            yield f"{' and '.join(same)}: one machine; name it once, its slots added up"
+
+
+def _differences(
+    answer: _Answer, here: Mapping[str, Any], token: str, folder: Path
+) -> Iterator[str]:
+    """What of a host is not as it is here."""
+    there, own = answer.said["versions"], here["versions"]
+    for what in sorted({*there, *own}):
+        if there.get(what) != own.get(what):
+            yield f"{what} is {there.get(what, 'missing')} there, {own.get(what, 'missing')} here"
+    if answer.said["token"] != token:
+        yield f"it does not see {folder.absolute()}: results need a folder that all hosts share"
+    elif not answer.said["writable"]:
+        yield f"it may not write in {folder.absolute()}"
+    for path in answer.said["missing"]:
+        yield f"{path} is not there"
+    if abs(answer.clock_offset_s) - answer.clock_round_trip_s / 2 > CLOCK_S:
+        yield f"its clock is {answer.clock_offset_s:+.1f} s off; set both by NTP"
+
+
+def _network_problems(
+    interface: str, away: Sequence[str], heard: Mapping[str, _Answer], here: Mapping[str, Any]
+) -> Iterator[str]:
+    """Whether every name means, everywhere, an address of the one interface of that host."""
+    for name in away:
+        if name in heard and not here["addresses"][name]:
+            yield f"{name}: only ssh knows the name; put it into DNS or /etc/hosts"
+    if not interface:
+        return
+    if interface not in here["interfaces"]:
+        yield f"this machine: {_no_interface(interface, here['interfaces'])}"
+    for name, answer in heard.items():
+        if interface not in answer.said["interfaces"]:
+            yield f"{name}: {_no_interface(interface, answer.said['interfaces'])}"
+            continue
+        addresses = answer.said["interfaces"][interface]
+        for asker, other in heard.items():
+            if (found := other.said["addresses"][name]) not in addresses:
+                yield (
+                    f"{name}: on {asker} the name means {found or 'nothing'}, not "
+                    f"{' or '.join(addresses)} of {interface}; see /etc/hosts there"
+                )
+                break
+
+
+def _no_interface(interface: str, seen: Mapping[str, list[str]]) -> str:
+    return f"no interface {interface}, there are {', '.join(sorted(seen))} (--interface)"
+
+
+def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
+    """What must be at its place on every host: the working folder, data, own workloads."""
+    files = [spec.workload.partition(":")[0] for spec in specs]
+    wanted = [file for file in files if file.endswith(".py")]
+    # What is in a bucket is not at a path.
+    wanted += [spec.data_dir for spec in specs if spec.data_dir and "://" not in spec.data_dir]
+    wanted += [str(folder) for spec in specs if (folder := _kept_data(spec)) and folder.exists()]
+    return [site.cwd, *dict.fromkeys(str(Path(site.cwd, path)) for path in wanted)]
+
+
+def _kept_data(spec: RunSpec) -> Path | None:
+    """Where a public data set is when no --data-dir says so; None: it is none, or one does.
+
+    One that is not even here is left to the tasks: they download it, or say what to fetch.
+    """
+    own = WORKLOADS.get(spec.workload)
+    if (
+        spec.data_dir
+        or own is None
+        or not own.function.startswith("ringside_core.workloads.public:")
+    ):
+        return None
+    return cache_dir() / "data" / spec.workload
+
+
+@contextlib.contextmanager
+def _token(folder: Path) -> Iterator[tuple[Path, str]]:
+    """A file with a secret in the folder, or in the nearest one above it that exists."""
+    content = secrets.token_hex(16)
+    above = folder.absolute()
+    with contextlib.ExitStack() as stack:
+        try:
+            while not above.is_dir():
+                above = above.parent
+            file = above / f".ringside-{content[:8]}"
+            stack.callback(_remove, file)
+            file.write_text(content)
+        except OSError as error:
+            raise RefusalError(
+                "The folder for the results must be writable.", received=error
+            ) from None
+        yield file, content
+
+
+def _remove(file: Path) -> None:
+    with contextlib.suppress(OSError):  # where it could not be written, it is not there
+        file.unlink()
+
+
+def _ask_all(
+    names: Sequence[str], site: Site, questions: Mapping[str, Any]
+) -> dict[str, _Answer | ssh.NoAnswer]:
+    """Ask every host; whatever goes wrong is its problem."""
+
+    def talk() -> Generator[bytes, str, _Answer]:
+        if (yield b"") != "ready\n":
+            raise ValueError
+        sent = time.time()
+        clock = float((yield b"?\n"))
+        received = time.time()
+        said = json.loads((yield f"{json.dumps(questions)}\n".encode()))
+        answer = {
+            "clock_offset_s": clock - (sent + received) / 2,
+            "clock_round_trip_s": max(0.0, received - sent),
+            "said": said,
+        }
+        # What does not fit is a ValueError, which is this host's; _Answer(…) would refuse at once.
+        return _Answer.model_validate(answer)
+
+    command = (site.python, "-I", str(SCRIPT), "facts")
+    return ssh.talk_to_all(dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=site.names)

@@ -1,0 +1,133 @@
+"""What a machine says about itself when it is asked; started by its path over ssh.
+
+`probe.py ready SPEC_FILE PORT…` says what is in the way of one run, with the standard library only;
+nothing: it may begin.
+`probe.py facts` answers questions as JSON: once it is ready, `?` with its clock, then one line of
+questions.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("tensorflow", "horovod")
+
+
+def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
+    """What is in the way on this machine; empty when nothing is."""
+    taken = [str(port) for port in ports if not _is_free(port)]
+    found = []
+    if taken:
+        ones = f"ports {', '.join(taken)} are" if len(taken) > 1 else f"port {taken[0]} is"
+        found = [f"{ones} taken: wait, or repeat (the next run takes others)"]
+    if not spec_file.is_file():
+        found.append(f"{spec_file} is not there; all machines must see the run's folder")
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # The last connections of an earlier run may linger (TIME_WAIT); servers do not mind.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def facts(questions: dict[str, Any]) -> dict[str, Any]:
+    """This machine, as far as a run depends on it.
+
+    Args:
+        questions: `token`: a file, and `paths`: files and folders, that should be seen here;
+            `names`: hosts to look up.
+    """
+    return {
+        "identity": _identity(),
+        "versions": versions(),
+        "cores": len(os.sched_getaffinity(0)),
+        "interfaces": interfaces(),
+        "addresses": {name: _address(name) for name in questions["names"]},
+        "token": _content(questions["token"]),
+        "writable": os.access(Path(questions["token"]).parent, os.W_OK),
+        "missing": [path for path in questions["paths"] if not Path(path).exists()],
+    }
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on all hosts: Python, packages, Ringside's code."""
+    found = {"Python": platform.python_version(), "Ringside": code_digest(ROOT)}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def code_digest(root: Path) -> str:
+    """Of every Python file of Ringside's rooms, as 12 hexadecimal digits."""
+    digest = hashlib.sha256()
+    rooms = sorted(
+        file.parent for file in root.glob("*/__init__.py") if file.parent.name != "tests"
+    )
+    for file in (*sorted(root.glob("*.py")), *(f for r in rooms for f in sorted(r.rglob("*.py")))):
+        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def interfaces() -> dict[str, list[str]]:
+    """IPv4 addresses by network interface; interfaces without any are left out."""
+    import psutil  # `ready` is asked without site-packages
+
+    found: dict[str, list[str]] = {}
+    for name, addresses in psutil.net_if_addrs().items():
+        for one in addresses:
+            if one.family == socket.AF_INET:
+                found.setdefault(name, []).append(one.address)
+    return found
+
+
+def _identity() -> str:
+    """The same for two names of one machine; containers with networks of their own are several."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.stat('/proc/self/ns/net').st_ino}"
+
+
+def _address(name: str) -> str:
+    """IPv4 address of a name here; empty: unknown."""
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET)[0][4][0])
+    except (OSError, UnicodeError):
+        return ""
+
+
+def _content(file: str) -> str:
+    try:
+        return Path(file).read_text()
+    except OSError:
+        return ""
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one of the two requests."""
+    if arguments[0] == "ready":
+        print("; ".join(obstacles(Path(arguments[1]), [int(port) for port in arguments[2:]])))
+        return 0
+    print("ready", flush=True)  # Python has started: what comes back now took the way only
+    sys.stdin.readline()
+    print(time.time(), flush=True)
+    print(json.dumps(facts(json.loads(sys.stdin.readline()))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

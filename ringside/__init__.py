@@ -1,0 +1,1 @@
+"""The experiment: what is proved, measured, compared and reported."""

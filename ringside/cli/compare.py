@@ -1,0 +1,213 @@
+"""`ringside compare`."""
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from launch.flags import with_spec_flags
+from ringside.cli.arms import (
+    NOT_OF_SEVERAL_ARMS,
+    BackendNames,
+    FolderName,
+    OutputFolder,
+    Sizes,
+    choose_arms,
+    on_hosts,
+)
+from ringside.cli.folders import Deadline, default_name, new_folder
+from ringside.cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
+from ringside.cli.lock import only_one
+from ringside.cli.stages import begin, go_on, look_again
+from ringside.cli.stopping import telling
+from ringside.cli.surroundings import alone
+from ringside.compare.arms import twin
+from ringside.compare.budget import rounds_asked
+from ringside.compare.experiment import RESULTS
+from ringside.compare.resume import reopened
+from ringside_core.specs import Comparison, RefusalError, RunSpec
+
+DEFAULT_TRIALS = 6
+NOTHING_YET = "nothing was measured yet: give the same command again"
+MAY_BE_ANEW = ("resume", "precision", "budget")
+
+
+@with_spec_flags(
+    alone,
+    without=(*NOT_OF_SEVERAL_ARMS, "precision"),  # which is the width of intervals here
+    backend="serial",
+    save="record",
+)
+def command(
+    *,
+    context: typer.Context,
+    spec: RunSpec,
+    backends: BackendNames = None,
+    replicas: Sizes = None,
+    scaling: Annotated[
+        Literal["strong", "weak"],
+        typer.Option(
+            help="strong: one global batch at every size. weak: --global-batch is each's."
+        ),
+    ] = "strong",
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="Make rounds until every 95 % interval of interest is so narrow, as a share of "
+            "its ratio: 2% or 0.02. Default: 5%."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="No round that would end later than 90s, 10m, 1h after the first one began. The "
+            "least rounds (3, or --rounds) are made all the same; certificates and --tuned come "
+            "before and do not count. Default: 15m."
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many undisturbed passes over all arms, whatever they show; disturbed ones are "
+            "repeated, at most as many.",
+        ),
+    ] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Search settings for each arm; compare those too.")
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(min=2, help="Of --tuned, for each arm. Default: 6.")
+    ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Run what shows where the time of a step goes, too.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float64"],
+        typer.Option(help="Numbers to compute with (--precision of the other commands)."),
+    ] = "float32",
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
+    name: FolderName = None,
+    output: OutputFolder = Path("runs"),
+    deadline: Deadline = 120.0,
+    order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
+    verify: Annotated[
+        bool, typer.Option(help="Certify the arms first; what is not certified is not ranked.")
+    ] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the arms and end.")] = False,
+) -> None:
+    """Train the same model under every backend that can run here, and write a report.
+
+    Certificates of earlier commands are used where nothing has changed since (`ringside verify`
+    makes them anew).
+
+    --intra-op-threads and --inter-op-threads are those of one replica.
+    """
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    began = time.monotonic()
+    if resume is not None:
+        _refuse_other_flags(context)
+        if not (resume / RESULTS).is_file():
+            reopened(resume, precision=precision, budget=budget)  # refuses, and leaves no lock
+        with only_one(resume):
+            comparison = reopened(resume, precision=precision, budget=budget)
+            look_again(console, comparison, resume)
+            _finish(console, comparison, resume, began=began)
+        return
+    asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
+    trials_each = _trials(tuned, trials)
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    chosen = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling, placement)
+    if dry_run:
+        for arm in (*chosen.arms, *twin(chosen.arms)):
+            console.print(arm.label, highlight=False)
+        return
+    chosen, facts = on_hosts(chosen, output)
+    folder = new_folder(output, name or default_name(spec))
+    with only_one(folder):
+        with telling(console, lambda: NOTHING_YET):
+            comparison = begin(
+                console,
+                chosen,
+                facts=facts,
+                folder=folder,
+                command=shlex.join(["ringside", *sys.argv[1:]]),
+                asked=asked,
+                order_seed=order_seed,
+                deadline_s=deadline,
+                verify=verify,
+                why=why,
+                trials_each=trials_each,
+            )
+        _finish(console, comparison, folder, began=began)
+
+
+def _finish(console: Console, comparison: Comparison, folder: Path, *, began: float) -> None:
+    """Go on to the end, and report; who is stopped is told how to go on."""
+    resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
+    with telling(console, lambda: f"go on with: {resume}"):
+        comparison = go_on(console, comparison, folder)
+    again = shlex.join(["ringside", "report", str(folder)])
+    with telling(console, lambda: f"all runs are made; write the report with: {again}"):
+        _report(console, comparison, folder, seconds=time.monotonic() - began)
+
+
+def _trials(tuned: bool, trials: int | None) -> int:
+    if trials is not None and not tuned:
+        raise RefusalError(
+            "--trials is of --tuned.", received=f"--trials {trials}", advice="Add --tuned."
+        )
+    return (trials or DEFAULT_TRIALS) if tuned else 0
+
+
+def _refuse_other_flags(context: typer.Context) -> None:
+    """Everything but precision and budget comes from the folder."""
+    given = [
+        _as_typed(parameter, context.params.get(str(parameter.name)))
+        for parameter in context.command.params
+        if parameter.name not in MAY_BE_ANEW
+        and (source := context.get_parameter_source(str(parameter.name))) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise RefusalError(
+            "--resume takes everything from the folder; only --precision and --budget may be new.",
+            received=", ".join(given),
+            advice="Leave them away, or start a new comparison.",
+        )
+
+
+def _as_typed(parameter: Any, value: object) -> str:
+    """The flag by its long name; the one that says no, if that was typed."""
+    names = parameter.secondary_opts if value is False and parameter.secondary_opts else None
+    return str(max(names or parameter.opts, key=len))
+
+
+def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
+    """The table, the page, and the exit code: 1 if a run failed."""
+    from ringside.report.table import render_table
+    from ringside.report.write import write_report  # matplotlib: only now
+
+    page = write_report(comparison, folder)
+    console.print(render_table(comparison))
+    failed = sum(not run.outcome.completed for run in comparison.runs)
+    console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
+    console.print(f"report: {page}", soft_wrap=True, highlight=False)
+    if failed:
+        raise typer.Exit(1)

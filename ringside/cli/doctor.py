@@ -1,0 +1,28 @@
+"""`ringside doctor`."""
+
+from rich.console import Console
+from rich.table import Table
+
+from ringside.compare.arms import DEFAULT_BACKENDS, parse_arms
+from ringside.compare.available_arms import ask
+from ringside_core.readings.machine import machine_facts
+
+
+def command() -> None:
+    """Show each backend with `ready`, or why it cannot run here."""
+    console = Console()
+    arms = parse_arms(DEFAULT_BACKENDS, "1")
+    with console.status("looking at this machine…"):
+        answer = ask(arms, None)
+    table = Table("backend", "here")
+    for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
+        table.add_row(
+            arm.group, "[green]ready[/]" if obstacle is None else f"[yellow]{obstacle}[/]"
+        )
+    console.print(table)
+    facts = machine_facts()
+    console.print(
+        f"{facts.cores} cores ({facts.cpu_model}), {facts.memory_bytes / 2**30:.0f} GiB, "
+        f"{answer['gpus']} GPUs, Python {facts.python}"
+    )
+    console.print(", ".join(f"{k} {v}" for k, v in facts.packages.items()), highlight=False)

@@ -1,0 +1,100 @@
+"""`ringside launch`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from launch import (
+    LauncherName,
+    Site,
+    execute,
+    make_plan,
+)
+from launch.execute import holds_run
+from launch.flags import with_spec_flags
+from launch.launchers.slurm import must_be_accepted
+from launch.placement import spread
+from launch.remote.host_checks import check_hosts
+from ringside.cli.folders import Deadline
+from ringside.cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
+from ringside.cli.slurm import NodesFlag, SbatchFlag, SlurmFlag, refuse_without_slurm, slurm_plan
+from ringside.cli.surroundings import alone
+from ringside.compare.hosts import used_hosts
+from ringside_core.specs import RefusalError, RunSpec, capabilities_of
+
+
+@with_spec_flags(alone)
+def command(
+    *,
+    spec: RunSpec,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
+    launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
+    slurm: SlurmFlag = False,
+    nodes: NodesFlag = None,
+    sbatch: SbatchFlag = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
+    ] = None,
+    deadline: Deadline = 120.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every process's output live.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be started, and end.")
+    ] = False,
+) -> None:
+    """Start one run under one backend, wait for it, and say how it ended."""
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    if placement.servers_on and capabilities_of(spec.backend).process_model != "coordinator":
+        raise RefusalError(
+            "--servers-on is of a backend with parameter servers.",
+            received=f"--servers-on {servers_on} --backend {spec.backend}",
+            advice="Leave --servers-on away.",
+        )
+    spec = spec.replace(topology=spread(spec.topology, placement))
+    folder = run_dir or Path("runs") / spec.run_name
+    if slurm:
+        plan = slurm_plan(
+            spec, folder, placement=placement, launcher=launcher, nodes=nodes, lines=sbatch or ()
+        )
+    else:
+        refuse_without_slurm(nodes, sbatch or ())
+        plan = make_plan(spec, run_dir=folder, placement=placement, launcher=launcher)
+    if dry_run:
+        print(plan.render(), end="")
+        return
+    if holds_run(folder):
+        raise RefusalError(
+            "A run needs a folder of its own.",
+            received=f"{folder}, which holds one already",
+            advice="Choose another with --run-dir, or remove it.",
+        )
+    if slurm:
+        must_be_accepted(plan)
+    if hostfile is not None:
+        # A host of the file that the run does not use may be off.
+        used = used_hosts([spec], placement)
+        check_hosts(used, Site.here(), folder=folder, specs=[spec])
+    execution = execute(plan, deadline_s=deadline, live=verbose)
+    chief = next((record for record in execution.records if record.is_chief), None)
+    if chief is not None:
+        for number, epoch in enumerate(chief.epochs, start=1):
+            values = "  ".join(f"val_{k} {v:.4f}" for k, v in epoch.validation.items())
+            print(f"epoch {number}: {values}  {epoch.examples / epoch.train_s:,.0f} examples/s")
+    print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
+    if not execution.outcome.completed:
+        if execution.last_lines:
+            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
+            print(*execution.last_lines, sep="\n", file=sys.stderr)
+        raise typer.Exit(execution.outcome.exit_code)

@@ -1,0 +1,120 @@
+"""`ringside`: finds the command that was named and leaves the rest to it.
+
+Only the named command's module is imported, so `ringside --help` answers at once.
+"""
+
+import contextlib
+import importlib
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from ringside.cli.stopping import Stopped, ending_on_signals
+
+BY_SIGNAL = tuple(128 + one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+STOPPED = "stopped; every process that it started has been ended"
+COMMANDS = {
+    "compare": (
+        "ringside.cli.compare",
+        "Train the same model under every backend; table and report.",
+    ),
+    "verify": ("ringside.cli.verify", "Prove that every backend computes the same; certificates."),
+    "launch": ("ringside.cli.launch", "Start one run under one backend: plan, processes, outcome."),
+    "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),
+    "allreduce": (
+        "ringside.cli.allreduce",
+        "Time all-reduce, broadcast and push/pull of every stack.",
+    ),
+    "predict": (
+        "ringside.cli.predict",
+        "Predict steps at sizes and links that nobody has at hand.",
+    ),
+    "lab": ("ringside.cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
+    "doctor": ("ringside.cli.doctor", "Which backends can run here, and why others cannot."),
+    "report": ("ringside.cli.report", "Write a report again, or set two comparisons side by side."),
+    "verify-report": (
+        "ringside.cli.verify_report",
+        "Compute a whole report again from its raw samples.",
+    ),
+}
+
+
+def build_app(arguments: list[str]) -> typer.Typer:
+    """The application with the named command loaded and the others by their help line only."""
+    app = typer.Typer(
+        name="ringside",
+        help="Horovod and tf.distribute, side by side: same model, same data, measured.",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    for name, (module, summary) in COMMANDS.items():
+        if name in arguments:
+            command = importlib.import_module(module).command
+            if isinstance(command, typer.Typer):  # of several commands
+                app.add_typer(command, name=name)
+                continue
+            app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
+        else:
+            app.command(name, help=summary)(_stub())
+    return app
+
+
+def _paragraphs(docstring: str) -> str:
+    """A docstring without the ends of its lines, which would be kept between its own margins."""
+    return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
+
+
+def _stub() -> Callable[[], None]:
+    def not_loaded() -> None:
+        raise AssertionError("a command that was not named was called")
+
+    return not_loaded
+
+
+def main() -> None:
+    """Entry point; exits with 0, 1 (a run failed), 2 (refused) or 128 + a signal."""
+    raise SystemExit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run with these arguments; returns the exit code."""
+    try:
+        with ending_on_signals():
+            build_app(arguments)(args=arguments, prog_name="ringside")
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else 0
+        if code in BY_SIGNAL and not isinstance(done, Stopped):
+            _say(STOPPED)
+        return code
+    except KeyboardInterrupt:
+        _say(STOPPED)
+        return 130
+    except OSError as error:  # of the machine: nothing that a traceback explains
+        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return 2
+    except Exception as error:
+        if not _is_refusal(error):
+            raise
+        _say(str(error))
+        return 2
+    return 0
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be what has gone
+        print(f"ringside: {text}", file=sys.stderr)
+
+
+def _is_refusal(error: Any) -> bool:
+    """Whether it is a RefusalError; asked so that --help need not import the nouns."""
+    from ringside_core.specs.errors import RefusalError
+
+    return isinstance(error, RefusalError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Verification with progress, for `ringside verify` and `ringside compare`."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ringside.cli.progress import Stages
+from ringside.verify import store
+from ringside.verify.certify import Subject, certify, file_name
+from ringside.verify.detect import detect
+from ringside.verify.processes import HERE, Start
+from ringside.verify.request import DEFAULT_STEPS
+from ringside_core.specs import Certificate, DetectionMatrix, write_whole
+
+
+def certify_arms(
+    console: Console,
+    subjects: Sequence[Subject],
+    folder: Path,
+    *,
+    steps: int = DEFAULT_STEPS,
+    reuse: bool = False,
+    start: Start = HERE,
+) -> tuple[Certificate, ...]:
+    """Certify arms, a line for each; the certificates are written into the folder.
+
+    Args:
+        console: where the lines go.
+        subjects: the arms.
+        folder: of the command.
+        steps: updates to compare.
+        reuse: take certificates that earlier commands have kept, where nothing has changed since.
+        start: where the processes are started, and by which launcher.
+    """
+    kept = {s.arm.label: _kept(s, steps, start) if reuse else None for s in subjects}
+    with Stages(console) as stages:
+
+        def done(certificate: Certificate) -> None:
+            stages.end(certificate.arm.label, certificate.passed)
+            _write(certificate, folder)
+            try:
+                store.keep(certificate)
+            except OSError as error:
+                console.print(f"not kept for later commands: {error}", highlight=False)
+
+        missing = [subject for subject in subjects if kept[subject.arm.label] is None]
+        made = {
+            certificate.arm.label: certificate
+            for group in _alike(missing)
+            for certificate in certify(
+                group,
+                folder=_unused(folder),
+                steps=steps,
+                on_start=stages.start,
+                on_end=done,
+                start=start,
+            )
+        }
+    if len(missing) < len(subjects):
+        console.print(
+            f"{len(subjects) - len(missing)} arms were certified by an earlier command, and "
+            "nothing has changed since",
+            highlight=False,
+        )
+    certificates = tuple(
+        # By whatever label it was made, it is of this very run.
+        made[s.arm.label] if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
+        for s in subjects
+    )
+    for label, old in kept.items():
+        if old is not None:
+            _write(next(c for c in certificates if c.arm.label == label), folder)
+    return certificates
+
+
+def _kept(subject: Subject, steps: int, start: Start) -> Certificate | None:
+    """The certificate that an earlier command has made of this run, started in this way."""
+    spec, launcher = subject.spec, start.launcher_of(subject.spec)
+    return store.find(spec, steps=steps, placement=start.placement, launcher=launcher)
+
+
+def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
+    """Those with one global batch share a serial reference; weak scaling has several."""
+    groups: dict[int, list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault(subject.spec.global_batch, []).append(subject)
+    return list(groups.values())
+
+
+def _unused(folder: Path) -> Path:
+    """A folder for traces and logs that an earlier look, perhaps interrupted, has not filled."""
+    names = itertools.chain(["verify"], (f"verify-{n}" for n in itertools.count(2)))
+    return next(folder / name for name in names if not (folder / name).exists())
+
+
+def _write(certificate: Certificate, folder: Path) -> None:
+    path = folder / "certificates" / f"{file_name(certificate.arm.label)}.json"
+    write_whole(path, certificate.to_json())
+
+
+def make_mistakes(
+    console: Console, subjects: Sequence[Subject], folder: Path, start: Start = HERE
+) -> DetectionMatrix:
+    """Make every deliberate mistake in every arm; the matrix is written into the folder."""
+    with Stages(console) as stages:
+        matrix = detect(
+            subjects,
+            folder=folder / "controls",
+            on_start=stages.start,
+            start=start,
+        )
+    write_whole(folder / "detection.json", matrix.to_json())
+    try:
+        store.keep_matrix(matrix)
+    except OSError as error:
+        console.print(f"not kept for later commands: {error}", highlight=False)
+    return matrix

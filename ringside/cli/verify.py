@@ -1,0 +1,110 @@
+"""`ringside verify`."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from launch import LauncherName
+from launch.flags import with_spec_flags
+from ringside.cli.arms import (
+    NOT_OF_SEVERAL_ARMS,
+    BackendNames,
+    FolderName,
+    OutputFolder,
+    Sizes,
+    able_here,
+    choose_arms,
+    on_hosts,
+)
+from ringside.cli.folders import default_name, new_folder
+from ringside.cli.hosts import (
+    HostfileFlag,
+    InterfaceFlag,
+    OversubscribeFlag,
+    ServersOnFlag,
+    placement_from,
+)
+from ringside.cli.surroundings import alone
+from ringside.cli.verification import certify_arms, make_mistakes
+from ringside.compare.hosts import all_slots
+from ringside.verify.processes import Start
+from ringside.verify.request import DEFAULT_STEPS
+from ringside_core.specs import RefusalError, RunSpec
+
+
+@with_spec_flags(
+    alone,
+    without=NOT_OF_SEVERAL_ARMS,
+    backend="serial",
+    save="record",
+)
+def command(
+    *,
+    spec: RunSpec,
+    backends: BackendNames = None,
+    replicas: Sizes = None,
+    steps: Annotated[
+        int, typer.Option(min=4, help="Updates to compare; they hold an epoch end.")
+    ] = DEFAULT_STEPS,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Make deliberate mistakes; the gate must catch all.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show where each arm parts from the reference.")
+    ] = False,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
+    launcher: Annotated[
+        LauncherName,
+        typer.Option(help="Of arms with several processes; auto: what each backend joins."),
+    ] = "auto",
+    name: FolderName = None,
+    output: OutputFolder = Path("runs"),
+) -> None:
+    """Prove that every backend computes what the serial run computes; write a certificate each."""
+    from ringside.report.certificates import explain as explanation
+    from ringside.report.certificates import render_certificates, render_matrix
+
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    chosen = choose_arms(
+        spec, backends, replicas or str(all_slots(placement) or 2), placement=placement
+    )
+    if controls and all(arm.replicas == 1 for arm in chosen.arms):
+        raise RefusalError(
+            "--controls needs an arm of several replicas: one has nobody to disagree with.",
+            received=f"--replicas {replicas}",
+            advice="Use --replicas 2.",
+        )
+    for arm in chosen.arms:  # one that cannot join the launcher is refused
+        Start(placement, launcher).plan(chosen.spec_of(arm), output)
+    chosen, _ = on_hosts(chosen, output)
+    folder = new_folder(output, name or f"verify-{default_name(spec)}")
+    began = time.monotonic()
+    start = Start(chosen.placement, launcher)
+    subjects, _ = able_here(console, chosen)
+    certificates = certify_arms(console, subjects, folder, steps=steps, start=start)
+    console.print(render_certificates(certificates))
+    if explain:
+        for certificate in certificates:
+            console.print(explanation(certificate), highlight=False, markup=False)
+    # An arm that is not certified without a mistake says nothing about the gate.
+    right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
+    matrix = make_mistakes(console, right, folder, start) if controls else None
+    if matrix is not None:
+        console.print(render_matrix(matrix))
+    passed = sum(certificate.passed for certificate in certificates)
+    console.print(
+        f"{passed} of {len(certificates)} arms certified in {time.monotonic() - began:.0f} s; "
+        f"certificates: {folder}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if passed < len(certificates) or (matrix is not None and not matrix.passed):
+        raise typer.Exit(1)

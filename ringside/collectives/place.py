@@ -1,0 +1,114 @@
+"""Where the ranks of all stacks are: on this machine, or on the hosts of a placement."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from launch import Placement
+from launch.placement import THIS_MACHINE, cores_each, place, spread
+from launch.remote.host_checks import HostFacts
+from ringside.collectives.stacks import options_of, stack_of
+from ringside_core.specs import (
+    Host,
+    Link,
+    Resources,
+    RunSpec,
+    Topology,
+    assign_slots,
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Ranks and hosts; every stack has the same.
+
+    Attributes:
+        ranks: processes.
+        placement: the hosts that they fill, none beside; or this machine.
+        cores: usable on the host that has the fewest.
+        links: from each host to the next; empty on this machine.
+        facts: of each of the hosts; empty on this machine.
+    """
+
+    ranks: int
+    placement: Placement
+    cores: int
+    links: tuple[Link, ...] = ()
+    facts: Mapping[str, HostFacts] = field(default_factory=dict)
+
+    @classmethod
+    def here(cls, ranks: int) -> Self:
+        """All on this machine."""
+        return cls(ranks, THIS_MACHINE, len(os.sched_getaffinity(0)))
+
+    @classmethod
+    def on_hosts(cls, ranks: int, placement: Placement, facts: Mapping[str, HostFacts]) -> Self:
+        """On the first hosts of a placement, whose slots are filled in order.
+
+        Raises:
+            RefusalError: fewer slots than ranks.
+        """
+        used = filled(placement, ranks)
+        found = {name: facts[name] for name in used.names}
+        return cls(ranks, used, min(one.cores for one in found.values()), facts=found)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each rank; empty: all on this machine."""
+        return hosts_of_ranks(self.placement, self.ranks)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Of each host."""
+        return {name: one.address for name, one in self.facts.items()}
+
+    @property
+    def cores_of_hosts(self) -> dict[str, int]:
+        """Usable on each host."""
+        return {name: one.cores for name, one in self.facts.items()}
+
+    def of_stack(self, name: str) -> tuple[RunSpec, Placement]:
+        """The run by which the processes of a stack are placed, and where it goes.
+
+        Nothing is trained in it. Each rank is pinned to its share of its host's cores, by the same
+        rule under every stack. A parameter server beside its only worker would say nothing of the
+        link: of several hosts the last one serves, and the workers are on the others.
+        """
+        placement, ranks = self.placement, self.ranks
+        hosts = placement.hosts or ()
+        if stack_of(name).family == "parameter_server" and len(hosts) > 1:
+            ranks -= hosts[-1].slots
+            placement = placement.replace(servers_on=(hosts[-1].name,))
+        topology = spread(Topology(processes_per_host=ranks), placement)
+        share = self._cores_of_a_rank()
+        spec = RunSpec(
+            backend=stack_of(name).backend,
+            options=options_of(name),
+            topology=topology,
+            global_batch=ranks,
+            epochs=1,
+            save="record",
+            resources=Resources(
+                cores_per_replica=share, intra_op_threads=share, inter_op_threads=2
+            ),
+        )
+        return spec, placement
+
+    def _cores_of_a_rank(self) -> int:
+        """The same for all; a host that was not asked has as many as the one with the fewest."""
+        used = place(Topology(processes_per_host=self.ranks), self.placement)
+        cores = {host.name: self.cores for host in used} | self.cores_of_hosts
+        return cores_each({host.name: host.slots for host in used}, cores)
+
+
+def hosts_of_ranks(placement: Placement, ranks: int) -> tuple[str, ...]:
+    """The host of each of so many ranks; empty: all on this machine."""
+    hosts = filled(placement, ranks).hosts if placement.hosts else None
+    return tuple(host.name for host in hosts or () for _ in range(host.slots))
+
+
+def filled(placement: Placement, ranks: int) -> Placement:
+    """A placement without the hosts and slots that so many ranks leave free."""
+    hosts: tuple[Host, ...] = assign_slots(placement.hosts or (), ranks)
+    return placement.replace(hosts=hosts)

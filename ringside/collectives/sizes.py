@@ -1,0 +1,95 @@
+"""Sizes of arrays as a person writes them: `4KiB-256MiB`, `1MiB,64MiB`."""
+
+import re
+from collections.abc import Sequence
+
+from ringside_core.specs import RefusalError
+
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+STEP = 4
+ELEMENT_BYTES = 4
+ARRAYS = 2  # of each rank: what it puts in, and the result
+# From 4096 bytes on Open MPI sums in another way: the time of a message is seen below.
+DEFAULT = "2KiB,4KiB-256MiB"
+# Of one operation at the largest size, where sizes are left open; there are seven repetitions.
+LONGEST_S = 10.0
+EXAMPLE = "Example: --sizes 4KiB-256MiB (each 4 times the one before), or 1MiB,64MiB."
+
+
+def parse_sizes(text: str, *, ranks: int) -> tuple[int, ...]:
+    """Bytes of each array, the small ones first.
+
+    Args:
+        text: sizes and ranges with commas between; a range takes each size 4 times the one before.
+        ranks: each has at least one element in its part of an array.
+
+    Raises:
+        RefusalError: not a size, not whole float32 elements, or fewer elements than ranks.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        first = _parse(low, text)
+        last = _parse(high, text) if dash else first
+        if last < first:
+            raise RefusalError(
+                "A range of sizes begins with the smaller.", received=repr(part), advice=EXAMPLE
+            )
+        found.add(first)
+        while 0 < first * STEP <= last:
+            first *= STEP
+            found.add(first)
+    for size in sorted(found):
+        if size % ELEMENT_BYTES or size < ELEMENT_BYTES * ranks:
+            raise RefusalError(
+                f"A size must be a multiple of {ELEMENT_BYTES} bytes, a float32 element, with one "
+                "element for each rank at least.",
+                received=f"{size} bytes, {ranks} ranks",
+                advice=EXAMPLE,
+            )
+    return tuple(sorted(found))
+
+
+def fitting(sizes: Sequence[int], *, ranks: int, bits_per_s: float) -> tuple[int, ...]:
+    """The sizes at which no operation takes longer than LONGEST_S on a link; the smallest always.
+
+    The longest is push and pull with all ranks but one as workers of one server, each way once.
+    """
+    passes = 2 * max(1, ranks - 1)
+    return tuple(
+        size for size in sizes if size == min(sizes) or passes * 8 * size / bits_per_s <= LONGEST_S
+    )
+
+
+def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> None:
+    """Refuse arrays that do not fit: each rank has its input and the result.
+
+    Raises:
+        RefusalError: 2 · size · ranks is more than there is.
+    """
+    needed = ARRAYS * max(sizes) * ranks
+    if needed > available_bytes:
+        raise RefusalError(
+            "The arrays of all ranks must fit into the memory that is free.",
+            received=f"{ranks} ranks, {ARRAYS} arrays of {size_text(max(sizes))} each: "
+            f"{needed / UNITS['GiB']:.1f} GiB, and {available_bytes / UNITS['GiB']:.1f} GiB are "
+            "free",
+            advice="Use smaller --sizes, or fewer --replicas.",
+        )
+
+
+def _parse(text: str, whole: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)", text.strip())
+    if match is None:
+        raise RefusalError(
+            "A size is a whole number and B, KiB, MiB or GiB.",
+            received=f"{text.strip()!r} in {whole!r}",
+            advice=EXAMPLE,
+        )
+    return int(match[1]) * UNITS[match[2]]
+
+
+def size_text(size_bytes: int) -> str:
+    """`4 KiB`: in the largest unit that gives a whole number."""
+    unit = max((u for u in UNITS if size_bytes % UNITS[u] == 0), key=lambda u: UNITS[u])
+    return f"{size_bytes // UNITS[unit]} {unit}"

@@ -1,0 +1,245 @@
+"""From what a person asked for to a list of arms."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from launch import Placement
+from launch.placement import THIS_MACHINE, spread
+from ringside_core.specs import (
+    Arm,
+    BackendOptions,
+    RefusalError,
+    Resources,
+    RunSpec,
+    Settings,
+    Topology,
+    backend_options,
+    capabilities_of,
+)
+from ringside_core.specs.options import OPTIONS, parse_option
+
+DEFAULT_BACKENDS = (
+    "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
+    "horovod,horovod:controller=mpi,tpu"
+)
+# What is worth its time between hosts: the stacks that reach over them, and the reference.
+DEFAULT_BACKENDS_ON_HOSTS = (
+    "serial,multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
+)
+REFERENCE = "serial"
+Scaling = Literal["strong", "weak"]
+
+
+def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
+    """Every backend at every number of replicas; the serial reference is always among them.
+
+    Args:
+        backends: names with commas between, each with options and settings after colons, such as
+            `mirrored,horovod:controller=mpi:steps_per_execution=10`.
+        replicas: numbers with commas between.
+
+    Raises:
+        RefusalError: an unknown backend, option or setting, a number that is none, the same arm
+            twice.
+    """
+    sizes = _sizes(replicas)
+    arms: list[Arm] = []
+    named = [text.strip() for text in backends.split(",") if text.strip()]
+    if not named:
+        raise RefusalError("--backends must name at least one.", received=repr(backends))
+    if REFERENCE not in named:
+        named.insert(0, REFERENCE)
+    for text in named:
+        backend, *pairs = text.split(":")
+        capabilities = capabilities_of(backend)
+        options, settings = _options_and_settings(text, backend, _values(text, pairs))
+        for size in (1,) if capabilities.always_one_replica else sizes:
+            arms.append(
+                Arm(
+                    label=f"{text} ×{size}",
+                    group=text,
+                    backend=backend,
+                    options=options,
+                    replicas=size,
+                    settings=settings,
+                )
+            )
+    _refuse_twice(arms)
+    return tuple(arms)
+
+
+def _values(text: str, pairs: list[str]) -> dict[str, str]:
+    """What stands after the colons, by name."""
+    values: dict[str, str] = {}
+    for name, value in map(parse_option, pairs):
+        if name in values:
+            raise RefusalError(
+                "An arm may name each option or setting once.",
+                received=f"{name}={values[name]} and {name}={value} in {text!r}",
+            )
+        values[name] = value
+    return values
+
+
+def _options_and_settings(
+    text: str, backend: str, values: dict[str, str]
+) -> tuple[BackendOptions, Settings]:
+    """Options of the backend, and what else are settings of the arm; `text` is how it was typed."""
+    options, settings = OPTIONS[backend].model_fields, Settings.model_fields
+    for name in values:
+        if name not in options and name not in settings:
+            raise RefusalError(
+                f"{backend} has no option and an arm no setting of that name.",
+                received=repr(name),
+                advice=f"Options of {backend}: {', '.join(options) or 'none'}. "
+                f"Settings of any arm: {', '.join(settings)}.",
+            )
+    own: dict[str, Any] = {n: v for n, v in values.items() if n not in options}
+    try:
+        return (
+            backend_options(backend, {n: v for n, v in values.items() if n in options}),
+            Settings(**own),
+        )
+    except RefusalError as error:  # which names the noun: a person typed an arm
+        rule = error.rule.removeprefix(f"{OPTIONS[backend].__name__}: ")
+        rule = rule.removeprefix(f"{Settings.__name__}: ")
+        raise RefusalError(
+            f"{text}: {rule}", received=error.received, advice=error.advice
+        ) from None
+
+
+def _refuse_twice(arms: Iterable[Arm]) -> None:
+    named_as: dict[tuple[str, str, str, int], list[str]] = {}
+    for arm in arms:  # by what it is: `horovod` and `horovod:compression=none` are the same
+        key = (
+            arm.backend,
+            arm.options.model_dump_json(),
+            arm.settings.model_dump_json(),
+            arm.replicas,
+        )
+        named_as.setdefault(key, []).append(arm.label)
+    twice = [" = ".join(labels) for labels in named_as.values() if len(labels) > 1]
+    if twice:
+        raise RefusalError("Each arm may be named once.", received=", ".join(twice))
+
+
+def refuse_same_runs(
+    base: RunSpec,
+    arms: Iterable[Arm],
+    scaling: Scaling = "strong",
+    placement: Placement = THIS_MACHINE,
+) -> None:
+    """Refuse arms that differ in name only: a setting of one is what all others have anyway."""
+    labels: dict[str, str] = {}
+    for arm in arms:
+        first = labels.setdefault(arm_spec(base, arm, scaling, placement).content_hash, arm.label)
+        if first != arm.label:
+            raise RefusalError(
+                "Two arms must not be the same run.",
+                received=f"{first} and {arm.label}",
+                advice="Leave one of them away.",
+            )
+
+
+def _sizes(replicas: str) -> tuple[int, ...]:
+    texts = [text.strip() for text in replicas.split(",") if text.strip()]
+    if not texts or not all(text.isdecimal() and int(text) > 0 for text in texts):
+        raise RefusalError(
+            "--replicas must be whole numbers of at least 1.",
+            received=repr(replicas),
+            advice="Example: --replicas 1,2",
+        )
+    return tuple(sorted({int(text) for text in texts}))
+
+
+def largest(arms: Iterable[Arm]) -> list[Arm]:
+    """The largest arm of every group, in the order of the groups."""
+    found: dict[str, Arm] = {}
+    for arm in arms:
+        if arm.group not in found or arm.replicas > found[arm.group].replicas:
+            found[arm.group] = arm
+    return list(found.values())
+
+
+def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+    """The same again of the last arm of the largest size: what it differs by is the noise floor.
+
+    One that waits for an accelerator is taken only if there is no other. The reference alone needs
+    no noise floor.
+    """
+    others = [arm for arm in arms if capabilities_of(arm.backend).family != "none"]
+    if not others:
+        return ()
+    on_any_machine = [a for a in others if capabilities_of(a.backend).accelerator is None]
+    most = max(arm.replicas for arm in on_any_machine or others)
+    arm = [arm for arm in on_any_machine or others if arm.replicas == most][-1]
+    return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
+
+
+def arm_spec(
+    base: RunSpec,
+    arm: Arm,
+    scaling: Scaling = "strong",
+    placement: Placement = THIS_MACHINE,
+) -> RunSpec:
+    """The run of one arm: the base spec on the arm's backend, at its size, with its settings.
+
+    Threads of `base` are those of one replica, also where a person chose them: a process has those
+    of all its replicas, so that every replica has the same number under every backend. Intra-op
+    threads that nobody chose follow the cores. With weak scaling the global batch of `base` is that
+    of one replica. A hostfile spreads the processes over its hosts.
+    """
+    single = capabilities_of(arm.backend).process_model == "single"
+    topology = (
+        Topology(replicas_per_process=arm.replicas)
+        if single
+        else spread(Topology(processes_per_host=arm.replicas), placement)
+    )
+    of_one, own, share = base.resources, arm.settings, topology.replicas_per_process
+    intra = own.intra_op_threads or of_one.intra_op_threads or of_one.cores_per_replica or 1
+    inter = own.inter_op_threads or of_one.inter_op_threads
+    resources = of_one.replace(
+        intra_op_threads=intra * share,
+        inter_op_threads=None if inter is None else inter * share,
+    )
+    changes: dict[str, Any] = {}
+    if own.steps_per_execution is not None:
+        changes["steps_per_execution"] = own.steps_per_execution
+    if own.jit_compile is not None:
+        changes["jit_compile"] = own.jit_compile
+    if own.prefetch is not None:
+        changes["pipeline"] = base.pipeline.replace(prefetch=own.prefetch)
+    scaled = base.global_batch * (arm.replicas if scaling == "weak" else 1)
+    return base.replace(
+        backend=arm.backend,
+        options=arm.options,
+        topology=topology,
+        resources=resources,
+        global_batch=arm.global_batch or scaled,
+        ablation=arm.ablation,
+        **changes,
+    )
+
+
+def shared_out(
+    resources: Resources, arms: tuple[Arm, ...], cores_each: int | None = None
+) -> Resources:
+    """Cores for each replica so that the largest arm has them all; the same for every arm.
+
+    A one-replica arm thus has one replica's share of the machine, not all of it: else scaling would
+    compare one process on all cores with several on the same ones (STACK.md, Threads).
+
+    Args:
+        resources: what a person chose.
+        arms: all of them.
+        cores_each: what each replica can have on the hosts where they are; None: they are on this
+            machine.
+    """
+    if cores_each is None:
+        most = max(arm.replicas for arm in arms)
+        cores_each = max(1, len(os.sched_getaffinity(0)) // most)
+    return resources.replace(
+        cores_per_replica=resources.cores_per_replica or cores_each,
+        inter_op_threads=resources.inter_op_threads or 2,
+    )

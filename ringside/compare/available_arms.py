@@ -1,0 +1,92 @@
+"""Which arms can run here, and why others cannot, before anything is trained."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ringside_core.specs import (
+    Arm,
+    NotRun,
+    RefusalError,
+    RunSpec,
+)
+
+PROBE_LIMIT_S = 300.0
+
+
+def preflight(arms: tuple[Arm, ...], base: RunSpec) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
+    """Ask a process of its own what can run.
+
+    Returns:
+        The arms that can run, and the others with the reason.
+
+    Raises:
+        RefusalError: the workload cannot be trained under any backend, or no arm can run.
+    """
+    answer = ask(
+        arms,
+        {
+            "name": base.workload,
+            "options": base.workload_options,
+            "data_dir": base.data_dir,
+        },
+    )
+    if answer["workload"] is not None:
+        raise RefusalError(answer["workload"])
+    able, unable = [], []
+    for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
+        if obstacle is None:
+            able.append(arm)
+        else:
+            unable.append(NotRun(label=arm.label, reason=obstacle))
+    if not able:
+        raise RefusalError(
+            "At least one arm must be able to run here.",
+            received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),
+        )
+    return tuple(able), tuple(unable)
+
+
+def tethered(module: str) -> list[str]:
+    """A command that runs a module and ends with this process, however this one ends."""
+    return [sys.executable, "-m", "ringside.compare.die_with_parent", str(os.getpid()), module]
+
+
+def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any]:
+    """Run `trainers.availability`; its answer, see there.
+
+    Raises:
+        RefusalError: the probe itself failed; its last words are told.
+    """
+    request = {
+        "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
+        "workload": workload,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder) / "request.json", Path(folder) / "answer.json"
+        asked.write_text(json.dumps(request))
+        try:
+            done = subprocess.run(
+                [*tethered("trainers.availability"), str(asked), str(answered)],
+                capture_output=True,
+                text=True,
+                timeout=PROBE_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RefusalError(
+                "The look at this machine must end.",
+                received=f"no answer within {PROBE_LIMIT_S:.0f} s",
+                advice="Try `ringside doctor`; where that hangs too, TensorFlow does.",
+            ) from None
+        if done.returncode or not answered.exists():
+            last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
+            raise RefusalError(
+                "TensorFlow and the workload must load.", received=" / ".join(last) or "nothing"
+            )
+        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+        return answer

@@ -1,0 +1,224 @@
+"""When an experiment ends: precise enough, or out of budget. And what a person typed for both."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from ringside_core.specs import RefusalError, Rounds
+
+DEFAULT_PRECISION = 0.05
+DEFAULT_BUDGET_S = 900.0
+DEFAULT_ROUNDS = 3
+MOST_ROUNDS = 100
+LEAST_PRECISION = 0.0001  # no machine is steadier
+# Whoever stops when the intervals happen to be narrow picks moments at which the noise was
+# underestimated; from here on that costs the intervals less than 1.5 % of their coverage
+# (docs/decisions/0005-verdicts.md).
+ROUNDS_BEFORE_PRECISION = 7
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class State:
+    """How far an experiment is, after a whole round.
+
+    Attributes:
+        made: rounds, disturbed ones too.
+        undisturbed: those of them in which nobody else used the machine.
+        widest: the pair and the relative width of the widest 95 % interval of interest; None: there
+            is none yet.
+        spent_s: time that the runs took so far.
+        round_s: time that a round takes.
+    """
+
+    made: int
+    undisturbed: int
+    widest: tuple[str, float] | None
+    spent_s: float
+    round_s: float
+
+
+def parse_precision(text: str) -> float:
+    """`2%` or `0.02` → 0.02: the width of a 95 % interval as a share of the ratio."""
+    number, percent, rest = text.strip().replace(" ", "").partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = math.nan
+    if rest or not LEAST_PRECISION <= value < 1:
+        advice = "Example: --precision 2%"
+        if number in ("float32", "float64"):
+            advice = f"Did you mean --dtype {number}?"
+        elif not percent and 1 <= value < 100:
+            advice = f"Did you mean {number}%?"
+        raise RefusalError(
+            "--precision must be a share of at least 0.01 % and below 100 %.",
+            received=repr(text),
+            advice=advice,
+        )
+    return value
+
+
+def parse_duration(text: str) -> float:
+    """`90s`, `10m`, `1h`, `1h30m` → seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    whole = "".join(number + unit for number, unit in parts)
+    seconds = sum(float(number) * SECONDS[unit] for number, unit in parts)
+    if whole != text.strip() or not 0 < seconds < math.inf:
+        raise RefusalError(
+            "--budget must be a time with its unit: s, m or h.",
+            received=repr(text),
+            advice="Examples: --budget 90s, --budget 10m, --budget 1h",
+        )
+    return seconds
+
+
+def rounds_asked(
+    *, rounds: int | None, precision: str | None, budget: str | None, verify: bool
+) -> Rounds:
+    """What the flags ask for; None is a flag that was not given.
+
+    A number of rounds is made whatever they show. Without certificates nothing is ranked, so there
+    is no interval to wait for.
+
+    Raises:
+        RefusalError: flags that contradict one another, or are no precision or time.
+    """
+    if rounds is not None:
+        given = [f for f, v in (("--precision", precision), ("--budget", budget)) if v is not None]
+        if given:
+            raise RefusalError(
+                "Rounds are either counted, or made until a precision or a budget is reached.",
+                received=f"--rounds {rounds} with {' and '.join(given)}",
+                advice="Leave one of them away.",
+            )
+    if precision is not None and not verify:
+        raise RefusalError(
+            "A precision is of arms that may be ranked, and those are certified.",
+            received=f"--precision {precision} with --no-verify",
+            advice="Leave --no-verify away, or say --rounds.",
+        )
+    if rounds is not None or not verify:
+        least = rounds or DEFAULT_ROUNDS
+        limit = None if budget is None else parse_duration(budget)
+        return Rounds(least=least, most=2 * least, budget_s=limit)
+    return Rounds(
+        least=DEFAULT_ROUNDS,
+        most=MOST_ROUNDS,
+        precision=DEFAULT_PRECISION if precision is None else parse_precision(precision),
+        budget_s=DEFAULT_BUDGET_S if budget is None else parse_duration(budget),
+    )
+
+
+def why_end(asked: Rounds, state: State) -> str:
+    """Why no other round is made, one sentence; empty: one is.
+
+    `asked.least` rounds are made whatever they cost. Each disturbed one is repeated, at most as
+    many as that. A precision ends nothing before ROUNDS_BEFORE_PRECISION.
+    """
+    if state.made < asked.least:
+        return ""
+    enough = state.undisturbed >= asked.least or state.made >= 2 * asked.least
+    if enough and (why := _shown(asked, state)):
+        return why
+    if state.made >= asked.most:
+        most = counted(asked.most, "round")
+        verb = "is" if asked.most == 1 else "are"
+        return f"{most} {verb} the most that {verb} made. {_still(asked, state)}".strip()
+    if asked.budget_s is not None and state.spent_s + state.round_s > asked.budget_s:
+        return (
+            f"Another round of {duration(state.round_s)} would not fit into the budget of "
+            f"{duration(asked.budget_s)}. {_still(asked, state)}"
+        ).strip()
+    return ""
+
+
+def _shown(asked: Rounds, state: State) -> str:
+    """Why the rounds that were made are enough; empty: they are not."""
+    if asked.precision is None:
+        disturbed = state.made - state.undisturbed
+        if not disturbed:
+            return "All rounds that were asked for were made."
+        if state.undisturbed >= asked.least:
+            return (
+                "All rounds that were asked for were made undisturbed, and "
+                f"{were(disturbed, 'more')} disturbed."
+            )
+        return (
+            f"Of {state.made} rounds, twice as many as were asked for, {were(disturbed)} disturbed."
+        )
+    if state.widest is None:
+        return "There is no interval to wait for: fewer than two arms can be compared."
+    pair, width = state.widest
+    used = state.undisturbed if state.undisturbed >= asked.least else state.made
+    if width > asked.precision or used < ROUNDS_BEFORE_PRECISION:
+        return ""
+    return (
+        f"Every 95 % interval of interest is at most {percent(asked.precision)} wide; the widest, "
+        f"{pair}, is {percent(width)}."
+    )
+
+
+def _still(asked: Rounds, state: State) -> str:
+    if asked.precision is None or state.widest is None:
+        return ""
+    pair, width = state.widest
+    if math.isinf(width):
+        return f"There is no interval yet for {pair}."
+    if width <= asked.precision:
+        return f"The widest interval, {pair}, is {percent(width)}."
+    return (
+        f"The widest interval, {pair}, is still {percent(width)}; {percent(asked.precision)} was "
+        "asked for."
+    )
+
+
+def time_left_s(asked: Rounds, state: State) -> float:
+    """About how long it will go on, from the rounds made so far.
+
+    The width of an interval falls as 1/√rounds. The budget is an upper limit, but for the least
+    rounds.
+    """
+    least = max(0, asked.least - state.made) * state.round_s
+    if asked.precision is None:
+        repeats = min(state.made - state.undisturbed, asked.least, asked.most - state.made)
+        return max(least, (asked.least + max(0, repeats) - state.made) * state.round_s)
+    needed = float(asked.least)
+    if state.widest is not None:
+        needed = state.made * (state.widest[1] / asked.precision) ** 2
+        needed = max(needed, ROUNDS_BEFORE_PRECISION)
+    rounds = max(0, math.ceil(min(needed, asked.most)) - state.made)
+    wanted = rounds * state.round_s
+    if asked.budget_s is not None:
+        wanted = min(wanted, max(0.0, asked.budget_s - state.spent_s))
+    return max(least, wanted)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 round`, `2 rounds`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def were(number: int, more: str = "") -> str:
+    """`1 was`, `2 were`, `1 more was`."""
+    return " ".join(filter(None, (str(number), more, "was" if number == 1 else "were")))
+
+
+def percent(share: float) -> str:
+    """0.0213 → `2.1 %`."""
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `40 s`, `12 min`, `1.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def width_of(widest: tuple[str, float]) -> str:
+    """The widest interval in words: its width and the pair that it is of."""
+    pair, width = widest
+    return f"not there yet ({pair})" if math.isinf(width) else f"{percent(width)} ({pair})"

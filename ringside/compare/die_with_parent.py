@@ -1,0 +1,26 @@
+"""Run a module that ends with the process that asked for it, even if that one is killed.
+
+python -m ringside.compare.die_with_parent <process id of the parent> <module> [argument …]
+"""
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1  # prctl(2): the kernel sends this process a signal when its parent ends
+
+
+def main() -> None:
+    """Ask the kernel for it, then be the module."""
+    parent, module = int(sys.argv[1]), sys.argv[2]
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # which ended before we had asked
+        raise SystemExit(1)
+    sys.argv = [module, *sys.argv[3:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The same number of trials for every arm over its own knobs: neither side is a straw man."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.compare.arms import largest
+from ringside.compare.experiment import Executor, Observer, keep, run_arm, spec_of
+from ringside.compare.hosts import placement_of
+from ringside.compare.knobs import Value, as_text, candidates, with_changes
+from ringside.stats.run_figures import throughput_examples_s
+from ringside_core.specs import (
+    Arm,
+    Comparison,
+    RefusalError,
+    Run,
+    Trial,
+)
+
+# Of the trials; the others turn several knobs at once.
+SINGLE_SHARE = 2 / 3
+Changes = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a setting came to: examples/s, None if its run says nothing."""
+
+    changes: Changes
+    throughput: float | None
+
+
+def next_setting(
+    singles: Sequence[tuple[str, Value]], tried: Sequence[Tried], trials: int
+) -> dict[str, Value] | None:
+    """The setting to try next; None: there is none.
+
+    First the arm as it is. Then one knob at a time, in the order of `singles`. When two thirds of
+    the trials are used and at least two knobs were better than the arm as it is, the best value of
+    each of them together; after that without the one that gained least, and so on.
+
+    Args:
+        singles: (knob, value) pairs in a drawn order.
+        tried: the settings tried so far, in their order.
+        trials: how many there are.
+    """
+    if len(tried) >= trials:
+        return None
+    if not tried:
+        return {}
+    seen = [dict(one.changes) for one in tried]
+    untried = [{name: value} for name, value in singles if {name: value} not in seen]
+    together = [changes for changes in _combinations(tried) if changes not in seen]
+    if together and (not untried or len(tried) >= math.ceil(trials * SINGLE_SHARE)):
+        return together[0]
+    return untried[0] if untried else None
+
+
+def _combinations(tried: Sequence[Tried]) -> list[dict[str, Value]]:
+    """The best value of each knob that alone was better than the arm as it is: all, then fewer."""
+    as_it_is = next((one.throughput for one in tried if not one.changes), None) or 0.0
+    best: dict[str, tuple[float, Value]] = {}
+    for one in tried:
+        if len(one.changes) == 1 and one.throughput is not None and one.throughput > as_it_is:
+            ((name, value),) = one.changes.items()
+            if name not in best or one.throughput > best[name][0]:
+                best[name] = (one.throughput, value)
+    ranked = sorted(best, key=lambda name: -best[name][0])
+    return [{name: best[name][1] for name in ranked[:n]} for n in range(len(ranked), 1, -1)]
+
+
+def best_of(tried: Sequence[Tried]) -> Tried | None:
+    """The setting with the highest throughput; None: no trial has any. The first of equal ones."""
+    measured = [one for one in tried if one.throughput is not None]
+    return max(measured, key=lambda one: one.throughput or 0.0, default=None)
+
+
+def arms_to_tune(comparison: Comparison) -> list[Arm]:
+    """The largest arm of each group, the reference too; no twins and no arms that explain."""
+    return largest(a for a in comparison.arms if not (a.twin_of or a.explains or a.tuned_from))
+
+
+def tune(
+    comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
+) -> Comparison:
+    """Make the trials that are still to be made; the best settings become arms of their own.
+
+    Trials that the comparison holds already are not made again. A setting that fails is a trial
+    with its reason.
+    """
+    comparison = comparison.replace(
+        arms=tuple(arm for arm in comparison.arms if not arm.tuned_from)
+    )
+    gpus, hosts = bool(comparison.machine.gpus), len(comparison.hosts) > 1
+    for arm in arms_to_tune(comparison):
+        singles = _able(comparison, arm, candidates(arm, gpus=gpus, hosts=hosts))
+        random.Random(f"{comparison.seed} {arm.label}").shuffle(singles)
+        tried = _tried(comparison, arm)
+        while (changes := next_setting(singles, tried, comparison.trials_each)) is not None:
+            changed = _as_trial(arm, changes)
+            observer.start(changed.label)
+            run = run_arm(
+                changed,
+                spec_of(comparison, changed),
+                number=0,
+                position=len(comparison.trials),
+                folder=folder,
+                executor=executor,
+                placement=placement_of(comparison),
+                place="trials",
+            )
+            trial = Trial(arm=changed, tuned_from=arm.label, run=run)
+            comparison = comparison.replace(trials=(*comparison.trials, trial))
+            keep(comparison, folder)
+            observer.end(run, "")
+            tried = _tried(comparison, arm)
+        comparison = _with_tuned_arms(comparison, arm, best_of(tried))
+    return comparison
+
+
+def changes_of(comparison: Comparison, trial: Trial) -> dict[str, Value]:
+    """What a trial changed of the arm for which it was made."""
+    original = next(arm for arm in comparison.arms if arm.label == trial.tuned_from)
+    before = {**dict(original.options), **dict(original.settings)}
+    after = {**dict(trial.arm.options), **dict(trial.arm.settings)}
+    return {name: value for name, value in after.items() if value != before[name]}
+
+
+def _tried(comparison: Comparison, arm: Arm) -> list[Tried]:
+    return [
+        Tried(changes_of(comparison, trial), _throughput(trial.run))
+        for trial in comparison.trials
+        if trial.tuned_from == arm.label
+    ]
+
+
+def _throughput(run: Run) -> float | None:
+    return throughput_examples_s(run).value if run.outcome.completed else None
+
+
+def _able(
+    comparison: Comparison, arm: Arm, singles: list[tuple[str, Value]]
+) -> list[tuple[str, Value]]:
+    """Those that a run of this arm does not refuse before it is started."""
+    able = []
+    for name, value in singles:
+        try:
+            changed = with_changes(arm, {name: value})
+            spec_of(comparison, changed)
+        except RefusalError:
+            continue
+        able.append((name, value))
+    return able
+
+
+def _as_trial(arm: Arm, changes: Changes) -> Arm:
+    if not changes:
+        return arm
+    return with_changes(arm, changes).replace(label=f"{arm.label} with {as_text(changes)}")
+
+
+def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Comparison:
+    """Mark the best trial; unless it is the arm as it is, add its settings at all sizes."""
+    if best is None:
+        return comparison
+    chosen = _as_trial(arm, best.changes).label
+    trials = tuple(
+        trial.replace(chosen=trial.arm.label == chosen) if trial.tuned_from == arm.label else trial
+        for trial in comparison.trials
+    )
+    tuned = []
+    for other in comparison.arms:
+        if best.changes and other.group == arm.group:
+            group = f"{arm.group} tuned"
+            tuned.append(
+                with_changes(other, best.changes).replace(
+                    label=f"{group} ×{other.replicas}", group=group, tuned_from=other.label
+                )
+            )
+    return comparison.replace(trials=trials, arms=(*comparison.arms, *tuned))

@@ -1,0 +1,61 @@
+"""Commands of the system, run one after the other; and which of them the lab needs."""
+
+import os
+import shutil
+import subprocess
+
+from ringside_core.specs import RefusalError
+
+PACKAGES = {  # Debian's
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "setsid": "util-linux",
+    "unshare": "util-linux",
+    "taskset": "util-linux",
+    "mount": "mount",
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+}
+# sshd and tc stand where an ordinary user's PATH, or cron's, does not look.
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def check_machine() -> None:
+    """Refuse where no lab can be made, with everything that is missing at once."""
+    missing = [name for name in PACKAGES if shutil.which(name, path=PATH) is None]
+    troubles = ["not root"] if os.geteuid() != 0 else []
+    troubles += [f"no {name}" for name in missing]
+    if not troubles:
+        return
+    packages = sorted({PACKAGES[name] for name in missing})
+    advice = ["Start it as root (sudo)."] if os.geteuid() != 0 else []
+    if packages:
+        advice.append(f"Install: apt-get install {' '.join(packages)}")
+    raise RefusalError(
+        "A lab needs root, for network namespaces, and the system's tools for them.",
+        received=", ".join(troubles),
+        advice=" ".join(advice),
+    )
+
+
+def run(*argv: str, stdin: str = "") -> str:
+    """What a command printed.
+
+    Raises:
+        RefusalError: it failed; with what it said.
+    """
+    done = subprocess.run(
+        argv,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": PATH},
+    )
+    if done.returncode != 0:
+        raise RefusalError(
+            f"The system refused a part of the lab: {' '.join(argv)}",
+            received=" ".join((done.stderr or done.stdout).split()) or f"exit {done.returncode}",
+        )
+    return done.stdout

@@ -1,0 +1,273 @@
+"""A lab: made, found, changed and taken down as a whole."""
+
+import contextlib
+import os
+import shutil
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, NonNegativeInt
+
+from ringside.lab import host as processes
+from ringside.lab import link, login, share
+from ringside.lab.command import check_machine
+from ringside.lab.names import LABS, MOST_HOSTS, LabHost, check_name, folder_of, interface_of
+from ringside.lab.rate import parse_rate
+from ringside_core.specs import (
+    Document,
+    Noun,
+    RefusalError,
+    write_whole,
+)
+
+STATE = "state.json"
+# Of Linux, and so of most clusters. Not whatever this machine has: BBR, which some cloud images
+# have, was seen to leave much of a link unused where both directions are full (docs/network.md).
+CONGESTION_CONTROL = "cubic"
+
+
+class HostState(Noun):
+    """A host as the kernel has it at this moment."""
+
+    out_bits_per_s: NonNegativeInt  # 0: the link is not shaped
+    in_bits_per_s: NonNegativeInt
+    cut: bool
+    sshd: bool
+    processes: NonNegativeInt  # beyond its first process and its sshd
+
+
+class Lab(Document):
+    """Hosts on this machine, each with an address, a name, an sshd, a link and cores.
+
+    The disk is one, as with NFS. This machine is on the bridge as well and plays the login node.
+    Written as JSON into the lab's folder; what may change (rates, cuts) is asked of the kernel.
+
+    Schema history: 1 first version. 2 congestion_control; a lab of 1 can be taken down only.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
+
+    name: str
+    head_address: str
+    hosts: Annotated[tuple[LabHost, ...], Field(min_length=1)]
+    limited: bool  # whether the kernel keeps each host to its share of cores
+    congestion_control: str  # TCP's, of what the hosts send
+
+    @property
+    def interface(self) -> str:
+        """The name of the link's interface: on every host, and on this machine."""
+        return interface_of(self.name)
+
+    @property
+    def overbooked(self) -> bool:
+        """Whether its hosts are promised more of a core than there is."""
+        return share.overbooked(self.hosts)
+
+    @classmethod
+    def up(
+        cls,
+        *,
+        name: str = "lab",
+        hosts: int = 4,
+        rate: str = "1gbit",
+        cores: float | None = None,
+        congestion_control: str = CONGESTION_CONTROL,
+    ) -> Self:
+        """Make a lab; one that cannot be made whole is taken down again.
+
+        Args:
+            name: letters; hosts are called by it and their number.
+            hosts: how many.
+            rate: of each host's link, in each direction.
+            cores: CPU time of each host; None: a core, or its part where hosts share one.
+            congestion_control: TCP's, as the kernel calls it.
+
+        Raises:
+            RefusalError: not root, a tool is missing, a lab of this name is up, or the system
+                refused a part.
+        """
+        check_name(name)
+        bits_per_s = parse_rate(rate)
+        if not 1 <= hosts <= MOST_HOSTS:
+            raise RefusalError(f"A lab has 1 to {MOST_HOSTS} hosts.", received=hosts)
+        each = share.default_cores(hosts) if cores is None else cores
+        usable = sorted(os.sched_getaffinity(0))
+        affinities = [share.cores_of(one, each, usable) for one in range(1, hosts + 1)]
+        check_machine()
+        link.check_congestion_control(congestion_control)
+        processes.refuse_on_a_host()
+        with login.one_at_a_time():
+            _refuse_if_there(name)
+            third = link.free_subnet(link.routes())
+            lab = cls(
+                name=name,
+                head_address=f"10.77.{third}.{link.HEAD}",
+                limited=share.tree() is not None,
+                congestion_control=congestion_control,
+                hosts=tuple(
+                    LabHost(
+                        name=f"{name}{index}",
+                        index=index,
+                        address=f"10.77.{third}.{index}",
+                        cores=each,
+                        affinity=affinity,
+                    )
+                    for index, affinity in enumerate(affinities, start=1)
+                ),
+            )
+            login.refuse_taken(name, lab.hosts)
+            try:
+                lab._make(bits_per_s)
+            except BaseException:
+                _remove(name)
+                raise
+        return lab
+
+    @classmethod
+    def find(cls, name: str = "lab") -> Self:
+        """The lab of this name.
+
+        Raises:
+            RefusalError: none is up, or another version of Ringside has made it.
+        """
+        path = folder_of(check_name(name)) / STATE
+        check_machine()
+        processes.refuse_on_a_host()
+        left = leftovers(name)
+        if left and not (path.is_file() and processes.namespaces(name)):
+            raise RefusalError(
+                "The lab of that name is not whole.",
+                received=f"{name}: {_few(left)}",
+                advice=f"Remove the rest: ringside lab down --name {name}",
+            )
+        if not left:
+            others = ", ".join(one for one in names() if one != name)
+            raise RefusalError(
+                "There is no lab of that name.",
+                received=repr(name),
+                advice=(f"Up are: {others}. " if others else "")
+                + f"Make it: ringside lab up --name {name}",
+            )
+        try:
+            return cls.from_json(path.read_text(), origin=str(path))
+        except RefusalError as error:
+            raise RefusalError(
+                error.rule,
+                received=error.received,
+                advice="Where another version of Ringside has made the lab, take it down: "
+                f"ringside lab down --name {name}",
+            ) from None
+
+    def host(self, name: str) -> LabHost:
+        """The host of this name."""
+        for one in self.hosts:
+            if one.name == name:
+                return one
+        raise RefusalError(
+            f"Lab {self.name} has no host of that name.",
+            received=repr(name),
+            advice=f"It has {', '.join(one.name for one in self.hosts)}.",
+        )
+
+    def set_rate(self, host: str | None, rate: str) -> None:
+        """Change a link's rate in both directions while it is in use; None: every host's."""
+        bits_per_s = parse_rate(rate)
+        for one in self.hosts if host is None else (self.host(host),):
+            link.shape(one, bits_per_s)
+
+    def cut(self, host: str) -> None:
+        """Have every packet from and to this host vanish, as when its cable is pulled."""
+        link.set_port(self.host(host), up=False)
+
+    def mend(self, host: str) -> None:
+        """Undo `cut`."""
+        link.set_port(self.host(host), up=True)
+
+    def look(self, host: LabHost) -> HostState:
+        """What the kernel says of a host now."""
+        out, into = link.rates(host)
+        sshd, busy = processes.busy(host)
+        return HostState(
+            out_bits_per_s=out,
+            in_bits_per_s=into,
+            cut=link.is_cut(host),
+            sshd=sshd,
+            processes=busy,
+        )
+
+    def down(self) -> None:
+        """Take the lab down."""
+        take_down(self.name)
+
+    def _make(self, bits_per_s: int) -> None:
+        folder = folder_of(self.name)
+        LABS.mkdir(mode=0o755, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        write_whole(folder / STATE, self.to_json())
+        os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd will not start without it
+        link.connect(self.name, self.head_address, self.hosts, bits_per_s)
+        link.set_congestion_control(self.hosts, self.congestion_control)
+        login.write_logins(self.name, self.head_address, self.hosts)
+        login.check_ssh_reads(self.name, self.hosts[0])
+        started = [(one, processes.start(one, share.limit(one))) for one in self.hosts]
+        for one, process in started:
+            processes.release(one, process)
+        for one in self.hosts:
+            processes.wait_for_sshd(one)
+        link.check_forwarding(self.hosts[0], self.hosts[-1])
+
+
+def names() -> list[str]:
+    """Labs that have left something on this machine, up or broken."""
+    return sorted(path.name for path in LABS.iterdir()) if LABS.is_dir() else []
+
+
+def take_down(name: str) -> bool:
+    """Remove all that a lab of this name has on this machine, also what a crash has left.
+
+    Returns:
+        Whether there was anything.
+    """
+    check_name(name)
+    check_machine()
+    processes.refuse_on_a_host()
+    with login.one_at_a_time():
+        there = bool(leftovers(name))
+        _remove(name)
+    return there
+
+
+def leftovers(name: str) -> list[str]:
+    """All that a lab of this name has on this machine, for a person to read."""
+    found = [f"namespace {one}" for one in processes.namespaces(name)]
+    found += [f"interface {one}" for one in link.interfaces(name)]
+    found += [f"cgroup {one}" for one in share.groups(name)]
+    found += [str(one) for one in login.files(name)]
+    if login.is_in_hosts(name):
+        found.append(f"lines in {login.HOSTS}")
+    if folder_of(name).exists():
+        found.append(str(folder_of(name)))
+    return found
+
+
+def _refuse_if_there(name: str) -> None:
+    if left := leftovers(name):
+        raise RefusalError(
+            "A lab of that name is already up, or has left something behind.",
+            received=f"{name}: {_few(left)}",
+            advice=f"Take it down first: ringside lab down --name {name}",
+        )
+
+
+def _few(left: list[str]) -> str:
+    return ", ".join(left[:3]) + (", …" if len(left) > 3 else "")
+
+
+def _remove(name: str) -> None:
+    processes.end_all(name)
+    link.remove(name, processes.namespaces(name))
+    login.remove(name)
+    shutil.rmtree(folder_of(name), ignore_errors=True)
+    with contextlib.suppress(OSError):  # another lab is there
+        LABS.rmdir()
+    if left := leftovers(name):
+        raise RefusalError(f"Lab {name} could not be removed whole.", received=", ".join(left))

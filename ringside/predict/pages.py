@@ -1,0 +1,278 @@
+"""A prediction as tables (terminal and Markdown), and the headline of the field on paper."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from ringside.predict.prediction import Checked, PredictedStep, Prediction, StackPrediction
+from ringside.predict.published import ASSUMPTIONS, BATCH, SOURCES, OnPaper
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Text
+from ringside.report.words import NOTHING, decimals_for, number, plain, share, wrapped
+
+LABEL_WIDTH = 34
+GROWTH = {"served": "queue at the server", "open_mpi": "Open MPI's choice"}
+COVERS = (
+    "The interval covers: scatter between rounds, the error of the all-reduce's curve (once more "
+    "for each doubling of the ranks), and the growth that theory leaves open. It cannot cover what "
+    "two hosts do not show: switches and their congestion, slower hosts among many, failures, "
+    "other algorithms of the stack at other sizes."
+)
+
+
+def sections_of(prediction: Prediction) -> tuple[Section, ...]:
+    """What is said, before any format."""
+    sections = [_steps_section(prediction), _inputs_section(prediction)]
+    if prediction.checks:
+        sections.insert(0, _checks_section(prediction))
+    return tuple(sections)
+
+
+def render_markdown(prediction: Prediction) -> str:
+    """The page."""
+    from ringside.report.markdown import escaped, rendered_section
+
+    parts = [f"# {escaped(_title(prediction))}", escaped(prediction.command)]
+    for section in sections_of(prediction):
+        parts += rendered_section(section)
+    parts.append("![Step time and efficiency by replicas](prediction.svg)")
+    return "\n\n".join(parts) + "\n"
+
+
+def printed(prediction: Prediction) -> tuple[RichTable | RichText, ...]:
+    """The same for a terminal: each section's table, its answer, and what is said below."""
+    found: list[RichTable | RichText] = []
+    for section in sections_of(prediction):
+        found += printed_section(section)
+    return tuple(found)
+
+
+def printed_section(section: Section) -> Iterator[RichTable | RichText]:
+    """One section for a terminal."""
+    for block in section.blocks:
+        if isinstance(block, Table):
+            yield rich_table(block, section.title)
+            yield RichText(plain(section.answer))
+        elif isinstance(block, Heading):
+            yield RichText("\n" + plain(block.text), style="bold")
+        elif isinstance(block, Text):
+            yield RichText("- " + plain(block.text))
+
+
+def rich_table(table: Table, title: str) -> RichTable:
+    """One table for a terminal; its cells are text, never markup."""
+    rich = RichTable(
+        box=box.SIMPLE_HEAD, title=plain(title), title_justify="left", pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )  # fmt: skip
+    for column in table.columns:
+        head = plain(f"{column.name}\n{column.note}" if column.note else column.name)
+        rich.add_column(RichText(head), justify="right" if column.numeric else "left")
+    for row in table.rows:
+        named = replace(row[0], main=wrapped(row[0].main, LABEL_WIDTH))
+        rich.add_row(*(_rich(cell) for cell in (named, *row[1:])))
+    return rich
+
+
+def _rich(cell: Cell) -> RichText:
+    text = RichText(plain(cell.main), style="red" if cell.bad else "")
+    if cell.note:
+        text.append(" " + plain(cell.note), style="dim")
+    return text
+
+
+def _title(prediction: Prediction) -> str:
+    return f"{prediction.workload} at other sizes, {prediction.scaling} scaling"
+
+
+def link_of(prediction: Prediction) -> str:
+    """Which link is meant, in words."""
+    measured, wanted = prediction.measured_bits_per_s, prediction.bits_per_s
+    if measured is None:
+        return "one machine: no link was measured"
+    at = f"{number(measured / 1e6)} Mbit/s"
+    if wanted is None:
+        return f"the link that was measured, {at} by TCP"
+    return f"a link that carries {number(wanted / 1e6)} Mbit/s by TCP; measured at {at}"
+
+
+# The predicted steps
+
+
+def _steps_section(prediction: Prediction) -> Section:
+    columns = (
+        Column("Stack", numeric=False),
+        Column("Replicas", "on hosts"),
+        Column("Step", "ms, 95 % interval"),
+        Column("Throughput", "examples/s"),
+        Column("Efficiency", "against ×1 of the stack"),
+    )
+    rows = [
+        (
+            Cell(stack.label),
+            Cell(f"{step.replicas:,}", f"on {step.hosts:,}"),
+            Cell(*_step_words(step)),
+            Cell(number(step.throughput_examples_s)),
+            Cell(*_efficiency(stack, step)),
+        )
+        for stack in prediction.stacks
+        for step in stack.steps
+    ]
+    blocks: list[Block] = [
+        Table(columns, tuple(rows), label="Predicted steps"),
+        Text(COVERS),
+    ]
+    reasons = dict.fromkeys(one.reason for one in prediction.stacks if one.reason)
+    blocks += [Text(f"There is no interval: {reason}.") for reason in reasons]
+    blocks += [
+        Text(f"Not predicted: {label}: {reason}")
+        for label, reason in prediction.not_predicted.items()
+    ]
+    blocks += map(Text, prediction.notes)
+    answer = (
+        f"{prediction.replicas_per_host} on each host; {link_of(prediction)}. Nothing of this was "
+        "measured."
+    )
+    return Section("steps", "Predicted", "Predicted", answer, tuple(blocks))
+
+
+def _step_words(step: PredictedStep) -> tuple[str, str]:
+    value = number(step.step_ms)
+    if step.low_ms is None or step.high_ms is None:
+        return value, "no interval"
+    places = decimals_for(step.step_ms)
+    return value, f"[{number(step.low_ms, places)}, {number(step.high_ms, places)}]"
+
+
+def _efficiency(stack: StackPrediction, step: PredictedStep) -> tuple[str, str]:
+    value = share(stack.efficiency(step))
+    if step.low_ms is None or step.high_ms is None:
+        return value, ""
+    low, high = (share(stack.efficiency(step, end)) for end in (step.high_ms, step.low_ms))
+    return value, f"[{low.removesuffix(' %')}, {high.removesuffix(' %')}]"
+
+
+# What it was computed from
+
+
+def _inputs_section(prediction: Prediction) -> Section:
+    columns = (
+        Column("Stack", numeric=False),
+        Column("Gradient", "MB"),
+        Column("×1", "ms, measured"),
+        Column("×2", "ms, measured"),
+        Column("Computing at ×2", "ms"),
+        Column("All-reduce alone", "ms, among 2"),
+        Column("Unexplained", "ms; negative: hidden"),
+        Column("Of it waiting", "ms"),
+        Column("Grows as", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(stack.label),
+            Cell(number(stack.gradient_bytes / 1e6)),
+            Cell(number(stack.alone_ms)),
+            Cell(number(stack.two_ms)),
+            Cell(number(stack.compute_ms)),
+            Cell(NOTHING if stack.algorithm == "served" else number(stack.pair_ms)),
+            Cell(NOTHING if stack.algorithm == "served" else number(stack.rest_ms)),
+            Cell(NOTHING if stack.algorithm == "served" else number(stack.waiting_ms)),
+            Cell(GROWTH.get(stack.algorithm, stack.algorithm)),
+        )
+        for stack in prediction.stacks
+    )
+    answer = "Measured at one and two replicas; the rest follows from it (docs/prediction.md)."
+    table = Table(columns, rows, label="What the prediction was computed from")
+    return Section("inputs", "Computed from", "Computed from", answer, (table,))
+
+
+# Against what was measured
+
+
+def _checks_section(prediction: Prediction) -> Section:
+    found = prediction.checks
+    inside = [one for one in found if one.within]
+    told = [one for one in found if one.within is not None]
+    worst = max(found, key=lambda one: abs(one.error))
+    answer = (
+        f"Largest error {percent(worst.error)} ({worst.label} ×{worst.predicted.replicas}); "
+        f"{len(inside)} of {len(told)} intervals hold what was measured."
+    )
+    return Section("check", "Predicted and measured", "Check", answer, (checks_table(found),))
+
+
+def checks_table(checks: Iterable[Checked]) -> Table:
+    """Predicted and measured side by side, with the error."""
+    columns = (
+        Column("Stack", numeric=False),
+        Column("Replicas"),
+        Column("Predicted", "ms, 95 % interval"),
+        Column("Measured", "ms"),
+        Column("Error"),
+        Column("In the interval", numeric=False),
+    )
+    words = {True: "yes", False: "no", None: "no interval"}
+    rows = tuple(
+        (
+            Cell(one.label),
+            Cell(f"{one.predicted.replicas:,}"),
+            Cell(*_step_words(one.predicted)),
+            Cell(number(one.measured_ms), f"n={one.rounds}"),
+            Cell(percent(one.error)),
+            Cell(words[one.within], bad=one.within is False),
+        )
+        for one in checks
+    )
+    return Table(columns, rows, label="Predicted and measured")
+
+
+def percent(error: float) -> str:
+    """An error of 0.052 as +5.2 %."""
+    return f"{100 * error:+.1f} %"
+
+
+# The headline on paper
+
+
+def published_section(found: Sequence[OnPaper]) -> Section:
+    """Horovod's published scaling beside that of the model."""
+    columns = (
+        Column("Model", numeric=False),
+        Column("GPUs"),
+        Column("Gradients", "MB"),
+        Column("One GPU", "images/s"),
+        Column("Step alone", "ms"),
+        Column("All-reduce", "ms"),
+        Column("Efficiency", "[nothing hidden, all that can be]"),
+        Column("Published"),
+        Column("Off by", "points"),
+    )
+    rows = tuple(
+        (
+            Cell(one.network.name),
+            Cell(f"{one.gpus:,}"),
+            Cell(number(one.network.parameters * 4 / 1e6)),
+            Cell(number(one.network.images_s)),
+            Cell(number(1e3 * one.compute_s)),
+            Cell(number(1e3 * one.reduce_s)),
+            Cell(f"{100 * one.middle:.0f} %", f"[{100 * one.without:.0f}, {100 * one.whole:.0f}]"),
+            Cell(f"{100 * one.network.published[one.gpus]:.0f} %"),
+            Cell(f"{100 * (one.middle - one.network.published[one.gpus]):+.0f}"),
+        )
+        for one in found
+    )
+    inside = sum(one.without <= one.network.published[one.gpus] <= one.whole for one in found)
+    answer = (
+        f"{inside} of {len(found)} published efficiencies lie between the two limits. Batch "
+        f"{BATCH} for each GPU, weak scaling."
+    )
+    blocks: tuple[Block, ...] = (
+        Table(columns, rows, label="Horovod's published scaling, on paper"),
+        Heading("Assumptions"),
+        *map(Text, ASSUMPTIONS),
+        Heading("Sources"),
+        *map(Text, SOURCES),
+    )
+    return Section("published", "Horovod's published scaling, on paper", "Paper", answer, blocks)

@@ -1,0 +1,244 @@
+"""Certificates and the detection matrix on a terminal, and what a certificate says in full."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ringside.report.blocks import Cell
+from ringside.report.sections.proof import (
+    answer_cell,
+    certified_cell,
+    checks_of,
+    detection_answer,
+    deviation_cell,
+    evaluation_cell,
+    results_by_cell,
+)
+from ringside.report.words import listed, plain, plural, wrapped
+from ringside_core.specs import (
+    Certificate,
+    Check,
+    ControlResult,
+    DetectionMatrix,
+    Deviation,
+)
+
+LABEL_WIDTH = 24
+PLACE_WIDTH = 18
+MISTAKE_WIDTH = 31
+ARMS_BESIDE_EACH_OTHER = 9  # what 100 columns have room for
+TRAINED = ("weights", "slots", "loss", "replicas")  # kinds that only an update can change
+CAUGHT, MISSED, IMPOSSIBLE, NOT_TRIED = "yes", "MISSED", "-", "?"
+
+
+# Certificates
+
+
+def render_certificates(certificates: Sequence[Certificate]) -> RenderableType:
+    """One row for each arm, at most 100 columns; below, why an arm is not certified."""
+    table = _table(_certified_below(certificates))
+    for head in ("arm", "certified", "float64", "float32", "ledger", "evaluation"):
+        table.add_column(head, overflow="fold")
+    for one in certificates:
+        places = (
+            deviation_cell(checks_of(one, "float64")),
+            deviation_cell(checks_of(one, "float32")),
+        )
+        table.add_row(
+            Text(wrapped(one.arm.label, LABEL_WIDTH)),
+            _text(certified_cell(one, one.reason)),
+            *(_text(cell, width=PLACE_WIDTH) for cell in places),
+            _text(answer_cell(checks_of(one, "ledger"))),
+            _text(replace(evaluation_cell(one), note="")),
+        )
+    return table
+
+
+def _certified_below(certificates: Sequence[Certificate]) -> Text:
+    passed = sum(one.passed for one in certificates)
+    text = Text(f"{passed} of {plural(len(certificates), 'arm')} certified.")
+    for one in certificates:
+        if not one.passed:
+            text.append("\nnot certified  ", style="bold red")
+            text.append(plain(f"{one.arm.label}: {one.reason}"))
+    return text
+
+
+# Mistakes
+
+
+def render_matrix(matrix: DetectionMatrix) -> RenderableType:
+    """Mistakes by arms, at most 100 columns: as many tables as that takes; then what was missed."""
+    count = ARMS_BESIDE_EACH_OTHER
+    numbered = list(enumerate(matrix.arms, start=1))
+    blocks = [numbered[first : first + count] for first in range(0, len(numbered), count)]
+    return Group(
+        *(_block(matrix, block) for block in blocks),
+        *(Text(plain(f"{number:>3}  {label}")) for number, label in numbered),
+        Text(f"\n{CAUGHT}: caught. {IMPOSSIBLE}: cannot be made there. {NOT_TRIED}: not tried."),
+        *_missed(matrix),
+        *(Text(plain(f"false alarm: {alarm}"), style="red") for alarm in matrix.false_alarms),
+        Text(plain(detection_answer(matrix)), style="bold"),
+    )
+
+
+def _block(matrix: DetectionMatrix, arms: Sequence[tuple[int, str]]) -> RichTable:
+    table = _table(None)
+    table.add_column("mistake", overflow="fold")
+    for number, _ in arms:
+        table.add_column(str(number), overflow="fold")
+    results = results_by_cell(matrix)
+    for control in matrix.controls:
+        cells = [_mark(results.get((control.name, label))) for _, label in arms]
+        table.add_row(Text(wrapped(control.name, MISTAKE_WIDTH)), *cells)
+    return table
+
+
+def _mark(result: ControlResult | None) -> Text:
+    if result is None:
+        return Text(NOT_TRIED)
+    if result.caught is None:
+        return Text(IMPOSSIBLE, style="dim")
+    return Text(CAUGHT) if result.caught else Text(MISSED, style="bold red")
+
+
+def _missed(matrix: DetectionMatrix) -> Iterator[Text]:
+    for one in matrix.results:
+        if one.caught is False:
+            why = f": {one.by}" if one.by else ""
+            yield Text(plain(f"MISSED: {one.control} in {one.arm}{why}"), style="red")
+
+
+def _table(caption: Text | None) -> RichTable:
+    return RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=caption,
+        caption_justify="left",
+        caption_style="",
+    )
+
+
+def _text(cell: Cell, *, width: int = 99) -> Text:
+    """A cell as text, never as markup, with its note below."""
+    text = Text(plain(cell.main), style="red" if cell.bad else "")
+    if cell.note:
+        text.append("\n" + wrapped(cell.note, width), style="dim")
+    return text
+
+
+# In full
+
+
+def explain(certificate: Certificate) -> str:
+    """Everything that a certificate says, and what its first difference points to.
+
+    After each step the largest deviation; the first above the tolerance is marked.
+    """
+    verdict = f"certified, {certificate.kind}" if certificate.passed else "not certified"
+    lines = [
+        f"{certificate.arm.label}: {verdict}, {plural(certificate.steps, 'step')}",
+        f"run {certificate.spec_hash}",
+    ]
+    if certificate.obstacle:
+        lines.append(f"obstacle: {certificate.obstacle}")
+    for check in certificate.checks:
+        lines += ["", *_explained(check)]
+    if certificate.by_design:
+        lines += ["", "differs by design, and was allowed for:"]
+        lines += [f"  {one.layer}: {one.differs}; {one.treated}" for one in certificate.by_design]
+    if hint := _hint(certificate):
+        lines += ["", f"hint: {hint}"]
+    return plain("\n".join(lines))
+
+
+def _explained(check: Check) -> Iterator[str]:
+    tolerance = "" if check.tolerance is None else f" (tolerance {check.tolerance:.0e})"
+    yield f"{'passed' if check.passed else 'FAILED'}  {check.name}{tolerance}: {check.finding}"
+    first = next(iter(_above(check)), None)
+    for one in _told(check, None if first is None else first.step):
+        size = "not a number" if one.value is None else f"{one.value:.1e}"
+        when = f"step {one.step}" if one.step else "at start"
+        mark = "  <-- first above the tolerance" if one is first else ""
+        yield f"  {when:>8}  {size:>12}  {one.kind:<11}  {one.name}  ({one.task}){mark}"
+
+
+def _told(check: Check, everything_of: int | None) -> Iterator[Deviation]:
+    """The largest deviation of each step; of one step those of every kind."""
+    for step in sorted({one.step for one in check.by_step}):
+        found = [one for one in check.by_step if one.step == step]
+        if step == everything_of:
+            yield from found
+        else:
+            yield max(found, key=lambda one: float("inf") if one.value is None else one.value)
+
+
+def _above(check: Check) -> list[Deviation]:
+    """All that is too large, first things first: the loss of a step is older than its update."""
+    if check.tolerance is None:
+        return []
+    tolerance = check.tolerance
+    found = check.by_step or (() if check.worst is None else (check.worst,))
+    above = [one for one in found if one.exceeds(tolerance)]
+    return sorted(above, key=lambda one: (one.step, one.kind != "loss", one.kind != "replicas"))
+
+
+def _hint(certificate: Certificate) -> str:
+    """What the first difference points to; empty if nothing failed or nothing is known."""
+    failed = [check for check in certificate.checks if not check.passed]
+    if ledgers := [check.name for check in failed if "ledger" in check.name]:
+        return (
+            f"{listed(ledgers)}: other examples were fed or counted. Look at the sharding and at "
+            "short batches first; what differs besides may follow from it."
+        )
+    for check in failed:
+        if above := _above(check):
+            return _points_to(above, check, certificate.steps)
+    return ""
+
+
+def _points_to(above: Sequence[Deviation], check: Check, steps: int) -> str:
+    trained = [one for one in above if one.kind in TRAINED]
+    if not trained:
+        return (
+            "training agrees, and only what is computed from it does not: look at how examples "
+            f"are counted and weighted in the {above[0].kind}, and how replicas are added up."
+        )
+    first = trained[0]
+    if above[0].step == 0:
+        return (
+            "the weights differ before the first step: initial weights are not broadcast, or "
+            "are drawn from another seed."
+        )
+    if first.kind == "replicas":
+        return "the replicas part from each other: gradients or statistics are not reduced."
+    if first.step == 1:
+        return _first_step(first, check)
+    if steps % first.step == 0:
+        return (
+            f"all agrees until step {first.step}, with which an epoch can end: look at how its "
+            "short last batch is divided and weighted."
+        )
+    return (
+        f"all agrees until step {first.step}: look at what changes with time, such as a "
+        "learning-rate schedule, optimizer state or a random stream."
+    )
+
+
+def _first_step(first: Deviation, check: Check) -> str:
+    if first.kind == "loss":
+        return (
+            "the loss of the first step differs, and the weights before it did not: other "
+            "examples, other weights of examples, or the loss is scaled differently."
+        )
+    loss_agrees = any((one.kind, one.step) == ("loss", 1) for one in check.by_step)
+    return (
+        f"the weights part with the first step{', though its loss agrees' if loss_agrees else ''}: "
+        "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, its "
+        "wrapper)."
+    )

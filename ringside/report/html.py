@@ -1,0 +1,70 @@
+"""The report as one HTML page: nothing is fetched, nothing is run."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ringside.report.drawing import Plot
+from ringside.report.forest import forest_of
+from ringside.report.view import View
+from ringside.report.words import pieces, plain, times
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_html(view: View, plots: Sequence[Plot]) -> str:
+    """The whole page."""
+    return rendered(
+        "report.html.j2",
+        view=view,
+        plots={plot.name: plot for plot in plots},
+        forest=forest_of(view.headlines),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page from its template; every text in it is escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_clean,
+    )
+    environment.filters["breaks"] = breaks
+    environment.filters["ranges"] = ranges
+    environment.filters["times"] = times
+    environment.filters["kind"] = lambda block: type(block).__name__
+    text: str = environment.get_template(template).render(**values)
+    return text.lstrip()
+
+
+def _clean(value: Any) -> Any:
+    """Control characters have no place in HTML; markup made here is left alone."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def breaks(text: str) -> Markup:
+    """A name that may be broken where a reader would."""
+    return Markup("<wbr>").join(escape(piece) for piece in pieces(plain(text)))
+
+
+def ranges(text: str) -> Markup:
+    """A text with `commands` set as such; a range, a count, a 1e-15 is never broken."""
+    parts = re.split(r"(`[^`]+`|\[[^\]]*\]|n=\d+(?: of \d+)?|\d\.\de[+-]\d+)", plain(text))
+    return Markup("").join(
+        _kept(part) if index % 2 else breaks(part) for index, part in enumerate(parts)
+    )
+
+
+def _kept(part: str) -> Markup:
+    """What a reader must not see broken: a command, or a range."""
+    if part.startswith("`"):
+        return Markup("<code>{}</code>").format(part[1:-1])
+    return Markup("<span>{}</span>").format(part)

@@ -1,0 +1,365 @@
+"""The plots of a report: throughput, scaling, step times, parts, collectives, quality."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ringside.report.drawing import (
+    LEGEND_WIDTH,
+    Plot,
+    Style,
+    legend,
+    legend_in,
+    look_of,
+    name_numbers,
+    panels,
+    plot,
+    series,
+    styles_of,
+)
+from ringside.report.explaining_plots import breakdown_plot, communication_plot
+from ringside.report.ranking import twins_aside
+from ringside.report.svg import INK, MUTED, RULE
+from ringside.report.view import View
+from ringside.report.words import number, plain, wrapped
+from ringside.stats.run_figures import chief_of, step_times_ms
+from ringside.stats.summary import ArmRow, Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL_WIDTH = 21
+QUANTILES = 101
+SHORTEST_MS = 0.001
+
+
+def plots_of(view: View) -> list[Plot]:
+    """All plots of a comparison."""
+    summary = view.summary
+    styles = styles_of(summary.arms)
+    return [
+        throughput_plot(summary, styles),
+        scaling_plot(summary, styles, view.comparison.scaling),
+        step_time_plot(summary, styles),
+        breakdown_plot(view.breakdown),
+        communication_plot(view.comparison.communication),
+        quality_plot(summary, styles),
+    ]
+
+
+def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
+    """Examples/s of each arm: every run a dot, mean and interval."""
+    title = "Throughput of each arm"
+    rows = [row for row in summary.arms if row.throughput]
+    if not rows:
+        return Plot("throughput", title, "No run has a throughput.")
+    # stable: arms keep their order within a size
+    rows.sort(key=lambda row: (not row.comparable, row.arm.replicas))
+    caption = (
+        "Each dot is one run, the stroke the geometric mean, the bar its 95 % interval; "
+        "a thin line where too few rounds give none."
+    )
+    known = [
+        (row.throughput_estimate.value, row)
+        for row in rows
+        if row.comparable and row.throughput_estimate.value and not row.arm.twin_of
+    ]
+    if known:
+        most, top = max(known, key=lambda pair: pair[0])
+        caption += (
+            f" Highest: {plain(top.arm.label)}, {number(most)} examples/s{twins_aside(summary)}."
+        )
+    caption += _set_apart(rows)
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        for height, row in enumerate(rows):
+            _dots(axes, height, row, _run_rates(summary, row), look_of(row, styles))
+        axes.set_yticks(
+            range(len(rows)), [wrapped(row.arm.label, LABEL_WIDTH, max_lines=2) for row in rows]
+        )
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(left=0)
+        axes.set_xlabel("examples/s")
+        name_numbers(axes.xaxis)
+        axes.grid(axis="y", visible=False)
+        for height, (before, row) in enumerate(itertools.pairwise(rows)):
+            if (before.comparable, before.arm.replicas) != (row.comparable, row.arm.replicas):
+                axes.axhline(height + 0.5, color=RULE, linewidth=0.8)
+
+    return plot("throughput", title, caption, draw, height_in=1.0 + 0.31 * len(rows))
+
+
+def _set_apart(rows: Sequence[ArmRow]) -> str:
+    """How to tell arms that are not comparable; empty where there are none."""
+    if all(row.comparable for row in rows):
+        return ""
+    return " Grey with hollow marks: not comparable."
+
+
+def _run_rates(summary: Summary, row: ArmRow) -> list[float]:
+    rates = [
+        run.figures.throughput_examples_s.value
+        for run in summary.runs
+        if run.arm == row.arm and run.used
+    ]
+    return [rate for rate in rates if rate is not None]
+
+
+def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style) -> None:
+    spread, estimate = row.throughput, row.throughput_estimate
+    assert spread is not None
+    inner = estimate.interval
+    bar = height - 0.1
+    axes.plot(
+        [inner.low, inner.high] if inner else [spread.lowest, spread.highest],
+        [bar, bar],
+        color=style.color,
+        linewidth=6 if inner else 1.2,
+        alpha=0.35,
+        solid_capstyle="butt",
+    )
+    axes.plot(
+        rates,
+        [height + 0.24] * len(rates),
+        style.marker,
+        color=style.color,
+        markersize=3,
+        markerfacecolor=style.face,
+        markeredgecolor=style.edge,
+        markeredgewidth=style.edge_width,
+    )
+    middle = estimate.value or spread.median
+    axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
+
+
+def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Plot:
+    """Examples/s against replicas, with the line of perfect scaling from serial."""
+    title = f"{scaling.capitalize()} scaling with replicas"
+    comparable = [row for row in summary.arms if row.comparable and not row.arm.twin_of]
+    groups = _groups(comparable)
+    scaled = {group: rows for group, rows in groups.items() if len(rows) > 1}
+    if not scaled:
+        return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")
+    sizes = sorted({row.arm.replicas for rows in scaled.values() for row in rows})
+    serial = next((row for row in comparable if row.arm.label == summary.serial), None)
+    base = serial.throughput_estimate.value if serial else None
+    held = "the global batch" if scaling == "strong" else "the batch of each replica"
+    caption = (
+        f"Geometric mean of examples/s with its 95 % interval; {held} is the same at every size. "
+        "Marks of one size stand side by side, so that none hides another."
+    )
+    if any(not row.comparable for row in summary.arms):
+        caption += " Arms that are not comparable are left out."
+    if base:
+        caption += f" Dashed: {plain(summary.serial)} times the number of replicas."
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        if base:
+            line = [1, max(sizes)]
+            axes.plot(
+                line,
+                [base * n for n in line],
+                color=MUTED,
+                linestyle=(0, (4, 3)),
+                linewidth=1.2,
+                label=series(f"ideal, from {summary.serial}"),
+            )
+        for place, (group, rows) in enumerate(scaled.items()):
+            # Groups stand a little apart, or their ranges would hide each other.
+            shift = 1 + 0.012 * (place - (len(scaled) - 1) / 2) * math.log2(max(sizes) * 2)
+            _scaling_line(axes, rows, styles[group], group, shift)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        name_numbers(axes.yaxis)
+        axes.set_xlabel("replicas")
+        axes.set_ylabel("examples/s")
+        legend(figure, [axes])
+
+    return plot("scaling", title, caption, draw, height_in=3.3 + legend_in(scaled))
+
+
+def _scaling_line(
+    axes: Any, rows: Sequence[ArmRow], style: Style, group: str, shift: float
+) -> None:
+    known = [
+        (row.arm.replicas * shift, row.throughput_estimate.value, row.throughput_estimate.interval)
+        for row in rows
+        if row.throughput_estimate.value is not None
+    ]
+    axes.errorbar(
+        [size for size, _, _ in known],
+        [value for _, value, _ in known],
+        yerr=[
+            [value - within.low if within else 0.0 for _, value, within in known],
+            [within.high - value if within else 0.0 for _, value, within in known],
+        ],
+        color=style.color,
+        marker=style.marker,
+        linestyle=style.dash,
+        markersize=5,
+        linewidth=1.5,
+        elinewidth=1,
+        capsize=2.5,
+        label=series(group),
+    )
+
+
+def _groups(arms: Sequence[ArmRow]) -> dict[str, list[ArmRow]]:
+    """Arms with a throughput by group, by size within it."""
+    groups: dict[str, list[ArmRow]] = {}
+    for row in sorted(arms, key=lambda row: row.arm.replicas):
+        if row.throughput:
+            groups.setdefault(row.arm.group, []).append(row)
+    return {
+        group: rows for group, rows in sorted(groups.items(), key=lambda item: _rank(arms, item))
+    }
+
+
+def _rank(arms: Sequence[ArmRow], item: tuple[str, list[ArmRow]]) -> int:
+    return next(index for index, row in enumerate(arms) if row.arm.group == item[0])
+
+
+def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
+    """Distribution of step times, one panel for each number of replicas."""
+    title = "Step times"
+    times: dict[str, list[float]] = {row.arm.label: [] for row in summary.arms}
+    for one in summary.runs:
+        if one.run.outcome.completed and one.used and one.arm.label in times:
+            times[one.arm.label] += step_times_ms(one.run)
+    rows = [row for row in summary.arms if times[row.arm.label] and not row.arm.twin_of]
+    if not rows:
+        return Plot("steps", title, "No run has step times.")
+
+    def draw_arm(axes: Any, row: ArmRow, style: Style) -> None:
+        # A hundred quantiles draw the same line as ten thousand steps.
+        xs, ys = _quantiles(times[row.arm.label])
+        axes.plot(
+            xs,
+            ys,
+            color=style.color,
+            linestyle=style.dash,
+            marker=style.marker,
+            markersize=3.5,
+            markerfacecolor=style.face,
+            markevery=(7, 20),
+            linewidth=1.4,
+            drawstyle="steps-post",
+            label=series(row.arm.group),
+        )
+
+    def finish(axes: Any) -> None:
+        axes.set_xscale("log")
+        name_numbers(axes.xaxis, log=True)
+        axes.set_ylim(0, 1)
+        axes.set_ylabel("share of steps")
+
+    caption = (
+        "Share of steps that took at most so long, all counted steps of all completed runs; "
+        "logarithmic. Steeper is steadier, further left is faster."
+    )
+    if _several_at_once(summary):
+        caption += (
+            " Of an arm that runs several steps at once, each time is their mean: its curve is "
+            "steeper for that alone."
+        )
+    caption += _set_apart(rows)
+    return panels("steps", title, caption, rows, styles, draw_arm, finish, "step time, ms")
+
+
+def _several_at_once(summary: Summary) -> bool:
+    """Whether an arm is told the time of several steps together only."""
+    return any(
+        epoch.steps_per_time > 1
+        for one in summary.runs
+        if one.used and not (one.arm.explains or one.arm.twin_of)
+        for record in one.run.records
+        for epoch in record.epochs
+    )
+
+
+def _quantiles(values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The empirical distribution, as (time, share of steps that took at most so long)."""
+    ordered = sorted(values)
+    count = min(QUANTILES, len(ordered))
+    ranks = [-(-(index + 1) * len(ordered) // count) for index in range(count)]
+    # A step that took less than a tick of the clock has no place on a logarithmic axis.
+    values = [max(ordered[rank - 1], SHORTEST_MS) for rank in ranks]
+    return [values[0], *values], [0.0, *(rank / len(ordered) for rank in ranks)]
+
+
+def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
+    """Validation metric against wall time, each arm a line through the medians of its runs."""
+    metric = summary.quality_metric or "loss"
+    title = f"Validation {plain(metric)} over time"
+    curves = _curves(summary, metric)
+    rows = [
+        row
+        for row in summary.arms
+        if any(xs for xs, _ in curves.get(row.arm.label, [])) and not row.arm.twin_of
+    ]
+    if not rows:
+        return Plot("quality", title, f"No run has a validation metric {plain(metric)}.")
+
+    def draw_arm(axes: Any, row: ArmRow, style: Style) -> None:
+        xs, ys = _medians(curves[row.arm.label])
+        axes.plot(
+            xs,
+            ys,
+            color=style.color,
+            linestyle=style.dash,
+            marker=style.marker,
+            markersize=3.5,
+            markerfacecolor=style.face,
+            linewidth=1.2,
+            label=series(row.arm.group),
+        )
+
+    def finish(axes: Any) -> None:
+        axes.set_ylabel(wrapped(metric, LEGEND_WIDTH, max_lines=2))
+        if summary.quality_target is not None:
+            axes.axhline(
+                summary.quality_target,
+                color=MUTED,
+                linestyle=(0, (4, 3)),
+                linewidth=1.2,
+                label=f"target {summary.quality_target:g}",
+            )
+
+    caption = "Each mark is the end of an epoch and its validation, median over the runs. "
+    caption += "Time counts from the start of the process, start-up included."
+    caption += _set_apart(rows)
+    return panels(
+        "quality", title, caption, rows, styles, draw_arm, finish, "s since the process started"
+    )
+
+
+def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], list[float]]]]:
+    """By arm, of each completed run that counts: seconds and quality at the end of each epoch."""
+    curves: dict[str, list[tuple[list[float], list[float]]]] = {}
+    for one in summary.runs:
+        chief = chief_of(one.run)
+        if one.used and one.run.outcome.completed and chief is not None:
+            epochs = [epoch for epoch in chief.epochs if metric in epoch.validation]
+            curves.setdefault(one.arm.label, []).append(
+                (
+                    [epoch.end_since_process_start_s for epoch in epochs],
+                    [epoch.validation[metric] for epoch in epochs],
+                )
+            )
+    return curves
+
+
+def _medians(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """Of each epoch the median time and the median quality, over the runs that have it."""
+    longest = max(len(xs) for xs, _ in curves)
+    by_epoch = [[(xs[k], ys[k]) for xs, ys in curves if k < len(xs)] for k in range(longest)]
+    return (
+        [statistics.median(x for x, _ in points) for points in by_epoch],
+        [statistics.median(y for _, y in points) for points in by_epoch],
+    )

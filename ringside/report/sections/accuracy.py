@@ -1,0 +1,93 @@
+"""Time to accuracy, split into how fast an arm trains and how many epochs it needs."""
+
+from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
+from ringside.report.words import NOTHING, listed, number, plural
+from ringside.stats.accuracy import ArmAccuracy, accuracy_of
+from ringside.stats.intervals import Estimate
+from ringside.stats.summary import Summary
+from ringside_core.specs import Comparison
+
+TITLE = "How soon does it reach the target?"
+
+
+def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> Section:
+    """Time to accuracy by MLPerf's rule."""
+    if summary.quality_target is None:
+        told = "The workload names no target, so there is no time to accuracy."
+        return Section("accuracy", TITLE, "Accuracy", told, (Picture("quality"),))
+    own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
+    rows = [one for one in accuracy_of(comparison) if one.label in own]
+    blocks: list[Block] = [
+        Text(
+            f"{quality} Time = paid once + epochs × seconds for an epoch. MLPerf's mean leaves out "
+            "the fastest and the slowest run, and has no interval."
+        ),
+        _table(summary, rows),
+        Picture("quality"),
+    ]
+    return Section(
+        "accuracy",
+        TITLE,
+        "Accuracy",
+        _answer(summary, rows),
+        tuple(blocks),
+        sure=not any(one.too_fast for one in rows),
+    )
+
+
+def _answer(summary: Summary, rows: list[ArmAccuracy]) -> str:
+    comparable = {row.arm.label for row in summary.arms if row.comparable}
+    known = [
+        (one.time_s.value, one)
+        for one in rows
+        if one.time_s.value is not None and one.label in comparable
+    ]
+    if not known:
+        reason = next((one.time_s.reason for one in rows if one.time_s.reason), "")
+        told = "No comparable arm has a time to accuracy" + (f": {reason}." if reason else ".")
+    else:
+        seconds, best = min(known, key=lambda pair: pair[0])
+        told = (
+            f"{best.label} is the first to {summary.quality_metric} ≥ "
+            f"{summary.quality_target:g}: {number(seconds)} s over {plural(best.seeds, 'seed')}."
+        )
+    fast = [one.label for one in rows if one.too_fast]
+    return f"{told} Too fast to be true: {listed(fast)}." if fast else told
+
+
+def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Reached", "of runs"),
+        Column("Seeds"),
+        Column("Time to accuracy", "MLPerf's mean, s"),
+        Column("Epochs to target", f"{summary.quality_metric} ≥ {summary.quality_target:g}"),
+        Column("An epoch", "s"),
+        Column("Paid once", "start-up and tracing, s"),
+        Column("Too fast?", numeric=False),
+    )
+    body = tuple(
+        (
+            Cell(one.label),
+            Cell(f"{one.reached} of {one.of}", bad=one.reached < one.of),
+            Cell(str(one.seeds)),
+            _time(one.time_s),
+            _number(one.epochs_to_target),
+            _number(one.s_per_epoch),
+            _number(one.startup_s),
+            Cell(one.too_fast or "no", bad=bool(one.too_fast)),
+        )
+        for one in rows
+    )
+    return Table(columns, body, label="Time to accuracy, one row for each arm", kind="accuracy")
+
+
+def _time(time_s: Estimate) -> Cell:
+    """The mean and its runs; that it has no interval is said once, above."""
+    if time_s.value is None:
+        return Cell(NOTHING, time_s.reason)
+    return Cell(number(time_s.value), f"n={time_s.n}")
+
+
+def _number(value: float | None) -> Cell:
+    return Cell(NOTHING if value is None else number(value))

@@ -1,0 +1,104 @@
+"""What a comparison was made of and on: machine, versions, command, digest of the samples."""
+
+import time
+from collections.abc import Sequence
+
+from ringside.report.blocks import Folded, Section, Terms
+from ringside.report.sections.core_shares import Placement
+from ringside.report.sections.tables import processes_table, resources_table
+from ringside.report.source import report_version
+from ringside.report.words import gib, listed, number, plural
+from ringside.stats.link_share import link_words, links_by_pair
+from ringside.stats.summary import Summary
+from ringside_core.specs import Comparison
+
+
+def environment_section(comparison: Comparison, digest: str) -> Section:
+    """Everything that somebody who repeats it needs.
+
+    Args:
+        comparison: what was seen.
+        digest: SHA-256 of its results.json.
+    """
+    machine = comparison.machine
+    answer = (
+        f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
+        f"{number(gib(machine.memory_bytes))} GiB."
+    )
+    if len(comparison.addresses) > 1:
+        answer = f"{plural(len(comparison.addresses), 'host')}, of which the first is {answer}"
+    facts = Terms(tuple(facts_of(comparison, digest)), label="Machine and command", facts=True)
+    return Section("environment", "Where was it measured?", "Environment", answer, (facts,))
+
+
+def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
+    """(name, value)."""
+    machine = comparison.machine
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(comparison.created_unix_s))
+    return [
+        ("Made", made),
+        ("Command", comparison.command),
+        ("Seed of the order", str(comparison.seed)),
+        *hosts_and_links(comparison),
+        ("Host", machine.host),
+        ("Processor", f"{machine.cpu_model}, {plural(machine.cores, 'core')}"),
+        ("Memory", f"{number(gib(machine.memory_bytes))} GiB"),
+        ("GPUs", listed(machine.gpus) if machine.gpus else "none found"),
+        ("Kernel", machine.kernel),
+        ("Python", machine.python),
+        *sorted(machine.packages.items()),
+        ("Digest of the raw samples", digest),
+        ("Code of this report", report_version()),
+    ]
+
+
+def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
+    """(name, value) of what is between the machines; none of one machine."""
+    if not comparison.hosts:
+        return []
+    slots = {host.name: host.slots for host in comparison.hosts}
+    hosts = [
+        f"{name} ({', '.join(filter(None, (address, plural(slots[name], 'slot'))))})"
+        for name, address in comparison.addresses.items()
+    ]
+    facts = [("Hosts used", ", ".join(hosts)), ("Interface", comparison.interface or "none")]
+    if comparison.servers_on:
+        facts.append(("Parameter servers on", ", ".join(comparison.servers_on)))
+    if comparison.oversubscribe:
+        facts.append(("Oversubscribed", "more processes than cores on a host were asked for"))
+    at_end = links_by_pair(comparison.links_at_end)
+    for link in comparison.links:
+        told = f"{link_words(link)} before the first run"
+        if (last := at_end.get((link.sender, link.receiver))) is not None:
+            told += f", {link_words(last)} after the last"
+        facts.append((f"Link {link.sender} → {link.receiver}", f"{told}, plain TCP"))
+    return facts
+
+
+def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
+    """Whether all arms had the same share of the machine."""
+    sharing = [one.arm.arm.label for one in placed if one.shares]
+    shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
+    if not placed:
+        answer = "No run left a record."
+    elif len(shares) > 1:
+        answer = "No: cores or threads for each replica differ between arms."
+    elif sharing:
+        answer = f"Each replica was given the same, but {listed(sharing)} share cores."
+    else:
+        answer = "Yes: cores and threads of each replica are the same in all arms."
+    return Section(
+        "resources",
+        "Had all arms the same resources?",
+        "Resources",
+        answer,
+        (
+            resources_table(placed),
+            Folded(
+                "Every process of the last run of each arm",
+                (processes_table(summary),),
+                ("report.html",),
+            ),
+        ),
+        sure=len(shares) == 1 and not sharing,
+    )

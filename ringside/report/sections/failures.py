@@ -1,0 +1,102 @@
+"""Runs that did not complete, with the last lines of what they said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from ringside.report.words import outcome_of, plain
+from ringside_core.specs import Comparison, Run
+
+TAIL_LINES = 12
+TAIL_BYTES = 16_384
+MAX_LOGS = 8
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One run that did not complete.
+
+    Attributes:
+        lines: (process, its last lines).
+        link: to the folder of its output, relative to the report; empty if it is not there.
+    """
+
+    arm: str
+    round: int
+    outcome: str
+    lines: tuple[tuple[str, str], ...]
+    log_dir: str
+    link: str
+
+
+def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
+    """All runs that did not complete, in the order in which they were started.
+
+    Args:
+        comparison: the records.
+        folder: where logs lie; None: only records are looked at.
+    """
+    runs = sorted(comparison.runs, key=lambda run: run.position)
+    return [
+        Failure(
+            arm=run.arm,
+            round=run.round + 1,
+            outcome=outcome_of(run.outcome),
+            lines=tuple(_last_lines(run, folder)),
+            log_dir=run.log_dir,
+            link=link_to(folder, run.log_dir),
+        )
+        for run in runs
+        if not run.outcome.completed
+    ]
+
+
+def link_to(folder: Path | None, relative: str) -> str:
+    """A relative link to something that is there, inside the folder; else empty."""
+    path = _inside(folder, relative)
+    return "" if path is None or not path.exists() else quote(relative.rstrip("/"))
+
+
+def _inside(folder: Path | None, relative: str) -> Path | None:
+    """The path, if it stays within the folder: a record must not make a page read /etc."""
+    if folder is None or not relative:
+        return None
+    path = (folder / relative).resolve()
+    return path if path.is_relative_to(folder.resolve()) else None
+
+
+def _last_lines(run: Run, folder: Path | None) -> list[tuple[str, str]]:
+    """What the launcher took for the cause, then tracebacks; where there is neither, the logs.
+
+    A traceback alone may be that of a victim: a rank that lost its peer.
+    """
+    told = [("the process that explains it", tail("\n".join(run.last_lines)))]
+    told += [(record.task, tail(record.outcome.traceback)) for record in run.records]
+    told = [(task, lines) for task, lines in told if lines]
+    if not told and run.outcome.traceback:
+        told = [("run", tail(run.outcome.traceback))]
+    return told or _log_tails(_inside(folder, run.log_dir))
+
+
+def _log_tails(log_dir: Path | None) -> list[tuple[str, str]]:
+    if log_dir is None or not log_dir.is_dir():
+        return []
+    files = sorted(path for path in log_dir.rglob("*.log") if path.is_file())
+    tails = [(path.stem, _file_tail(path)) for path in files[:MAX_LOGS] if not path.is_symlink()]
+    return [(name, text) for name, text in tails if text]
+
+
+def _file_tail(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            return tail(stream.read().decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def tail(text: str) -> str:
+    """The last lines, without what only a terminal understands."""
+    lines: Sequence[str] = plain(text).strip().splitlines()
+    return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])

@@ -1,0 +1,195 @@
+"""Who wins at each size, by how much, how sure: the first thing that a reader sees."""
+
+from dataclasses import dataclass
+
+from ringside.report.ranking import family_of, ranked, sizes_of, word_of
+from ringside.report.words import covers, plural, ratio_between, said, share, times
+from ringside.stats.intervals import Interval
+from ringside.stats.summary import ArmRow, Summary
+from ringside.stats.verdicts import PairVerdict
+
+CONTENDERS = ("Horovod", "tf.distribute")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What is said of one size.
+
+    Attributes:
+        size: such as `2 replicas`.
+        word: the verdict; `no verdict` without an interval, `no opponent` where only one arm ran.
+        sentence: who against whom; it holds the ratio.
+        evidence: interval, rounds, and whether the two compute the same.
+        against_serial: what the faster one is beside the run without distribution; or empty.
+        loses: whether that run is told to be faster.
+        ratio, interval: for the picture; None where there is none.
+    """
+
+    replicas: int
+    size: str
+    word: str
+    sentence: str
+    evidence: str
+    against_serial: str
+    ratio: float | None
+    interval: Interval | None
+    loses: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether there is a winner."""
+        return self.word in ("faster", "slower")
+
+    @property
+    def line(self) -> str:
+        """The whole of it in one line."""
+        parts = [f"{self.size}: {self.sentence}", self.evidence, self.against_serial]
+        return " ".join(part for part in parts if part)
+
+
+def headlines(summary: Summary) -> tuple[Headline, ...]:
+    """One for each size, largest first: that is the one a cluster is bought for."""
+    return tuple(_headline(summary, size) for size in reversed(sizes_of(ranked(summary))))
+
+
+def contenders(summary: Summary, replicas: int) -> tuple[ArmRow, ArmRow] | None:
+    """The two arms that a size is about, faster one first.
+
+    The best Horovod arm and the best arm of tf.distribute; where only one family ran, the two
+    fastest of all; None where there are no two.
+    """
+    rows = ranked(summary, replicas)
+    best = {family: row for row in reversed(rows) if (family := family_of(row)) in CONTENDERS}
+    if len(best) == len(CONTENDERS):
+        first, second = sorted(best.values(), key=rows.index)
+    elif len(rows) > 1:
+        first, second = rows[:2]
+    else:
+        return None
+    # Means are over all rounds of an arm, the ratio over those that both have.
+    ratio = summary.verdict_of(first.arm.label, second.arm.label).ratio.value
+    return (second, first) if ratio is not None and ratio < 1 else (first, second)
+
+
+def _headline(summary: Summary, replicas: int) -> Headline:
+    rows = ranked(summary, replicas)
+    pair = contenders(summary, replicas)
+    size = plural(replicas, "replica")
+    if pair is None:
+        rate = said(rows[0].throughput_estimate, "examples/s")
+        return Headline(
+            replicas,
+            size,
+            "no opponent",
+            f"{named(rows[0])} is the only comparable arm with {size}: {rate}.",
+            "",
+            against_serial(summary, rows[0]),
+            None,
+            None,
+            loses=loses(summary, rows[0]),
+        )
+    verdict = summary.verdict_of(pair[0].arm.label, pair[1].arm.label)
+    return Headline(
+        replicas=replicas,
+        size=size,
+        word=word_of(verdict),
+        sentence=_sentence(verdict, pair),
+        evidence=_evidence(verdict, pair),
+        against_serial=against_serial(summary, pair[0]),
+        ratio=verdict.ratio.value,
+        interval=verdict.ratio.interval,
+        loses=loses(summary, pair[0]),
+    )
+
+
+def named(row: ArmRow) -> str:
+    """The label of an arm, and whether its settings were searched for."""
+    return f"{row.arm.label} (tuned)" if row.arm.tuned_from else row.arm.label
+
+
+def _title(pair: tuple[ArmRow, ArmRow]) -> str:
+    """What the two are known for; only what was measured can be the fastest."""
+    first, second = (family_of(row) for row in pair)
+    if first == second:
+        return f"the two fastest measured arms, both {first}"
+    if {first, second} == set(CONTENDERS):
+        return f"the fastest measured arms of {first} and {second}"
+    both = f"{first}, {second}".replace("No distribution", "no distribution")
+    return f"the two fastest measured arms ({both})"
+
+
+def _sentence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
+    (first, second), title = map(named, pair), _title(pair)
+    if verdict.ratio.value is None:
+        reason = verdict.reason or verdict.ratio.reason
+        return f"{first} and {second}, {title}: no ratio, {reason}."
+    much = times(verdict.ratio.value, verdict.ratio.interval)
+    if verdict.ratio.interval is None:
+        return f"{first} ran {much} as fast as {second}, {title}: no verdict."
+    if verdict.word == "cannot tell":
+        return f"Cannot tell {first} from {second}, {title}: {much}."
+    return f"{first} is {much} as fast as {second}, {title}."
+
+
+def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
+    same = f"Same arithmetic: {_certified(pair)}."
+    if verdict.ratio.interval is None:
+        why_not = ratio_between(verdict) or "no interval"
+        return f"{why_not[0].upper()}{why_not[1:]}. {same}"
+    told = f"95 % interval {ratio_between(verdict)}, {plural(verdict.ratio.n, 'round')}."
+    if why := _why_not_told(verdict):
+        told += f" {why[0].upper()}{why[1:]}."
+    if verdict.word == "cannot tell" and verdict.smallest_visible is not None:
+        told += f" {seen(verdict.smallest_visible)}."
+    return f"{told} {same}"
+
+
+def seen(smallest_visible: float) -> str:
+    """What this experiment would have called, and how surely."""
+    much = share(smallest_visible)
+    return f"A difference of {much} would have been seen in 4 of 5 such experiments"
+
+
+def _why_not_told(verdict: PairVerdict) -> str:
+    """Why one cannot tell though the interval of the pair alone leaves out 1; else empty."""
+    alone = verdict.ratio.interval is not None and not covers(verdict.ratio, 1)
+    return verdict.reason if verdict.word == "cannot tell" and alone else ""
+
+
+def _certified(pair: tuple[ArmRow, ArmRow]) -> str:
+    kinds = [row.certificate.kind for row in pair if row.certificate]
+    if len(kinds) < len(pair):
+        return "one or both not certified"
+    if set(kinds) == {"exact"}:
+        return "both certified"
+    whose = "one" if "exact" in kinds else "both"
+    return f"both certified, {whose} by convergence only"
+
+
+def _beside_serial(summary: Summary, row: ArmRow) -> PairVerdict | None:
+    """The verdict on an arm and the run without distribution; None: there are no two."""
+    base = next((one for one in ranked(summary) if one.arm.label == summary.serial), None)
+    if base is None or base.arm.label == row.arm.label:
+        return None
+    verdict = summary.verdict_of(row.arm.label, base.arm.label)
+    return None if verdict.ratio.value is None else verdict
+
+
+def loses(summary: Summary, row: ArmRow) -> bool:
+    """Whether the run without distribution is told to be faster than an arm."""
+    verdict = _beside_serial(summary, row)
+    return verdict is not None and verdict.ratio.interval is not None and verdict.word == "slower"
+
+
+def against_serial(summary: Summary, row: ArmRow) -> str:
+    """How an arm stands beside the run without distribution; empty: there is none."""
+    verdict = _beside_serial(summary, row)
+    if verdict is None or verdict.ratio.value is None:
+        return ""
+    much, span = times(verdict.ratio.value, verdict.ratio.interval), ratio_between(verdict)
+    if loses(summary, row):
+        return f"Slower than {verdict.second}, without distribution: {much} {span}."
+    told = f"{much} {span}, {verdict.word}" if verdict.ratio.interval else f"{much}; {span}"
+    if why := _why_not_told(verdict):
+        told += f": {why}"
+    return f"Against {verdict.second}: {told}."

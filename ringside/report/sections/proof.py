@@ -1,0 +1,283 @@
+"""What proves that arms computed the same: certificates, and mistakes made to test the gate."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ringside.report.blocks import Cell, Column, Table
+from ringside.report.words import NOTHING, listed, plural
+from ringside.stats.summary import ArmRow, Summary
+from ringside_core.specs import (
+    ByDesign,
+    Certificate,
+    Check,
+    ControlResult,
+    DetectionMatrix,
+    Deviation,
+)
+
+NOT_COMPARABLE = "not comparable"
+CHECK_NAME_LENGTH = 40
+EVALUATION = ("evaluation", "prediction")
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The detection matrix in words.
+
+    Attributes:
+        passed: whether every mistake was caught, and nothing else was.
+        notes: to what stands in the cells: (number, text).
+        alarms: what was held against clean runs.
+        origin: where and when.
+    """
+
+    answer: str
+    passed: bool
+    table: Table
+    notes: tuple[tuple[str, str], ...]
+    alarms: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Did they compute the same?
+
+    Attributes:
+        answer: in ten seconds.
+        certain: whether every arm is certified.
+        by_design: what differs between arms and was allowed for: (layer, how).
+    """
+
+    answer: str
+    certain: bool
+    table: Table
+    by_design: tuple[tuple[str, str], ...]
+    detection: Detection | None
+
+
+def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
+    """Everything that is said of certificates and of the gate."""
+    # A twin has the certificate of its arm.
+    arms = [row for row in summary.arms if not row.arm.twin_of]
+    noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
+    return Proof(
+        answer=_answer(arms),
+        certain=all(row.comparable for row in arms),
+        table=_certificates_table(arms),
+        by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
+        detection=None if detection is None else _detection(detection),
+    )
+
+
+def not_comparable(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """(arms, why they are not ranked), one for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for row in summary.arms:
+        if not row.comparable and not row.arm.twin_of:
+            by_reason.setdefault(row.not_comparable_because, []).append(row.arm.label)
+    many = sum(not row.arm.twin_of for row in summary.arms)
+    return tuple(
+        (f"all {many} arms" if len(labels) == many > 2 else listed(labels, limit=many), reason)
+        for reason, labels in by_reason.items()
+    )
+
+
+# Certificates
+
+
+def _answer(arms: Sequence[ArmRow]) -> str:
+    certified = [row for row in arms if row.comparable]
+    if not any(row.certificate for row in arms):
+        return "Not known: no arm was verified, so none is ranked."
+    if not certified:
+        return f"No: of {plural(len(arms), 'arm')} none is certified, so none is ranked."
+    agree = _agreement([row.certificate for row in certified if row.certificate])
+    if len(certified) == len(arms):
+        who = f"All {len(arms)} arms are" if len(arms) > 1 else "The only arm is"
+        return f"Yes. {who} certified: {agree}."
+    apart = [row.arm.label for row in arms if not row.comparable]
+    return (
+        f"{len(certified)} of {plural(len(arms), 'arm')} "
+        f"{'is' if len(certified) == 1 else 'are'} certified: {agree}. "
+        f"Not comparable, and not ranked: {listed(apart)}."
+    )
+
+
+def _agreement(certificates: Sequence[Certificate]) -> str:
+    """How near the certified arms are to the serial run."""
+    exact = [one for one in certificates if one.kind == "exact"]
+    worst = [largest(checks_of(one, "float64")) for one in exact]
+    found = [one for one in worst if one is not None and one.value is not None]
+    told = []
+    if found and len(found) == len(exact):
+        most = max(one.value or 0.0 for one in found)
+        near = f"to {most:.1e} or better" if most else "to the last bit"
+        verb = "agrees" if len(exact) == 1 else "agree"
+        told.append(f"{len(exact)} {verb} with the serial run {near} in float64")
+    elif exact:
+        verb = "is" if len(exact) == 1 else "are"
+        told.append(f"{len(exact)} {verb} equal to the serial run within rounding")
+    if count := len(certificates) - len(exact):
+        told.append(f"{count}, asynchronous, by counting and convergence")
+    return "; ".join(told)
+
+
+def _certificates_table(arms: Sequence[ArmRow]) -> Table:
+    columns = [
+        Column("Arm", numeric=False),
+        Column("Certified", numeric=False),
+        Column("Float64", "largest deviation", numeric=False),
+        Column("Float32", "largest deviation", numeric=False),
+        Column("Ledger", numeric=False),
+        Column("Evaluation, predictions", numeric=False),
+        Column("Other checks", numeric=False),
+        Column("Differs by design", numeric=False),
+    ]
+    explained = any(not row.comparable for row in arms)
+    if explained:
+        columns.append(Column("Why not", numeric=False))
+    rows = []
+    for row in arms:
+        cells = _certificate_cells(row.certificate)
+        verdict = certified_cell(row.certificate, row.not_comparable_because)
+        why = [Cell(row.not_comparable_because)] if explained else []
+        rows.append((Cell(row.arm.label), verdict, *cells, *why))
+    return Table(
+        tuple(columns), tuple(rows), label="Certificates, one row for each arm", kind="proof"
+    )
+
+
+def certified_cell(certificate: Certificate | None, why_not: str) -> Cell:
+    """Whether an arm is certified, and how."""
+    if certificate is None:
+        return Cell("no", "not verified", bad=True)
+    if why_not:
+        return Cell("no", "failed" if not certificate.passed else "not for these runs", bad=True)
+    return Cell(certificate.kind, f"{certificate.steps} steps")
+
+
+def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
+    if certificate is None:
+        return (Cell(NOTHING),) * 6
+    count = len({one.layer for one in certificate.by_design})
+    return (
+        deviation_cell(checks_of(certificate, "float64")),
+        deviation_cell(checks_of(certificate, "float32")),
+        answer_cell(checks_of(certificate, "ledger")),
+        evaluation_cell(certificate),
+        _others_cell(certificate),
+        Cell(plural(count, "layer") if count else "nothing"),
+    )
+
+
+def checks_of(certificate: Certificate, *words: str) -> list[Check]:
+    """The checks that have one of the words in their name."""
+    return [one for one in certificate.checks if any(word in one.name for word in words)]
+
+
+def largest(checks: Iterable[Check]) -> Deviation | None:
+    """The largest deviation of all; what is no number is the largest."""
+    found = [check.worst for check in checks if check.worst is not None]
+    return max(found, key=lambda d: float("inf") if d.value is None else d.value, default=None)
+
+
+def deviation_cell(checks: Sequence[Check]) -> Cell:
+    """The largest deviation, and where it is; of checks without one, their answer."""
+    worst = largest(checks)
+    if worst is None:
+        return answer_cell(checks)
+    if worst.value == 0:
+        return Cell("0", "equal to the last bit")
+    size = "not a number" if worst.value is None else f"{worst.value:.1e}"
+    bad = not all(check.passed for check in checks)
+    return Cell(size, f"{worst.kind} {worst.name}, step {worst.step}", bad=bad)
+
+
+def answer_cell(checks: Sequence[Check]) -> Cell:
+    """Whether all of them passed."""
+    if not checks:
+        return Cell(NOTHING)
+    failed = [check for check in checks if not check.passed]
+    return Cell("failed" if failed else "passed", bad=bool(failed))
+
+
+def evaluation_cell(certificate: Certificate) -> Cell:
+    """Whether evaluation and predictions passed: on their own, or as a part of parity."""
+    if own := checks_of(certificate, *EVALUATION):
+        return answer_cell(own)
+    parity = checks_of(certificate, "float64")
+    if parity and all(check.passed for check in parity):
+        return Cell("passed", "in float64 parity")
+    worst = largest(parity)
+    if worst is not None and worst.kind in ("evaluation", "predictions"):
+        return Cell("failed", "in float64 parity", bad=True)
+    return Cell(NOTHING)
+
+
+def _others_cell(certificate: Certificate) -> Cell:
+    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
+    others = [check for check in certificate.checks if check not in shown]
+    cell = answer_cell(others)
+    return replace(cell, note=", ".join(check.name for check in others))
+
+
+def _by_design(one: ByDesign) -> tuple[str, str]:
+    return one.layer, f"{one.differs}; {one.treated}"
+
+
+# Mistakes
+
+
+def _detection(matrix: DetectionMatrix) -> Detection:
+    notes: dict[str, str] = {}
+    results = results_by_cell(matrix)
+    columns = [Column("Mistake", numeric=False), *(Column(a, numeric=False) for a in matrix.arms)]
+    rows = tuple(
+        (
+            Cell(control.name, control.mistake),
+            *(_detection_cell(results.get((control.name, arm)), notes) for arm in matrix.arms),
+        )
+        for control in matrix.controls
+    )
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(matrix.created_unix_s))
+    return Detection(
+        answer=detection_answer(matrix),
+        passed=matrix.passed,
+        table=Table(
+            tuple(columns),
+            rows,
+            label="Deliberate mistakes and whether each arm's was caught",
+            kind="matrix",
+        ),
+        notes=tuple((number, text) for text, number in notes.items()),
+        alarms=matrix.false_alarms,
+        origin=f"Made on {matrix.machine.host}, {made}, with code {matrix.code_version[:8]}.",
+    )
+
+
+def results_by_cell(matrix: DetectionMatrix) -> dict[tuple[str, str], ControlResult]:
+    """The results by (mistake, arm)."""
+    return {(one.control, one.arm): one for one in matrix.results}
+
+
+def detection_answer(matrix: DetectionMatrix) -> str:
+    """How many mistakes were caught, what was missed, and how often the gate cried wolf."""
+    alarms = plural(len(matrix.false_alarms), "false alarm")
+    told = (
+        f"{matrix.caught} of {matrix.applicable} caught, {alarms} in "
+        f"{plural(matrix.clean_runs, 'clean run')}."
+    )
+    missed = [f"{one.control} in {one.arm}" for one in matrix.results if one.caught is False]
+    return f"{told} MISSED: {listed(missed)}." if missed else told
+
+
+def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell:
+    if result is None:
+        return Cell("not tried")
+    if result.caught:
+        check, colon, _ = result.by.partition(": ")
+        return Cell("caught", check if colon and len(check) <= CHECK_NAME_LENGTH else "")
+    note = f"note {notes.setdefault(result.by, str(len(notes) + 1))}" if result.by else ""
+    return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)

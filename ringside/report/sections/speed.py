@@ -1,0 +1,132 @@
+"""How fast: results, scaling, and how step times are spread."""
+
+from ringside.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Picture,
+    Section,
+    Table,
+    Terms,
+    Text,
+)
+from ringside.report.ranking import ranked, sizes_of, twins_aside
+from ringside.report.sections.tables import NO_SERIAL, efficiency_cell, steps_table, throughput_cell
+from ringside.report.words import number, percent, plural, said, why_no_interval
+from ringside.stats.summary import ArmRow, Missing, Spread, Summary
+from ringside_core.specs import Comparison
+
+
+def results_section(
+    summary: Summary, table: Table, because: tuple[tuple[str, str], ...]
+) -> Section:
+    """Every arm, every figure."""
+    rows = ranked(summary)
+    if rows:
+        most = said(rows[0].throughput_estimate, "examples/s")
+        answer = f"The highest throughput is {most}, of {rows[0].arm.label}{twins_aside(summary)}."
+    else:
+        answer = "No comparable arm has a throughput."
+    blocks: list[Block] = [
+        Text(
+            "Examples/s and efficiency: mean and 95 % interval [low, high]. Other columns: median "
+            "of the completed runs and their range [lowest–highest]."
+        ),
+        table,
+    ]
+    if why_not := why_no_interval(row.throughput_estimate for row in summary.arms):
+        blocks.append(Text(why_not))
+    if because:
+        blocks += [Heading("Not comparable, because"), Terms(because, label="Not comparable")]
+    blocks.append(Picture("throughput"))
+    return Section("results", "What did each arm reach?", "Results", answer, tuple(blocks))
+
+
+def scaling_section(comparison: Comparison, summary: Summary) -> Section:
+    """What more replicas bring."""
+    kind = comparison.scaling
+    rows = [row for row in ranked(summary) if row.arm.replicas > 1]
+    held = "the global batch" if kind == "strong" else "the batch of each replica"
+    title = f"What do more replicas bring? ({kind} scaling)"
+    if not rows:
+        told = "No comparable arm ran with more than one replica."
+        return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
+    told = (
+        f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
+        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row."
+    )
+    why_not = why_no_interval(row.throughput_estimate for row in rows)
+    blocks: list[Block] = [Text(told), _efficiencies(rows)]
+    blocks += [Text(why_not)] if why_not else []
+    blocks.append(Picture("scaling"))
+    return Section("scaling", title, "Scaling", _scaling_answer(summary, rows), tuple(blocks))
+
+
+def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
+    told = []
+    for size in reversed(sizes_of(rows)):
+        best = max(
+            (row for row in rows if row.arm.replicas == size and row.against_serial.value),
+            key=lambda row: row.against_serial.value or 0.0,
+            default=None,
+        )
+        if best is not None:
+            told.append(
+                f"with {size} replicas {best.arm.label} reaches {percent(best.against_serial)} of "
+                f"{size} × {best.against_serial.base}"
+            )
+    if not told:
+        return "There is no comparable base to scale from."
+    return f"At best, {'; '.join(told)}."
+
+
+def _efficiencies(rows: list[ArmRow]) -> Table:
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Replicas"),
+        Column("Examples/s", "mean [95 % interval] n"),
+        Column("Efficiency", "vs its own ×1"),
+        Column("Efficiency", "vs serial"),
+    )
+    body = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(str(row.arm.replicas)),
+            throughput_cell(row),
+            efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
+            efficiency_cell(row.against_serial, row, NO_SERIAL),
+        )
+        for row in rows
+    )
+    return Table(columns, body, label="Scaling efficiency", kind="scaling")
+
+
+def _no_p99(rows: list[ArmRow]) -> str:
+    missing = (row.spreads["step_p99_ms"] for row in rows)
+    reason = next((one.reason for one in missing if isinstance(one, Missing)), "")
+    return "No comparable arm has a p99" + (f": {reason}." if reason else ".")
+
+
+def steps_section(summary: Summary) -> Section:
+    """How long a step takes, usually and at worst."""
+    told = []
+    rows = ranked(summary)
+    for size in reversed(sizes_of(rows)):
+        known = [
+            (spread.median, row)
+            for row in rows
+            if row.arm.replicas == size and isinstance(spread := row.spreads["step_p99_ms"], Spread)
+        ]
+        if known:
+            least, best = min(known, key=lambda pair: pair[0])
+            told.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
+    aside = twins_aside(summary)
+    answer = f"Lowest p99{aside}: {'; '.join(told)}." if told else _no_p99(rows)
+    return Section(
+        "steps",
+        "How even are the steps?",
+        "Step times",
+        answer,
+        (Picture("steps"), steps_table(summary)),
+    )

@@ -1,0 +1,257 @@
+"""The tables of arms and runs: results, step times, resources, what was computed, the order."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ringside.report.blocks import Cell, Column, Table
+from ringside.report.sections.core_shares import Placement
+from ringside.report.sections.failures import link_to
+from ringside.report.sections.proof import NOT_COMPARABLE
+from ringside.report.words import (
+    NOTHING,
+    decimals_for,
+    estimated,
+    number,
+    percent,
+    plural,
+    range_of,
+)
+from ringside.stats.run_figures import Figure, process_figures
+from ringside.stats.summary import ArmRow, Efficiency, Missing, RunRow, Spread, Summary
+
+NO_SERIAL = "no arm without distribution"
+
+
+def spread_cell(spread: Spread | Missing, *, scale: float = 1.0) -> Cell:
+    """Median above its range; of what is missing, a dash above the reason."""
+    if isinstance(spread, Missing):
+        return Cell(NOTHING, spread.reason)
+    return Cell(number(spread.median * scale), range_of(spread, scale=scale))
+
+
+def throughput_cell(row: ArmRow) -> Cell:
+    """Geometric mean and its interval; of too few rounds the range, and that there is none."""
+    estimate, spread = row.throughput_estimate, row.spreads["throughput_examples_s"]
+    if estimate.value is None:
+        return spread_cell(spread)
+    value, note = estimated(estimate)
+    if estimate.interval is None and isinstance(spread, Spread) and spread.n > 1:
+        note = f"{range_of(spread)}, no interval"
+    return Cell(value, note)
+
+
+def target_cell(spread: Spread | Missing) -> Cell:
+    """Time to target; a median over only the lucky runs would flatter, so there is none."""
+    if isinstance(spread, Spread) and spread.n < spread.of:
+        return Cell(NOTHING, f"{spread.n} of {spread.of} reached it", bad=True)
+    if isinstance(spread, Missing) and spread.reason == "not reached":
+        return Cell(NOTHING, "not reached", bad=True)
+    return spread_cell(spread)
+
+
+def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
+    """An efficiency with the base that it is against, or that there is none."""
+    if not row.comparable:
+        return Cell(NOT_COMPARABLE)
+    if row.arm.twin_of:
+        return Cell(NOTHING, f"the same arm as {row.arm.twin_of}")
+    if value.base == row.arm.label:
+        return Cell("base")
+    if value.value is None:
+        return Cell(NOTHING, value.reason if value.base else no_base)
+    span = ""
+    if value.interval is not None:
+        low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
+        span = f"[{low}, {high}] % "
+    return Cell(percent(value), f"{span}of {value.base}")
+
+
+def results_table(summary: Summary) -> Table:
+    """The main table: one row for each arm, see `arms_in_order`."""
+    metric = summary.quality_metric or "quality"
+    target = "" if summary.quality_target is None else f"{metric} ≥ {summary.quality_target:g}, s"
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Replicas"),
+        Column("Examples/s", "mean [95 % interval] n"),
+        Column("Efficiency", "vs its own ×1"),
+        Column("Efficiency", "vs serial"),
+        Column("Step", "ms"),
+        Column("Time to target", target or "s"),
+        Column(f"Final {metric}"),
+        Column("Peak memory", "GiB"),
+        Column("Start-up", "s"),
+        Column("CPU", "s / 1000 examples"),
+    )
+    rows = tuple(_result(row) for row in arms_in_order(summary))
+    apart = sum(not row.comparable for row in summary.arms)
+    return Table(columns, rows, apart, "Results, one row for each arm", "results")
+
+
+def arms_in_order(summary: Summary) -> list[ArmRow]:
+    """Arms that are not comparable come last; else as they were asked for."""
+    return sorted(summary.arms, key=lambda row: not row.comparable)
+
+
+def _result(row: ArmRow) -> tuple[Cell, ...]:
+    lost = row.started - row.completed
+    spreads = row.spreads
+    note = "the same again, for the noise floor" if row.arm.twin_of else ""
+    if lost:
+        note = f"{lost} of {plural(row.started, 'run')} lost"
+    return (
+        Cell(row.arm.label, note, lost > 0),
+        Cell(str(row.arm.replicas)),
+        throughput_cell(row),
+        efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
+        efficiency_cell(row.against_serial, row, NO_SERIAL),
+        spread_cell(spreads["step_time_ms"]),
+        target_cell(spreads["time_to_target_s"]),
+        spread_cell(spreads["final_quality"]),
+        spread_cell(spreads["peak_memory_bytes"], scale=1 / 2**30),
+        spread_cell(spreads["startup_s"]),
+        spread_cell(spreads["cpu_s_per_1000_examples"]),
+    )
+
+
+def steps_table(summary: Summary) -> Table:
+    """How long steps take, how far processes part, and what the clock itself costs."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("p50", "ms"),
+        Column("p95", "ms"),
+        Column("p99", "ms"),
+        Column("Rank skew", "ms"),
+        Column("Ringside's clock", "% of a step"),
+    )
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            *(
+                spread_cell(row.spreads[name])
+                for name in ("step_time_ms", "step_p95_ms", "step_p99_ms", "rank_skew_ms")
+            ),
+            spread_cell(row.spreads["clock_share"], scale=100),
+        )
+        for row in arms_in_order(summary)
+    )
+    apart = sum(not row.comparable for row in summary.arms)
+    return Table(columns, rows, apart, "Step times, one row for each arm", "steps")
+
+
+def evidence_table(summary: Summary) -> Table:
+    """What the records of the timed runs prove."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Completed", "of runs started"),
+        Column("Each example once", numeric=False),
+        Column("Replicas equal", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
+            Cell(row.each_example_once, bad=row.each_example_once == "no"),
+            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
+        )
+        for row in summary.arms
+    )
+    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
+
+
+def processes_table(summary: Summary) -> Table:
+    """Every process of the last completed run of each arm."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Process", numeric=False),
+        Column("p50", "ms"),
+        Column("p95", "ms"),
+        Column("p99", "ms"),
+        Column("Start-up", "s"),
+        Column("Peak memory", "GiB"),
+        Column("CPU", "s"),
+    )
+    last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(one.task),
+            *(
+                figure_cell(value)
+                for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
+            ),
+            figure_cell(one.peak_memory_bytes, scale=1 / 2**30),
+            figure_cell(one.cpu_s),
+        )
+        for row in summary.arms
+        if row.arm.label in last
+        for one in process_figures(last[row.arm.label])
+    )
+    return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
+
+
+def figure_cell(figure: Figure, *, scale: float = 1.0) -> Cell:
+    """One number of one run; of what is missing, a dash above the reason."""
+    if figure.value is None:
+        return Cell(NOTHING, figure.reason)
+    return Cell(number(figure.value * scale))
+
+
+def resources_table(placed: Sequence[Placement]) -> Table:
+    """Processes, cores and threads of each arm."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Processes", "in all; extra ones hold no replica"),
+        Column("Cores", "for each replica"),
+        Column("Cores in use"),
+        Column("Intra-op threads", "for each replica"),
+        Column("Inter-op threads", "for each process"),
+        Column("Shared cores", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(one.arm.arm.label),
+            Cell(str(one.processes), f"{one.extra} extra" if one.extra else ""),
+            Cell("not pinned" if one.cores_per_replica is None else str(one.cores_per_replica)),
+            Cell(str(one.cores) if one.cores else "unknown"),
+            Cell(
+                "TensorFlow's choice"
+                if one.threads_per_replica is None
+                else f"{one.threads_per_replica:g}"
+            ),
+            Cell(str(one.inter_op_threads or "TensorFlow's choice")),
+            Cell(one.shares or "no", bad=bool(one.shares)),
+        )
+        for one in placed
+    )
+    return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
+
+
+def runs_table(summary: Summary, folder: Path | None) -> Table:
+    """Every run in the order in which they were started."""
+    columns = (
+        Column("Order"),
+        Column("Round"),
+        Column("Arm", numeric=False),
+        Column("Outcome", numeric=False),
+        Column("Examples/s"),
+        Column("Wall time", "s"),
+        Column("Output", numeric=False),
+    )
+    rows = tuple(_run(row, folder) for row in summary.runs)
+    return Table(columns, rows, label="Runs as they were started", kind="runs", head=2)
+
+
+def _run(row: RunRow, folder: Path | None) -> tuple[Cell, ...]:
+    run, throughput = row.run, row.figures.throughput_examples_s
+    return (
+        Cell(str(run.position + 1)),
+        Cell(str(run.round + 1)),
+        Cell(row.arm.label),
+        Cell(run.outcome.kind, bad=not run.outcome.completed),
+        Cell(NOTHING, throughput.reason)
+        if throughput.value is None
+        else Cell(number(throughput.value)),
+        Cell(number(run.wall_s, min(1, decimals_for(run.wall_s)))),
+        Cell(run.log_dir, link=link_to(folder, run.log_dir)),
+    )

@@ -1,0 +1,144 @@
+"""What the search for settings tried for each arm, and what it chose."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ringside.report.blocks import Block, Cell, Column, Folded, Section, Table, Text
+from ringside.report.ranking import ranked, verdict_cell
+from ringside.report.words import (
+    NOTHING,
+    estimated,
+    listed,
+    number,
+    outcome_of,
+    plural,
+    why_no_interval,
+)
+from ringside.stats.run_figures import throughput_examples_s
+from ringside.stats.summary import Summary
+from ringside_core.specs import Arm, Comparison, Trial
+
+NOT_TUNED = "Not tuned: every arm ran with the settings it was named with. Run with --tuned."
+
+
+def tuning_section(comparison: Comparison, summary: Summary) -> Section:
+    """Default and tuned, side by side, then every trial."""
+    if not comparison.trials:
+        return Section("tuning", "Would other settings help?", "Tuning", NOT_TUNED, ())
+    blocks: list[Block] = []
+    if any(row.arm.tuned_from for row in summary.arms):
+        blocks.append(_tuned(summary))
+        tuned = [row.arm for row in summary.arms if row.arm.tuned_from]
+        shown = {name for arm in tuned for name in (arm.label, arm.tuned_from)}
+        rates = [row.throughput_estimate for row in summary.arms if row.arm.label in shown]
+        if why_not := why_no_interval(rates):
+            blocks.append(Text(why_not))
+    count = plural(len(comparison.trials), "trial")
+    blocks.append(Folded(f"All {count}", (_trials(comparison.trials),)))
+    return Section(
+        "tuning",
+        "Would other settings help?",
+        "Tuning",
+        _answer(comparison, summary),
+        tuple(blocks),
+    )
+
+
+def settings_of(arm: Arm) -> str:
+    """Everything that an arm sets: options of its backend, then settings of its own."""
+    defaults = type(arm.options)()
+    told = [
+        f"{name}={value}"
+        for name, value in arm.options
+        if value != getattr(defaults, name) and name != "backend"
+    ]
+    told += [f"{name}={value}" for name, value in arm.settings if value is not None]
+    return ", ".join(told) or "as upstream has it"
+
+
+def _answer(comparison: Comparison, summary: Summary) -> str:
+    budget = _by_arm(comparison.trials)
+    counts = sorted({len(trials) for trials in budget.values()})
+    each = plural(counts[0], "trial") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} trials"
+    told = f"{plural(len(budget), 'arm')} had {each}" + (" each" if len(budget) > 1 else "")
+    rows = [row for row in ranked(summary) if row.arm.tuned_from]
+    gains = [
+        row.arm.tuned_from
+        for row in rows
+        if _known(summary, row.arm.tuned_from)
+        and summary.verdict_of(row.arm.label, row.arm.tuned_from).word == "faster"
+    ]
+    if not any(row.arm.tuned_from for row in summary.arms):
+        return f"{told}; for none was another setting the fastest."
+    if not gains:
+        return f"{told}; no tuned arm is faster than its default beyond chance."
+    verb = "is" if len(gains) == 1 else "are"
+    return f"{told}; {listed(gains)} {verb} faster with other settings."
+
+
+def _by_arm(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    found: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        found[trial.tuned_from].append(trial)
+    return found
+
+
+def _known(summary: Summary, label: str) -> bool:
+    return any(row.arm.label == label for row in ranked(summary))
+
+
+def _tuned(summary: Summary) -> Table:
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Settings", numeric=False),
+        Column("Default", "examples/s [95 % interval] n"),
+        Column("Tuned", "examples/s [95 % interval] n"),
+        Column("Tuned ÷ default", numeric=False),
+    )
+    by_label = {row.arm.label: row for row in summary.arms}
+    rows = []
+    for row in summary.arms:
+        if not row.arm.tuned_from:
+            continue
+        default = by_label.get(row.arm.tuned_from)
+        nothing = Cell(NOTHING, "no such arm")
+        rates = [
+            nothing if one is None else Cell(*estimated(one.throughput_estimate))
+            for one in (default, row)
+        ]
+        both = default is not None and default.comparable and row.comparable
+        rows.append(
+            (
+                Cell(row.arm.label),
+                Cell(settings_of(row.arm)),
+                *rates,
+                verdict_cell(summary.verdict_of(row.arm.label, row.arm.tuned_from))
+                if both and _known(summary, row.arm.label) and _known(summary, row.arm.tuned_from)
+                else Cell(NOTHING, "not comparable", bad=True),
+            )
+        )
+    return Table(columns, tuple(rows), label="Default and tuned", kind="tuned")
+
+
+def _trials(trials: Sequence[Trial]) -> Table:
+    columns = (
+        Column("Tuned for", numeric=False),
+        Column("Settings", numeric=False),
+        Column("Examples/s", "one run"),
+        Column("Chosen", numeric=False),
+        Column("Outcome", numeric=False),
+    )
+    rows = []
+    for trial in trials:
+        rate = throughput_examples_s(trial.run) if trial.run.outcome.completed else None
+        value = None if rate is None else rate.value
+        rows.append(
+            (
+                Cell(trial.tuned_from),
+                Cell(settings_of(trial.arm)),
+                Cell(NOTHING) if value is None else Cell(number(value)),
+                Cell("chosen" if trial.chosen else ""),
+                Cell(outcome_of(trial.run.outcome), bad=not trial.run.outcome.completed),
+            )
+        )
+    return Table(columns, tuple(rows), label="Every trial", kind="trials", head=0)

@@ -1,0 +1,227 @@
+"""Two comparisons side by side: a page, Markdown and a table for the terminal."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
+from ringside.report.words import (
+    NOTHING,
+    estimated,
+    plain,
+    plural,
+    span_of,
+    span_or_none,
+    times,
+    why_no_interval,
+    wrapped,
+)
+from ringside.stats.side_by_side import Change, SideBySide
+from ringside_core.specs import write_whole
+
+LABEL_WIDTH = 24
+PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"
+HOW = (
+    "Examples/s are geometric means of the rounds that count. The ratio is that of arm ÷ serial in "
+    "the same round, now ÷ before, with the 95 % interval of Welch (1947) on logarithms: what made "
+    "both faster or slower cancels. What met one arm alone that day, such as a busy network, does "
+    "not: before you act on a word, compare once more. The word allows for the number of arms "
+    "(Holm 1979)."
+)
+NO_GATE = "A regression is told here and nowhere else: the exit code stays 0."
+
+
+def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
+    """Write side_by_side.html and side_by_side.md into the folder of the later comparison.
+
+    Args:
+        told: the two comparisons.
+        folder: where to.
+        names: of the two folders, for the reader.
+
+    Returns:
+        The path of side_by_side.html.
+    """
+    from ringside.report.html import rendered
+    from ringside.report.markdown import escaped, rendered_section
+
+    title = f"{told.before.name} and {told.now.name}"
+    lead = f"Before: {names[0]}. Now: {names[1]}."
+    sections = sections_of(told)
+    page = rendered("side_by_side.html.j2", title=title, lead=lead, sections=sections, plots={})
+    parts = [f"# {escaped(title)}", escaped(lead)]
+    for section in sections:
+        parts += rendered_section(section)
+    write_whole(folder / MARKDOWN, "\n\n".join(parts) + "\n")
+    write_whole(folder / PAGE, page)
+    return folder / PAGE
+
+
+def sections_of(told: SideBySide) -> tuple[Section, ...]:
+    """What is said, before any format: first what differs around the arms, then the arms."""
+    return (_circumstances(told), _arms(told))
+
+
+def summary_of(told: SideBySide) -> str:
+    """What became slower, what faster, what lost its certificate; one sentence each."""
+    slower = [one for one in told.changes if one.regression]
+    faster = [one for one in told.changes if one.word == "faster"]
+    if not told.changes:
+        return "No arm is in both comparisons."
+    said = [_counted(slower, "slower"), _counted(faster, "faster")]
+    if not slower and not faster:
+        said = [f"Of {plural(len(told.changes), 'arm')} none can be told to be faster or slower."]
+    lost = [one.label for one in told.changes if one.certificate == "lost"]
+    gained = [one.label for one in told.changes if one.certificate == "gained"]
+    said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
+    said += [f"Now comparable: {', '.join(gained)}."] if gained else []
+    return " ".join(one for one in said if one)
+
+
+def _counted(changes: Sequence[Change], word: str) -> str:
+    told = ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
+    return f"{plural(len(changes), 'arm')} {word}: {told}." if changes else ""
+
+
+def _ratio(change: Change) -> str:
+    value, within = change.ratio.value, change.ratio.interval
+    if value is None:
+        return NOTHING
+    return f"{times(value, within)} {span_of(change.ratio)}".rstrip()
+
+
+def _circumstances(told: SideBySide) -> Section:
+    """What is not the same although it is the same experiment."""
+    names = [name for name, _, _ in told.differs]
+    columns = (
+        Column("What", numeric=False),
+        Column("Before", numeric=False),
+        Column("Now", numeric=False),
+    )
+    rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
+    blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
+    answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
+    return Section("around", "What differs around them?", "Around", answer, blocks, sure=not names)
+
+
+def _arms(told: SideBySide) -> Section:
+    notes = [(one, "") for one in _notes(told)]
+    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    blocks: list[Block] = [changes_table(told)]
+    if why_not := why_no_interval(estimates):
+        blocks.append(Text(why_not))
+    blocks += [Bullets(tuple(notes)), Text(HOW)]
+    bad = any(one.regression or one.certificate == "lost" for one in told.changes)
+    return Section(
+        "arms", "Faster or slower?", "Arms", summary_of(told), tuple(blocks), sure=not bad
+    )
+
+
+def _notes(told: SideBySide) -> list[str]:
+    notes = []
+    serial = told.serial
+    if serial is not None:
+        notes.append(
+            f"{serial.label}, which no stack distributes, itself went {_ratio(serial)}: that is "
+            "the machine, TensorFlow or the hour, and is taken off the other arms."
+        )
+    else:
+        notes.append(
+            "No arm without distribution is in both: a change of the machine cannot be told from "
+            "one of a stack."
+        )
+    if told.only_before:
+        notes.append(f"Only before: {', '.join(told.only_before)}.")
+    if told.only_now:
+        notes.append(f"Only now: {', '.join(told.only_now)}.")
+    return [*notes, NO_GATE]
+
+
+def changes_table(told: SideBySide) -> Table:
+    """One row for each arm that is in both."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Before", "examples/s"),
+        Column("Now", "examples/s"),
+        Column("Now ÷ before", "95 % interval"),
+        Column("Verdict", numeric=False),
+        Column("Comparable", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(one.label),
+            Cell(*estimated(one.before)),
+            Cell(*estimated(one.now)),
+            _ratio_cell(one),
+            Cell(*_verdict(one), bad=one.regression),
+            _certificate_cell(one),
+        )
+        for one in told.changes
+    )
+    return Table(columns, rows, label="Arms in both comparisons", kind="changes")
+
+
+def _ratio_cell(change: Change) -> Cell:
+    value, within = change.ratio.value, change.ratio.interval
+    if value is None:
+        return Cell(NOTHING, change.ratio.reason)
+    return Cell(times(value, within), span_or_none(change.ratio))
+
+
+def _verdict(change: Change) -> tuple[str, str]:
+    if not change.comparable:
+        return "not comparable", ""
+    if change.ratio.interval is None:
+        return "no verdict", ""
+    words = {"slower": "regression", "faster": "improvement"}
+    return change.word, words.get(change.word, change.reason)
+
+
+def _certificate_cell(change: Change) -> Cell:
+    reason = change.not_comparable_now or change.not_comparable_before
+    if change.certificate == "lost":
+        return Cell("lost", reason, bad=True)
+    if change.certificate == "gained":
+        return Cell("gained", f"before: {reason}")
+    return Cell("no", reason) if reason else Cell("yes")
+
+
+def render_side_by_side_table(told: SideBySide) -> RichTable:
+    """The same for a terminal."""
+    arms = changes_table(told)
+    below = RichText()
+    below.append(plain(summary_of(told)) + "\n", style="bold")
+    for name, old, new in told.differs:
+        below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
+    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    for note in (why_no_interval(estimates), *_notes(told)):
+        below.append(f"\n{plain(note)}" if note else "")
+    table = RichTable(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=below,
+        caption_justify="left",
+        caption_style="",
+    )
+    for column in arms.columns:
+        head = plain(f"{column.name}\n{column.note}" if column.note else column.name)
+        table.add_column(
+            RichText(head), justify="right" if column.numeric else "left", overflow="fold"
+        )
+    for row in arms.rows:
+        named = replace(row[0], main=wrapped(row[0].main, LABEL_WIDTH))
+        table.add_row(*map(_rich, (named, *row[1:])))
+    return table
+
+
+def _rich(cell: Cell) -> RichText:
+    """A cell as text: never as markup, which a label may contain."""
+    text = RichText(plain(cell.main), style="red" if cell.bad else "")
+    if cell.note:
+        text.append("\n" + plain(cell.note), style="dim")
+    return text

@@ -1,0 +1,94 @@
+"""The results.json of a comparison, read so that a refusal names the file, and digests of it."""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside_core.readings.machine import package_versions
+from ringside_core.specs import Comparison, RefusalError
+
+RESULTS = "results.json"
+ROOT = Path(__file__).resolve().parents[2]
+# Whatever decides what a report says: source, templates, and the packages that compute and draw.
+ROOMS = ("ringside/report", "ringside/stats", "ringside_core/specs")
+KINDS = ("*.py", "*.j2", "*.css")
+PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results.json as it lies there.
+
+    Attributes:
+        comparison: what it says.
+        digest: SHA-256 of its bytes, as `sha256sum` prints it.
+    """
+
+    comparison: Comparison
+    digest: str
+
+
+def read_results(folder: Path) -> Results:
+    """The comparison that a folder holds, and the digest of the file that it was read from.
+
+    Raises:
+        RefusalError: there is none, or its file is damaged; with the file and the field.
+    """
+    file = folder / RESULTS
+    text = read_text(file)
+    return Results(Comparison.from_json(text, origin=str(file)), digest_of(text.encode()))
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """The comparison that a folder holds; see `read_results`."""
+    return read_results(folder).comparison
+
+
+def read_text(file: Path) -> str:
+    """The text of one file of a comparison.
+
+    Raises:
+        RefusalError: it is not there, or is no text.
+    """
+    try:
+        return file.read_bytes().decode()  # not read_text: it would turn \r\n into \n
+    except (OSError, UnicodeDecodeError) as error:
+        again = f"`ringside report {file.parent}` writes it again."
+        raise RefusalError(
+            f"The folder must hold the {file.name} of a comparison.",
+            received=f"{file}: {error}" if isinstance(error, UnicodeDecodeError) else error,
+            advice="`ringside compare` writes one." if file.name == RESULTS else again,
+        ) from None
+
+
+def digest_of(raw: bytes) -> str:
+    """SHA-256 of the bytes of a results.json, 64 hexadecimal digits."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+@functools.cache
+def report_version() -> str:
+    """SHA-256 of the code that computes and writes a report, 64 hexadecimal digits.
+
+    Of every file of ROOMS, and of the versions of the packages that they
+    compute and draw with. What it writes for one folder is the same each time, byte by byte.
+    """
+    sha = hashlib.sha256()
+    for name, version in package_versions(PACKAGES).items():
+        sha.update(f"{name}=={version}\n".encode())
+    for path in sorted(p for room in ROOMS for kind in KINDS for p in (ROOT / room).rglob(kind)):
+        sha.update(f"{path.relative_to(ROOT)} {digest_of(path.read_bytes())}\n".encode())
+    return sha.hexdigest()
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """A refusal of what a file holds says which file that is."""
+    try:
+        yield
+    except RefusalError as error:
+        received = f": {error.received}" if error.received is not None else ""
+        raise RefusalError(error.rule, received=f"{file}{received}", advice=error.advice) from None

@@ -1,0 +1,278 @@
+"""A comparison as a reader meets it: a few sentences, then sections of text, before any format."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ringside.report.blocks import (
+    Block,
+    Bullets,
+    Folded,
+    Heading,
+    Output,
+    Section,
+    Table,
+    Terms,
+    Text,
+)
+from ringside.report.ranking import counted_runs
+from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.sections.breakdown import Breakdown, breakdown_of, breakdown_section
+from ringside.report.sections.caveats import Caveat, caveats
+from ringside.report.sections.communication import communication_section
+from ringside.report.sections.core_shares import placements
+from ringside.report.sections.definitions import DEFINITIONS
+from ringside.report.sections.environment import environment_section, resources_section
+from ringside.report.sections.failures import Failure, failures
+from ringside.report.sections.headline import Headline, headlines
+from ringside.report.sections.noise import noise_line, noise_section, rounds_line
+from ringside.report.sections.proof import Detection, Proof, not_comparable, proof_of
+from ringside.report.sections.speed import results_section, scaling_section, steps_section
+from ringside.report.sections.tables import evidence_table, results_table, runs_table
+from ringside.report.sections.tuning import tuning_section
+from ringside.report.sections.verdicts import verdicts_section
+from ringside.report.source import digest_of
+from ringside.report.words import gib, listed, number, plural
+from ringside.stats.summary import Spread, Summary, summarize
+from ringside_core.specs import Comparison
+
+ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that a report says, apart from the plots.
+
+    Attributes:
+        headlines: who wins at each size, largest first.
+        facts: what the headlines rest on: (question, answer, whether it may be relied on).
+        not_comparable: (arms, why they are not ranked).
+        sections: everything below the first screen, in order.
+        breakdown: parts of a step, for the plot too; None: not measured.
+        digest: SHA-256 of results.json.
+    """
+
+    comparison: Comparison
+    summary: Summary
+    title: str
+    lead: str
+    headlines: tuple[Headline, ...]
+    facts: tuple[tuple[str, str, bool], ...]
+    quality: str
+    proof: Proof
+    not_comparable: tuple[tuple[str, str], ...]
+    caveats: tuple[Caveat, ...]
+    results: Table
+    evidence: Table
+    runs: Table
+    failures: tuple[Failure, ...]
+    sections: tuple[Section, ...]
+    breakdown: Breakdown | None
+    digest: str
+
+    def section(self, name: str) -> Section:
+        """The section of this name."""
+        return next(one for one in self.sections if one.name == name)
+
+
+def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str = "") -> View:
+    """Everything that is said of a comparison.
+
+    Args:
+        comparison: the records.
+        folder: where its logs lie; None: they are neither read nor linked.
+        digest: SHA-256 of its results.json; empty: of what would be written.
+
+    Raises:
+        RefusalError: the records contradict each other, see `ringside.stats.summary.summarize`.
+    """
+    summary = summarize(comparison)
+    proof = proof_of(summary, comparison.detection)
+    view = View(
+        comparison=comparison,
+        summary=summary,
+        title=comparison.name,
+        lead=_lead(comparison, summary),
+        headlines=headlines(summary),
+        facts=tuple(_facts(comparison, summary, proof)),
+        quality=_quality(summary),
+        proof=proof,
+        not_comparable=not_comparable(summary),
+        caveats=tuple(caveats(comparison, summary)),
+        results=results_table(summary),
+        evidence=evidence_table(summary),
+        runs=runs_table(summary, folder),
+        failures=tuple(failures(comparison, folder)),
+        sections=(),
+        breakdown=breakdown_of(comparison, summary),
+        digest=digest or digest_of(comparison.to_json().encode()),
+    )
+    return replace(view, sections=tuple(_sections(view)))
+
+
+def _sections(view: View) -> Iterator[Section]:
+    """In the order in which a reader asks."""
+    comparison, summary = view.comparison, view.summary
+    yield verdicts_section(summary)
+    yield from _caveats_section(view.caveats)
+    yield _proof_section(comparison, view.proof, view.evidence)
+    yield results_section(summary, view.results, view.not_comparable)
+    yield scaling_section(comparison, summary)
+    yield steps_section(summary)
+    yield breakdown_section(view.breakdown)
+    yield communication_section(comparison, summary, view.breakdown)
+    yield accuracy_section(comparison, summary, view.quality)
+    yield noise_section(comparison, summary)
+    yield tuning_section(comparison, summary)
+    yield resources_section(placements(summary), summary)
+    yield from _not_run_section(comparison)
+    yield from _failures_section(view.failures)
+    yield environment_section(comparison, view.digest)
+    yield _definitions_section()
+    yield _order_section(view.runs)
+
+
+def _lead(comparison: Comparison, summary: Summary) -> str:
+    machine = comparison.machine
+    arms = sum(not row.arm.twin_of for row in summary.arms)
+    what = f"{plural(arms, 'arm')} × {plural(comparison.rounds, 'round')}"
+    if twins := sum(bool(row.arm.twin_of) for row in summary.arms):
+        what += f", {twins} of them twice"
+    if summary.explaining:
+        what += f", {plural(len(summary.explaining), 'explaining arm')}"
+    where = (
+        f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
+        f"{number(gib(machine.memory_bytes))} GiB"
+    )
+    if machine.gpus:
+        where += f", {listed(machine.gpus)}"
+    if not summary.runs:
+        return f"{what}, no run, on {where}."
+    spec = summary.runs[0].run.spec
+    batch = comparison.base.global_batch if comparison.base else spec.global_batch
+    size = (
+        f"global batch {batch}"
+        if comparison.scaling == "strong"
+        else f"batch {batch} for each replica"
+    )
+    nobody = not any(row.comparable for row in summary.arms)
+    return (
+        f"{'No arm is comparable, so none is ranked. ' if nobody else ''}"
+        f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
+        f"{spec.precision}. {what} on {where}."
+    )
+
+
+def _facts(
+    comparison: Comparison, summary: Summary, proof: Proof
+) -> Iterator[tuple[str, str, bool]]:
+    """What stands beside the verdicts on the first screen."""
+    noise = noise_section(comparison, summary)
+    yield "Same arithmetic?", proof.answer, proof.certain
+    yield "Noise floor", noise_line(summary), noise.sure
+    yield "Rounds", rounds_line(comparison, summary), not summary.rounds.kept_disturbed
+
+
+def _quality(summary: Summary) -> str:
+    if summary.quality_target is None:
+        return ""
+    completed = sum(counted_runs(summary, row) for row in summary.arms)
+    spreads = [row.spreads["time_to_target_s"] for row in summary.arms]
+    reached = sum(spread.n for spread in spreads if isinstance(spread, Spread))
+    return (
+        f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "
+        f"{reached} of {completed} completed runs."
+    )
+
+
+# Sections that need no more than what is here already
+
+
+def _proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+    blocks: list[Block] = []
+    if comparison.certificates:
+        blocks.append(Text("Each arm trains beside the serial run, before anything is timed."))
+        blocks.append(proof.table)
+    if proof.by_design:
+        blocks += [Heading("Differs by design, and was allowed for"), Terms(proof.by_design)]
+    if one := proof.detection:
+        blocks += [
+            Heading("Would a mistake be caught?"),
+            Text(one.answer),
+            Text(_about_mistakes(one)),
+            one.table,
+        ]
+        if one.notes:
+            notes = tuple((f"note {number}", text) for number, text in one.notes)
+            blocks.append(Terms(notes, label="Notes to the mistakes"))
+        if one.alarms:
+            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
+    blocks += [Heading("What the timed runs computed"), evidence]
+    sure = proof.certain and (proof.detection is None or proof.detection.passed)
+    return Section(
+        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
+    )
+
+
+def _about_mistakes(one: Detection) -> str:
+    """How to read the matrix; a reader must not take the arms in sight for all."""
+    arms = len(one.table.columns) - 1
+    told = f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"
+    if arms > ARMS_IN_SIGHT:
+        told += f" All {arms} arms have a column: on a screen the table scrolls sideways."
+    return told
+
+
+def _caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
+    if careful:
+        answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
+        items = tuple((one.what, one.advice) for one in careful)
+        links = {one.advice: one.section for one in careful if one.section}
+        yield Section(
+            "caveats",
+            "Know before you decide",
+            "Caveats",
+            answer,
+            (Bullets(items, "caveats", links),),
+        )
+
+
+def _not_run_section(comparison: Comparison) -> Iterator[Section]:
+    if comparison.not_run:
+        items = tuple((absent.label, absent.reason) for absent in comparison.not_run)
+        answer = f"{plural(len(items), 'arm')} that was asked for cannot run here."
+        if len(items) > 1:
+            answer = f"{len(items)} arms that were asked for cannot run here."
+        yield Section("not-run", "What did not run?", "Not run", answer, (Terms(items),))
+
+
+def _failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
+    if not lost:
+        return
+    blocks: list[Block] = []
+    for one in lost:
+        blocks += [Heading(f"{one.arm}, round {one.round}"), Text(one.outcome)]
+        if one.lines or one.link:
+            blocks.append(Output(one.lines, one.link))
+    answer = f"{plural(len(lost), 'run')} did not complete."
+    yield Section("failures", "What went wrong?", "Failures", answer, tuple(blocks), sure=False)
+
+
+def _definitions_section() -> Section:
+    return Section(
+        "definitions",
+        "How is each number defined?",
+        "Definitions",
+        "Every number of this report, with its formula.",
+        (Terms(DEFINITIONS),),
+    )
+
+
+def _order_section(runs: Table) -> Section:
+    return Section(
+        "order",
+        "In which order were runs started?",
+        "Order",
+        "Drawn anew in each round, so that a machine that slows down slows down all arms.",
+        (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,), ("report.html", "results.csv")),),
+    )

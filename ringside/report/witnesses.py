@@ -1,0 +1,139 @@
+"""What others wrote before results.json was: each process its record, the proof its certificates.
+
+Where these still lie in the folder of a comparison, they say what results.json must say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ringside.report.printed import Difference
+from ringside.report.source import RESULTS, read_text
+from ringside_core.specs import (
+    Certificate,
+    Comparison,
+    Document,
+    RefusalError,
+)
+from ringside_core.specs.noun import differences
+
+CERTIFICATES = "certificates"
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What came of asking one kind of witness.
+
+    Attributes:
+        what: of what kind.
+        count: how many were compared.
+        differences: where they do not say what results.json says.
+        note: which of them are gone; empty: none.
+    """
+
+    what: str
+    count: int
+    differences: tuple[Difference, ...]
+    note: str
+
+
+def against_records(folder: Path, comparison: Comparison) -> Testimony:
+    """What each process wrote itself, where it still lies there."""
+    count, gone = 0, 0
+    found: list[Difference] = []
+    runs = [(f"runs.{index}", run) for index, run in enumerate(comparison.runs)]
+    runs += [(f"trials.{index}.run", trial.run) for index, trial in enumerate(comparison.trials)]
+    for place, run in runs:
+        records = PurePosixPath(run.log_dir).parent / "records"
+        if ".." in records.parts or not (folder / records).is_dir():
+            gone += 1
+            continue
+        files = {file.stem: file for file in sorted((folder / records).glob("*.json"))}
+        for index, record in enumerate(run.records):
+            count += 1
+            file = files.pop(record.task, None)
+            where = f"{place}.records.{index}"
+            if file is None:
+                name = str(records / f"{record.task}.json")
+                found.append(Difference(name, "the whole file", "nothing", f"{where} of {RESULTS}"))
+            else:
+                found += _against(folder, file, record, where)
+        if run.outcome.completed:
+            found += [_surplus(folder, file, "a record", place) for file in files.values()]
+    note = ""
+    if gone:
+        note = (
+            f"The records of {gone} of {len(runs)} runs lie no longer below {folder}: "
+            f"for these {RESULTS} is the only witness."
+        )
+    return Testimony("processes' own records", count, tuple(found), note)
+
+
+def against_certificates(folder: Path, comparison: Comparison) -> Testimony:
+    """The certificates as they were written when the arms were certified, found by their arm."""
+    what = "certificates"
+    place = folder / CERTIFICATES
+    if not place.is_dir():
+        note = ""
+        if comparison.certificates:
+            note = (
+                f"The certificates lie no longer below {folder}: for them {RESULTS} is the only "
+                "witness."
+            )
+        return Testimony(what, 0, (), note)
+    files, found = _certificate_files(folder, place)
+    count = 0
+    labels = {one.arm.label for one in comparison.certificates}
+    for index, certificate in enumerate(comparison.certificates):
+        where, label = f"certificates.{index}", certificate.arm.label
+        if label in files:
+            count += 1
+            found += _against(folder, files[label], certificate, where)
+        else:
+            expected = f"{where} of {RESULTS}, {label!r}"
+            found.append(Difference(CERTIFICATES, "the whole file", "nothing", expected))
+    if comparison.ended_because:  # while arms are being certified, the files come first
+        found += [
+            _surplus(folder, file, f"a certificate of {label!r}", RESULTS)
+            for label, file in files.items()
+            if label not in labels
+        ]
+    return Testimony(what, count, tuple(found), "")
+
+
+def _certificate_files(folder: Path, place: Path) -> tuple[dict[str, Path], list[Difference]]:
+    """The files by the arms that they certify, and those that certify none or one again."""
+    files: dict[str, Path] = {}
+    found: list[Difference] = []
+    for file in sorted(place.glob("*.json")):
+        try:
+            own = Certificate.from_json(read_text(file), origin=str(file.relative_to(folder)))
+        except RefusalError as error:
+            found.append(_unreadable(folder, file, error, "a certificate"))
+            continue
+        if own.arm.label in files:
+            told = f"a second certificate of {own.arm.label!r}"
+            found.append(_surplus(folder, file, told, RESULTS))
+        files.setdefault(own.arm.label, file)
+    return files, found
+
+
+def _against(folder: Path, file: Path, told: Document, where: str) -> Iterator[Difference]:
+    """Every field in which a file differs from what results.json tells of it."""
+    name = str(file.relative_to(folder))
+    try:
+        own = type(told).from_json(read_text(file), origin=name)
+    except RefusalError as error:
+        yield _unreadable(folder, file, error, f"{where} of {RESULTS}")
+        return
+    one, other = (document.model_dump(mode="json") for document in (own, told))
+    for path, theirs, ours in differences(one, other):
+        yield Difference(name, path, str(theirs), f"{ours} ({RESULTS}: {where}.{path})")
+
+
+def _unreadable(folder: Path, file: Path, error: RefusalError, expected: str) -> Difference:
+    return Difference(str(file.relative_to(folder)), "the whole file", str(error), expected)
+
+
+def _surplus(folder: Path, file: Path, found: str, where: str) -> Difference:
+    return Difference(str(file.relative_to(folder)), "the whole file", found, f"none in {where}")

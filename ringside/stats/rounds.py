@@ -1,0 +1,71 @@
+"""Which rounds of a comparison count: not those in which others used the machine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ringside_core.specs import Comparison, Run
+
+# A tenth of the processors: less than the difference between two quiet runs on a shared machine.
+DISTURBED_SHARE = 0.10
+
+
+@dataclass(frozen=True)
+class RoundsUsed:
+    """The rounds from which everything is computed.
+
+    Attributes:
+        used: their 0-based numbers, rising.
+        disturbed: of those in which a run was disturbed, the worst such run and why, and how many
+            more there were.
+        kept_disturbed: whether disturbed ones are among the used, as there were too few others.
+    """
+
+    used: tuple[int, ...]
+    disturbed: Mapping[int, str]
+    kept_disturbed: bool
+
+
+def disturbance(run: Run) -> str:
+    """Why a run was disturbed; empty: it was not, or nobody looked.
+
+    Others' share of its processors is others_cpu_s ÷ (cores · wall_s), and the hypervisor's
+    steal_cpu_s ÷ (cores · wall_s); each alone must be above DISTURBED_SHARE.
+    """
+    others, stolen = _shares(run)
+    reasons = []
+    if others > DISTURBED_SHARE:
+        reasons.append(f"others used {others:.0%} of its cores".replace("%", " %"))
+    if stolen > DISTURBED_SHARE:
+        reasons.append(f"the host took {stolen:.0%} of its cores away".replace("%", " %"))
+    return "; ".join(reasons)
+
+
+def _shares(run: Run) -> tuple[float, float]:
+    """Of others and of the hypervisor; 0 if nobody looked."""
+    if run.load is None:
+        return 0.0, 0.0
+    available_s = run.load.cores * run.load.wall_s
+    return run.load.others_cpu_s / available_s, run.load.steal_cpu_s / available_s
+
+
+def rounds_used(comparison: Comparison) -> RoundsUsed:
+    """Leave out disturbed rounds while at least `asked.least` undisturbed ones remain."""
+    by_round: dict[int, list[Run]] = {}
+    for run in sorted(comparison.runs, key=lambda run: run.position):
+        if disturbance(run):
+            by_round.setdefault(run.round, []).append(run)
+    disturbed = {number: _told(runs) for number, runs in by_round.items()}
+    begun = sorted({run.round for run in comparison.runs})
+    quiet = tuple(number for number in begun if number not in disturbed)
+    if not disturbed or len(quiet) >= comparison.asked.least:
+        return RoundsUsed(quiet, disturbed, kept_disturbed=False)
+    return RoundsUsed(tuple(begun), disturbed, kept_disturbed=True)
+
+
+def _told(runs: Sequence[Run]) -> str:
+    """The worst of the disturbed runs of a round, and how many more there were."""
+    worst = max(runs, key=lambda run: sum(_shares(run)))
+    told = f"{worst.arm}: {disturbance(worst)}"
+    if more := len(runs) - 1:
+        told += f", and {more} more {'run' if more == 1 else 'runs'}"
+    return told

@@ -1,0 +1,385 @@
+"""The figures of one run, and of each of its processes, from their raw times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringside.stats.evidence import Answer, replicas_equal
+from ringside.stats.step_times import (
+    by_epoch,
+    check_records_agree,
+    chief_of,
+    durations_s,
+    expected_processes,
+    missing,
+    slowest_s,
+    timed_records,
+)
+from ringside.stats.warm_up import warm_up
+from ringside_core.specs import (
+    EpochRecord,
+    Run,
+    RunRecord,
+    capabilities_of,
+)
+
+__all__ = [
+    "FIGURES",
+    "Figure",
+    "ProcessFigures",
+    "RunFigures",
+    "check_records_agree",
+    "chief_of",
+    "counted_epochs",
+    "expected_processes",
+    "process_figures",
+    "run_figures",
+    "step_times_ms",
+    "timed_records",
+]
+
+NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
+NOT_RECORDED = "a process did not record it"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of one run, or why there is none."""
+
+    value: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What one completed run came to; units in the names.
+
+    Attributes:
+        step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
+        rank_skew_ms: how far apart the processes are in one step.
+        sent_bytes_per_step: that all hosts sent, on all interfaces, loopback too.
+        clock_share: what part of a step Ringside's own clock takes; 0.01 is 1 %.
+        final_quality: the validation metric of the workload's target after the last epoch.
+        time_to_target_s: when that metric first reached the target, from the start of the process.
+        each_example_once: see `ringside.stats.evidence`; compared across the arms of a comparison.
+        replicas_equal: the same.
+    """
+
+    throughput_examples_s: Figure
+    step_time_ms: Figure
+    step_p95_ms: Figure
+    step_p99_ms: Figure
+    rank_skew_ms: Figure
+    sent_bytes_per_step: Figure
+    clock_share: Figure
+    startup_s: Figure
+    time_to_target_s: Figure
+    final_quality: Figure
+    peak_memory_bytes: Figure
+    cpu_s_per_1000_examples: Figure
+    each_example_once: Answer
+    replicas_equal: Answer
+
+
+@dataclass(frozen=True)
+class ProcessFigures:
+    """What one process of a run saw by its own clock; units in the names."""
+
+    task: str
+    step_p50_ms: Figure
+    step_p95_ms: Figure
+    step_p99_ms: Figure
+    startup_s: Figure
+    peak_memory_bytes: Figure
+    cpu_s: Figure
+    clock_s_per_step: Figure
+
+
+FIGURES = (
+    "throughput_examples_s",
+    "step_time_ms",
+    "step_p95_ms",
+    "step_p99_ms",
+    "rank_skew_ms",
+    "sent_bytes_per_step",
+    "clock_share",
+    "startup_s",
+    "time_to_target_s",
+    "final_quality",
+    "peak_memory_bytes",
+    "cpu_s_per_1000_examples",
+)
+
+
+def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
+    """All figures of a run; of one that did not complete, the reason in place of each number.
+
+    Raises:
+        RefusalError: the processes of the run disagree on what was trained.
+    """
+    if not run.outcome.completed:
+        none = Figure(None, f"the run {run.outcome.kind}")
+        empty = dict.fromkeys(FIGURES, none)
+        return RunFigures(**empty, each_example_once="unknown", replicas_equal="unknown")
+    check_records_agree(run)
+    p50, p95, p99 = step_quantiles_ms(run)
+    return RunFigures(
+        throughput_examples_s=throughput_examples_s(run),
+        step_time_ms=p50,
+        step_p95_ms=p95,
+        step_p99_ms=p99,
+        rank_skew_ms=rank_skew_ms(run),
+        sent_bytes_per_step=sent_bytes_per_step(run),
+        clock_share=clock_share(run, p50),
+        startup_s=startup_s(run),
+        time_to_target_s=time_to_target_s(run),
+        final_quality=final_quality(run),
+        peak_memory_bytes=peak_memory_bytes(run),
+        cpu_s_per_1000_examples=cpu_s_per_1000_examples(run),
+        each_example_once=each_example_once,
+        replicas_equal=replicas_equal(run),
+    )
+
+
+def process_figures(run: Run) -> tuple[ProcessFigures, ...]:
+    """Each process of a run by itself, in the order of its records; none of one that failed.
+
+    Raises:
+        RefusalError: the processes of the run disagree on what was trained.
+    """
+    if not run.outcome.completed:
+        return ()
+    check_records_agree(run)
+    return tuple(_of_process(run, record) for record in run.records)
+
+
+def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
+    if record.role == "server":
+        p50 = p95 = p99 = Figure(None, "it trains no step of its own")
+    else:
+        counted = record.epochs[warm_up(run).epochs :]
+        times = [1000 * float(s) for epoch in counted for s in durations_s(epoch)]
+        why_not = "" if times else NEEDS_TWO_EPOCHS
+        p50, p95, p99 = _quantiles(times, why_not)
+    return ProcessFigures(
+        task=record.task,
+        step_p50_ms=p50,
+        step_p95_ms=p95,
+        step_p99_ms=p99,
+        startup_s=_recorded(record.startup_s),
+        peak_memory_bytes=_recorded(record.peak_memory_bytes or None),
+        cpu_s=_recorded(record.cpu_s or None),
+        clock_s_per_step=_recorded(record.clock_s_per_step),
+    )
+
+
+def _recorded(value: float | None) -> Figure:
+    return Figure(None, NOT_RECORDED) if value is None else Figure(value)
+
+
+# Time
+
+
+def counted_epochs(run: Run) -> list[list[EpochRecord]]:
+    """Epochs that count, each with the record of every timed process: those after warm-up.
+
+    See `warm_up`; the first epoch, which holds tracing and compilation, never counts.
+    """
+    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    return epochs[warm_up(run).epochs :]
+
+
+def throughput_examples_s(run: Run) -> Figure:
+    """Examples trained for each second of the slowest process, examples/s.
+
+    Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` is that
+    of all replicas together; train_s begins at a barrier and ends with the process's last step.
+    """
+    why_not = _why_untimed(run)
+    if why_not:
+        return Figure(None, why_not)
+    epochs = counted_epochs(run)
+    examples = sum(records[0].examples for records in epochs)
+    seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
+    return Figure(examples / seconds)
+
+
+def step_times_ms(run: Run) -> list[float]:
+    """Time of every step of the counted epochs, ms.
+
+    Of a synchronous run: max over processes of the time since the end of the step before. Of an
+    asynchronous one: time between two completions, in the order in which the coordinator learned
+    of them. The first step of an epoch counts from the barrier before it. Where several steps were
+    one execution, it is one time, divided by the steps in it.
+    """
+    if _why_untimed(run):
+        return []
+    return [1000 * float(s) for records in counted_epochs(run) for s in slowest_s(records)]
+
+
+def step_time_ms(run: Run) -> Figure:
+    """Median over all steps of the counted epochs, ms; see `step_times_ms`."""
+    return step_quantiles_ms(run)[0]
+
+
+def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
+    """Median, p95 and p99 over all steps of the counted epochs, ms; see `step_times_ms`.
+
+    Linear between two times (Hyndman and Fan 1996, type 7). Above the median only with so many
+    times that at least one lies beyond it: 20 for p95, 100 for p99.
+    """
+    return _quantiles(step_times_ms(run), _why_untimed(run))
+
+
+def _quantiles(times: Sequence[float], why_not: str) -> tuple[Figure, Figure, Figure]:
+    return (
+        _quantile(times, 50, why_not),
+        _quantile(times, 95, why_not),
+        _quantile(times, 99, why_not),
+    )
+
+
+def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
+    needed = 1 if percent == 50 else round(100 / (100 - percent))
+    if not why_not and len(times) < needed:
+        why_not = f"{len(times)} step times: p{percent} needs {needed}"
+    return Figure(None, why_not) if why_not else Figure(float(np.percentile(times, percent)))
+
+
+def rank_skew_ms(run: Run) -> Figure:
+    """How far apart the processes are in one step, ms.
+
+    Median over the steps of the counted epochs of max − min over processes of the step's duration,
+    each by its own clock since its own end of the step before. A reduction makes all wait, so it
+    shows what the ranks do at different times, not how long the slowest makes the others wait.
+    """
+    why_not = _why_untimed(run)
+    if not why_not and not capabilities_of(run.spec.backend).synchronous:
+        why_not = "asynchronous: workers make no common steps"
+    if not why_not and len(timed_records(run)) < 2:
+        why_not = "one process"
+    if why_not:
+        return Figure(None, why_not)
+    skews = [
+        np.ptp([durations_s(epoch) for epoch in records], axis=0) for records in counted_epochs(run)
+    ]
+    return Figure(1000 * float(np.median(np.concatenate(skews))))
+
+
+def sent_bytes_per_step(run: Run) -> Figure:
+    """Bytes that all hosts sent during the counted epochs ÷ steps; loopback and strangers too.
+
+    Σ over hosts and network interfaces of sent_bytes. What the processes of one host send each
+    other through memory is not in it.
+    """
+    why_not = _why_untimed(run)
+    if not why_not and not capabilities_of(run.spec.backend).synchronous:
+        why_not = "asynchronous: what is sent belongs to no one step"
+    epochs = [] if why_not else counted_epochs(run)
+    # Of a hostfile that is filled unevenly, the topology says one host.
+    hosts = max(run.spec.topology.hosts, len({one.machine.host for one in run.records}))
+    if any(sum(bool(epoch.sent_bytes) for epoch in records) != hosts for records in epochs):
+        why_not = "not recorded" if hosts == 1 else "not recorded on every host"
+    if why_not:
+        return Figure(None, why_not)
+    sent = sum(sum(epoch.sent_bytes.values()) for records in epochs for epoch in records)
+    return Figure(sent / sum(records[0].steps for records in epochs))
+
+
+def clock_share(run: Run, median: Figure) -> Figure:
+    """What part of a step Ringside's own clock takes.
+
+    Max over processes of clock_s_per_step ÷ the median step time of the run.
+
+    Args:
+        run: of the processes.
+        median: its step time in ms, see `step_time_ms`.
+    """
+    costs = [record.clock_s_per_step for record in timed_records(run)]
+    told = [cost for cost in costs if cost is not None]
+    if median.value is None:
+        return median
+    if len(told) < len(costs):
+        return Figure(None, NOT_RECORDED)
+    if not median.value:  # only of an asynchronous run, whose steps may end at once
+        return Figure(None, "the median step time is 0")
+    return Figure(1000 * max(told) / median.value)
+
+
+def _why_untimed(run: Run) -> str:
+    records = timed_records(run)
+    why_not = missing(records, expected_processes(run)[0])
+    if not why_not and len(records[0].epochs) < 2:
+        why_not = NEEDS_TWO_EPOCHS
+    return why_not
+
+
+def startup_s(run: Run) -> Figure:
+    """From the start of a process to the end of its first step, max over processes, s."""
+    records = timed_records(run)
+    values = [record.startup_s for record in records if record.startup_s is not None]
+    why_not = missing(records, expected_processes(run)[0])
+    if not why_not and len(values) < len(records):
+        why_not = NOT_RECORDED
+    return Figure(None, why_not) if why_not else Figure(max(values))
+
+
+# What else it costs
+
+
+def peak_memory_bytes(run: Run) -> Figure:
+    """Σ of the peaks of all processes, bytes; servers and coordinator are charged.
+
+    The peaks need not be at the same time and shared pages count in each, so it is what the run
+    needs at most.
+    """
+    why_not = missing(run.records, expected_processes(run)[1])
+    if not why_not and not all(record.peak_memory_bytes for record in run.records):
+        why_not = NOT_RECORDED
+    if why_not:
+        return Figure(None, why_not)
+    return Figure(sum(record.peak_memory_bytes for record in run.records))
+
+
+def cpu_s_per_1000_examples(run: Run) -> Figure:
+    """1000 · Σ CPU time of all processes ÷ Σ examples of all epochs, s; it includes start-up."""
+    chief = chief_of(run)
+    why_not = missing(run.records, expected_processes(run)[1])
+    if not why_not and not all(record.cpu_s for record in run.records):
+        why_not = NOT_RECORDED
+    if why_not or chief is None or not chief.epochs:
+        return Figure(None, why_not or "no epoch was recorded")
+    examples = sum(epoch.examples for epoch in chief.epochs)
+    return Figure(1000 * sum(record.cpu_s for record in run.records) / examples)
+
+
+# What was learned
+
+
+def time_to_target_s(run: Run) -> Figure:
+    """When the first epoch that met the target was over, from the start of the chief, s.
+
+    An epoch meets it when validation[metric] ≥ target. Validation itself is in the time.
+    """
+    chief = chief_of(run)
+    if chief is None or chief.quality_target is None:
+        return Figure(None, "the workload has no target" if chief else "no record of the chief")
+    metric, target = chief.quality_target
+    if not any(metric in epoch.validation for epoch in chief.epochs):
+        return Figure(None, f"no validation metric {metric!r}")
+    for epoch in chief.epochs:
+        if epoch.validation.get(metric, float("-inf")) >= target:
+            return Figure(epoch.end_since_process_start_s)
+    return Figure(None, "not reached")
+
+
+def final_quality(run: Run) -> Figure:
+    """The target's validation metric after the last epoch, as the chief recorded it."""
+    chief = chief_of(run)
+    if chief is None or chief.quality_target is None:
+        return Figure(None, "the workload has no target" if chief else "no record of the chief")
+    metric = chief.quality_target[0]
+    if not chief.epochs or metric not in chief.epochs[-1].validation:
+        return Figure(None, f"no validation metric {metric!r}")
+    return Figure(chief.epochs[-1].validation[metric])

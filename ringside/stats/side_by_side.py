@@ -1,0 +1,311 @@
+"""Two comparisons of the same arms at two times: what became faster, what slower.
+
+Rounds of one comparison share its circumstances: how warm the machine was, who else was on it. They
+say how much runs of one hour scatter, and nothing of how much hours differ. So throughputs of two
+comparisons are not judged. What is judged is an arm ÷ the serial arm in the same round, now ÷
+before: whatever made both faster or slower cancels.
+
+What does not cancel: circumstances that meet one arm more than the serial one, such as a network
+that is busier today, or a neighbour who hurts two processes more than one. Of such, two comparisons
+are two samples, however many rounds they have; a word that matters deserves a third comparison.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from ringside.stats.intervals import CONFIDENCE, Estimate, Interval
+from ringside.stats.link_share import congestion_controls, rate_words, same_rate, slowest_bits_per_s
+from ringside.stats.paired import LEAST_ROUNDS, holm
+from ringside.stats.summary import ArmRow, Summary, summarize
+from ringside.stats.verdicts import Word
+from ringside_core.specs import (
+    Comparison,
+    MachineFacts,
+    RefusalError,
+    RunSpec,
+)
+from ringside_core.specs.noun import differences
+
+MEASURE = "it is what the others are measured against"
+NOT_TOLD_APART = "machine and stack are not told apart: "
+SLOWEST_LINK = "slowest link"
+CONGESTION_CONTROL = "TCP's congestion control"
+NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
+# Of the spec that every arm starts from: what each arm, or each round, has as its own.
+OF_ARMS = ("backend", "options", "topology", "seed", "save", "ledger", "ablation", "data_dir")
+
+Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
+
+
+@dataclass(frozen=True)
+class Change:
+    """One arm in both comparisons.
+
+    Attributes:
+        ratio: throughput ÷ that of the serial arm in the same round, now ÷ before. Of the serial
+            arm, and where that is missing, throughput now ÷ before; then there is no word.
+        word: `faster` or `slower` now; by Holm's method over all arms that are comparable in both.
+        reason: why no word can be said, whatever the ratio; empty: one can.
+        not_comparable_before, not_comparable_now: why it must not be ranked; empty: it may be.
+    """
+
+    label: str
+    before: Estimate
+    now: Estimate
+    ratio: Estimate
+    word: Word
+    p_value: float | None
+    p_adjusted: float | None
+    not_comparable_before: str
+    not_comparable_now: str
+    reason: str = ""
+
+    @property
+    def regression(self) -> bool:
+        """Whether it is slower, and both times it computed what it should."""
+        return self.word == "slower"
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it computed what it should, both times."""
+        return not (self.not_comparable_before or self.not_comparable_now)
+
+    @property
+    def certificate(self) -> str:
+        """`lost` or `gained`; empty: as it was."""
+        before, now = bool(self.not_comparable_before), bool(self.not_comparable_now)
+        return "" if before == now else "lost" if now else "gained"
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Two comparisons.
+
+    Attributes:
+        changes: arms that are in both, as the second has them.
+        only_before, only_now: labels of the others.
+        differs: (what, before, now) of software and circumstances.
+        serial: the change of the arm without distribution, in which machine and TensorFlow show; it
+            is taken off all others. None: not in both.
+    """
+
+    before: Comparison
+    now: Comparison
+    changes: tuple[Change, ...]
+    only_before: tuple[str, ...]
+    only_now: tuple[str, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    serial: Change | None
+
+
+def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
+    """Set two comparisons side by side, arm by arm.
+
+    Raises:
+        RefusalError: they measured something else, or on another machine; with both values.
+    """
+    _check_same_experiment(before, now)
+    one, other = summarize(before), summarize(now)
+    old = {row.arm.label: row for row in one.arms if not row.arm.twin_of}
+    new = {row.arm.label: row for row in other.arms if not row.arm.twin_of}
+    rates = (_rates(one), _rates(other))
+    both = [label for label in new if label in old]
+    _check_same_arms([(old[label], new[label]) for label in both])
+    serial = one.serial if one.serial == other.serial and one.serial in both else ""
+    base, why_none = _base(serial, old, new)
+    changes = _judged(
+        [
+            _change(old[label], new[label], rates, "", MEASURE)
+            if label == serial
+            else _change(old[label], new[label], rates, base, why_none)
+            for label in both
+        ]
+    )
+    return SideBySide(
+        before=before,
+        now=now,
+        changes=changes,
+        only_before=tuple(label for label in old if label not in new),
+        only_now=tuple(label for label in new if label not in old),
+        differs=tuple(_circumstances(before, now)),
+        serial=next((change for change in changes if change.label == serial), None),
+    )
+
+
+def _base(serial: str, old: Mapping[str, ArmRow], new: Mapping[str, ArmRow]) -> tuple[str, str]:
+    """The arm that all are measured against, or why there is none."""
+    if not serial:
+        return "", f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
+    if not (old[serial].comparable and new[serial].comparable):
+        return "", f"{NOT_TOLD_APART}{serial} is not comparable in both comparisons"
+    return serial, ""
+
+
+def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Estimate, float | None]:
+    """Now ÷ before of values of independent rounds, and the p-value of no change.
+
+    exp of the difference of the means of the logarithms, with the interval of Welch (1947,
+    Biometrika 34:28-35): the two may scatter differently. Rounds of two experiments have nothing
+    in common, so nothing is paired between them.
+    """
+    n = min(len(before), len(now))
+    if n == 0:
+        return Estimate(None, None, 0, "no throughput " + ("before" if now else "now")), None
+    logs = [[math.log(value) for value in values] for values in (now, before)]
+    ratio = math.exp(sum(logs[0]) / len(now) - sum(logs[1]) / len(before))
+    if n < LEAST_ROUNDS:
+        why_not = f"{n} of {LEAST_ROUNDS} rounds that an interval needs"
+        return Estimate(ratio, None, n, why_not), None
+    if all(len(set(values)) == 1 for values in logs):
+        return Estimate(ratio, None, n, "no scatter: the samples are all equal"), None
+    test = stats.ttest_ind(*logs, equal_var=False)
+    within = test.confidence_interval(CONFIDENCE)
+    interval = Interval(math.exp(within.low), math.exp(within.high))
+    return Estimate(ratio, interval, n), float(test.pvalue)
+
+
+def _rates(summary: Summary) -> dict[str, dict[int, float]]:
+    """Examples/s of every run that counts, by arm and round."""
+    found: dict[str, dict[int, float]] = {row.arm.label: {} for row in summary.arms}
+    for row in summary.runs:
+        value = row.figures.throughput_examples_s.value
+        if row.used and value is not None and row.arm.label in found:
+            found[row.arm.label][row.run.round] = value
+    return found
+
+
+def _against(rates: Rates, label: str, base: str) -> list[float]:
+    """Throughput of an arm ÷ that of the base in each round in which both ran; no base: ÷ 1."""
+    own, other = rates[label], rates[base] if base else {}
+    return [value / other.get(k, 1.0) for k, value in own.items() if not base or k in other]
+
+
+def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, reason: str) -> Change:
+    """One arm, against the base; `reason`: why not, and then without a word."""
+    before, now = (_against(one, new.arm.label, base) for one in rates)
+    ratio, p = ratio_of_means(before, now)
+    return Change(
+        label=new.arm.label,
+        before=old.throughput_estimate,
+        now=new.throughput_estimate,
+        ratio=ratio,
+        word="cannot tell",
+        p_value=None if reason else p,
+        p_adjusted=None,
+        not_comparable_before=old.not_comparable_because,
+        not_comparable_now=new.not_comparable_because,
+        reason=reason,
+    )
+
+
+def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """The same with words, by Holm (1979, Scand. J. Statist. 6:65-70) over all arms."""
+    told = [
+        index for index, one in enumerate(changes) if one.p_value is not None and one.comparable
+    ]
+    judged = list(changes)
+    adjusted = holm(np.array([changes[index].p_value for index in told], np.float64))
+    for index, p in zip(told, adjusted.tolist(), strict=True):
+        ratio = changes[index].ratio.value or 1.0
+        word: Word = "cannot tell"
+        if p <= 1 - CONFIDENCE:
+            word = "faster" if ratio > 1 else "slower"
+        judged[index] = replace(changes[index], word=word, p_adjusted=p)
+    return tuple(judged)
+
+
+# What may differ, and what may not
+
+
+def _check_same_experiment(before: Comparison, now: Comparison) -> None:
+    """Refuse two comparisons whose throughputs do not stand side by side."""
+    for what in ("cpu_model", "cores", "gpus"):
+        _refuse("machine", what, getattr(before.machine, what), getattr(now.machine, what))
+    _refuse("comparison", "scaling", before.scaling, now.scaling)
+    slots = [[host.slots for host in one.hosts] for one in (before, now)]
+    _refuse("comparison", "slots of the hosts", *slots)
+    specs = [_base_of(one) for one in (before, now)]
+    if None in specs:
+        return
+    old, new = ({k: v for k, v in spec.items() if k not in OF_ARMS} for spec in specs if spec)
+    for path, one, other in differences(old, new):
+        _refuse("spec", path, one, other)
+    data = [_data_of(one) for one in (before, now)]
+    if all(data):
+        _refuse("training data", "digests", *data)
+
+
+def _base_of(comparison: Comparison) -> dict[str, object] | None:
+    """What every arm trains; before schema 3 that of any run, as all had the same."""
+    spec: RunSpec | None = comparison.base
+    if spec is None and comparison.runs:
+        spec = comparison.runs[0].spec
+    if spec is None:
+        return None
+    fields = spec.model_dump(mode="json")
+    # Threads follow from an arm's size; its cores are shared by all.
+    fields["resources"] = {"cores_per_replica": spec.resources.cores_per_replica}
+    return fields
+
+
+def _data_of(comparison: Comparison) -> list[str]:
+    """Digests of the training examples; empty for a stream, whose content nobody knows."""
+    return sorted({one.data_digest for run in comparison.runs for one in run.records} - {""})
+
+
+def _check_same_arms(pairs: Sequence[tuple[ArmRow, ArmRow]]) -> None:
+    """Refuse arms of one label with other settings."""
+    for old, new in pairs:
+        before, now = (row.arm.model_dump(mode="json") for row in (old, new))
+        for path, one, other in differences(before, now):
+            _refuse(f"arm {new.arm.label!r}", path, one, other)
+
+
+def _refuse(of: str, what: str, before: object, now: object) -> None:
+    if before != now:
+        raise RefusalError(
+            "Two comparisons stand side by side only if both measured the same on one machine.",
+            received=f"{what} of the {of}: {before!r} before, {now!r} now",
+            advice="Run the second one again as the first was, or read each report alone.",
+        )
+
+
+def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, str]]:
+    """What may differ, because it is what one compares."""
+    told = (_facts(before), _facts(now))
+    names = {**told[0], **told[1]}
+    then, today = slowest_bits_per_s(before.links), slowest_bits_per_s(now.links)
+    if then is not None and today is not None and same_rate(then, today):
+        del names[SLOWEST_LINK]  # no link carries twice the very same
+    if any(facts[CONGESTION_CONTROL] == NOT_TOLD for facts in told):
+        del names[CONGESTION_CONTROL]
+    return [
+        (name, told[0].get(name, "absent"), told[1].get(name, "absent"))
+        for name in names
+        if told[0].get(name) != told[1].get(name)
+    ]
+
+
+def _facts(comparison: Comparison) -> dict[str, str]:
+    machine: MachineFacts = comparison.machine
+    slowest = slowest_bits_per_s(comparison.links)
+    codes = sorted({one.code_version[:12] for one in comparison.certificates})
+    return {
+        **machine.packages,
+        "Python": machine.python,
+        "kernel": machine.kernel,
+        "host": machine.host,
+        "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
+        "interface": comparison.interface or "none",
+        CONGESTION_CONTROL: ", ".join(congestion_controls(comparison.links)) or NOT_TOLD,
+        SLOWEST_LINK: "none" if slowest is None else rate_words(slowest),
+        "memory, bytes": str(machine.memory_bytes),
+        "code of Ringside": ", ".join(codes) or "not verified",
+        "seed of the order": str(comparison.seed),
+        "seed of the data": str(comparison.base.seed) if comparison.base else "unknown",
+        "rounds": str(comparison.rounds),
+    }

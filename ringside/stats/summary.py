@@ -1,0 +1,381 @@
+"""A comparison as rows: one for each run, one for each arm, and a verdict for each pair."""
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ringside.stats.comparability import EXPLAINS, certificates_by_arm, why_not_comparable
+from ringside.stats.evidence import Answer, examples_once, worst
+from ringside.stats.intervals import Estimate, Interval, geometric_estimate
+from ringside.stats.likeness import arms_by_label, check_alike
+from ringside.stats.rounds import RoundsUsed, rounds_used
+from ringside.stats.run_figures import FIGURES, Figure, RunFigures, run_figures
+from ringside.stats.verdicts import PairVerdict, Sample, checked, pair_verdicts, turned
+from ringside_core.specs import (
+    Arm,
+    Certificate,
+    Comparison,
+    RefusalError,
+    Run,
+    capabilities_of,
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and range of one figure over the completed runs of an arm. Not an interval.
+
+    Attributes:
+        n: runs that have the figure.
+        of: completed runs.
+        reason: why the others have none.
+    """
+
+    median: float
+    lowest: float
+    highest: float
+    n: int
+    of: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why an arm has no such figure."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs over paired rounds.
+
+    Strong scaling efficiency where the comparison's scaling is `strong` (the global batch is the
+    same at every size), weak where it is `weak` (each replica's part of it is): two quantities that
+    never stand in one comparison. `value` is None where the base or the arm itself has no
+    throughput, or one of them is not comparable; `base` names it, or is empty if the comparison
+    has no such arm. `reason` also says why there is no interval.
+    """
+
+    value: float | None
+    base: str
+    reason: str = ""
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run and its figures.
+
+    Attributes:
+        used: whether its round counts.
+    """
+
+    arm: Arm
+    run: Run
+    figures: RunFigures
+    used: bool = True
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One arm over its completed runs in the rounds that count.
+
+    Attributes:
+        started, completed: numbers of runs, in all rounds.
+        not_completed: the others, in the order of rounds.
+        spreads: by the names of `RunFigures`; of the rounds that count.
+        throughput_estimate: geometric mean and its interval, of the rounds that count.
+        against_group: efficiency against the same group at one replica.
+        against_serial: efficiency against the arm without any distribution.
+        not_comparable_because: why it must not be ranked, see `comparability`; empty: it
+            may be.
+        certificate: None: it was not verified.
+    """
+
+    arm: Arm
+    started: int
+    completed: int
+    not_completed: tuple[Run, ...]
+    spreads: Mapping[str, Spread | Missing]
+    throughput_estimate: Estimate
+    against_group: Efficiency
+    against_serial: Efficiency
+    each_example_once: Answer
+    replicas_equal: Answer
+    not_comparable_because: str
+    certificate: Certificate | None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it is proved to compute what the others compute."""
+        return not self.not_comparable_because
+
+    @property
+    def throughput(self) -> Spread | None:
+        """Examples/s, or None if no completed run has it."""
+        spread = self.spreads["throughput_examples_s"]
+        return spread if isinstance(spread, Spread) else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All rows of a comparison.
+
+    Attributes:
+        arms: that are ranked if they are comparable, and their twins.
+        explaining: arms that explain others, see `Arm.explains`.
+        serial: label of the arm without any distribution; empty if there is none.
+        quality_metric, quality_target: the target of the workload; empty and None if it has none.
+        verdicts: of every pair of comparable arms, twins aside, judged together; the faster one by
+            ratio comes first.
+        noise_floor: each twin against its arm, judged alone: a word other than `cannot tell` is a
+            false alarm, which happens in one of twenty experiments, or a fault of the experiment.
+        rounds: that count.
+    """
+
+    arms: tuple[ArmRow, ...]
+    runs: tuple[RunRow, ...]
+    serial: str
+    quality_metric: str
+    quality_target: float | None
+    verdicts: tuple[PairVerdict, ...]
+    noise_floor: tuple[PairVerdict, ...]
+    rounds: RoundsUsed
+    explaining: tuple[ArmRow, ...]
+
+    def verdict_of(self, first: str, second: str) -> PairVerdict:
+        """The verdict of a pair, turned round if need be.
+
+        Raises:
+            RefusalError: they were not judged: an arm is not comparable, or is the same one.
+        """
+        for one in (*self.verdicts, *self.noise_floor):
+            if (one.first, one.second) == (first, second):
+                return one
+            if (one.first, one.second) == (second, first):
+                return turned(one)
+        raise RefusalError(
+            "Only two different arms that are comparable have a verdict.",
+            received=f"{first!r} and {second!r}",
+        )
+
+    def widest_of_interest(self) -> tuple[str, float] | None:
+        """The pair whose ratio is known least well, and its (high − low) ÷ ratio.
+
+        None: no pair has an interval. Of interest are pairs of arms of one size, each arm against
+        serial, and each twin against its arm: who stops as soon as one single interval happens to
+        be narrow stops too early (docs/decisions/0005-verdicts.md). A pair without an interval
+        beside others that have one has width infinity.
+        """
+        # An arm that never completes a run will have no interval in later rounds either.
+        sizes = {row.arm.label: row.arm.replicas for row in self.arms if row.completed}
+        widths = [
+            (f"{one.first} against {one.second}", relative_width(one.ratio))
+            for one in (*self.verdicts, *self.noise_floor)
+            if {one.first, one.second} <= sizes.keys()
+            and (sizes[one.first] == sizes[one.second] or self.serial in (one.first, one.second))
+        ]
+        widest = max(widths, key=lambda one: one[1], default=None)
+        known = any(width < float("inf") for _, width in widths)
+        return widest if known else None
+
+
+def summarize(comparison: Comparison) -> Summary:
+    """Compute every row; runs in the order in which they were started.
+
+    Raises:
+        RefusalError: arms, runs and certificates do not belong together, runs differ in what all
+            must share, the processes of one run disagree, or a throughput is none.
+    """
+    arms = arms_by_label(comparison)
+    check_alike(comparison, arms)
+    rounds = rounds_used(comparison)
+    rows = _run_rows(comparison, arms, rounds)
+    certificates = certificates_by_arm(comparison)
+    measured = [
+        _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
+    ]
+    ranked = [row for row in measured if not row.arm.explains]
+    serial = next(
+        (row for row in ranked if capabilities_of(row.arm.backend).family == "none"), None
+    )
+    metric, target = _quality_target(comparison.runs)
+    verdicts, noise_floor = _judged(ranked, rows)
+    return Summary(
+        arms=tuple(_with_efficiency(row, ranked, serial, verdicts) for row in ranked),
+        runs=rows,
+        serial=serial.arm.label if serial else "",
+        quality_metric=metric,
+        quality_target=target,
+        verdicts=tuple(verdicts.values()),
+        noise_floor=noise_floor,
+        rounds=rounds,
+        explaining=tuple(row for row in measured if row.arm.explains),
+    )
+
+
+def relative_width(estimate: Estimate) -> float:
+    """(high − low) ÷ value of a 95 % interval; infinity where there is none."""
+    if not estimate.interval or not estimate.value:
+        return float("inf")
+    return (estimate.interval.high - estimate.interval.low) / estimate.value
+
+
+def spread_of(figures: Sequence[Figure]) -> Spread | Missing:
+    """Median, lowest and highest of the figures that exist."""
+    values = [figure.value for figure in figures if figure.value is not None]
+    reasons = list(dict.fromkeys(figure.reason for figure in figures if figure.value is None))
+    if not values:
+        return Missing("; ".join(reasons) or "no run completed")
+    return Spread(
+        median=statistics.median(values),
+        lowest=min(values),
+        highest=max(values),
+        n=len(values),
+        of=len(figures),
+        reason="; ".join(reasons),
+    )
+
+
+def efficiency(
+    row: ArmRow, base: ArmRow | None, verdicts: Mapping[frozenset[str], PairVerdict]
+) -> Efficiency:
+    """Scaling efficiency, X(N) ÷ X(base) ÷ N, of two comparable arms.
+
+    Args:
+        row: of the arm.
+        base: what it is measured against; None: the comparison has no such arm.
+        verdicts: by the labels of the two arms.
+    """
+    if base is None:
+        return Efficiency(None, "", "the comparison has no such arm")
+    label = base.arm.label
+    if not row.comparable:
+        return Efficiency(None, label, "not comparable")
+    if not base.comparable:
+        return Efficiency(None, label, f"{label}: not comparable")
+    for one, name in ((base, f"{label}: "), (row, "")):
+        throughput = one.spreads["throughput_examples_s"]
+        if isinstance(throughput, Missing):
+            return Efficiency(None, label, f"{name}{throughput.reason}")
+    if row.arm.twin_of:
+        return Efficiency(None, label, f"it is {row.arm.twin_of} again")
+    replicas = row.arm.replicas
+    if row is base:
+        return Efficiency(1 / replicas, label)
+    pair = verdicts[frozenset((row.arm.label, label))]
+    ratio = (pair if pair.second == label else turned(pair)).ratio
+    if ratio.value is None:
+        return Efficiency(None, label, ratio.reason)
+    within = ratio.interval
+    interval = within and Interval(within.low / replicas, within.high / replicas)
+    return Efficiency(ratio.value / replicas, label, ratio.reason, interval)
+
+
+def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
+    """The target that all records name; one for all, as they train one workload."""
+    seen = {
+        record.quality_target
+        for run in runs
+        for record in run.records
+        if record.quality_target is not None
+    }
+    if len(seen) > 1:
+        raise RefusalError(
+            "All runs that are compared must have the same quality target.",
+            received="; ".join(f"{metric} ≥ {value}" for metric, value in sorted(seen)),
+        )
+    return seen.pop() if seen else ("", None)
+
+
+def _run_rows(
+    comparison: Comparison, arms: Mapping[str, Arm], rounds: RoundsUsed
+) -> tuple[RunRow, ...]:
+    """Every run; what the diagnostic ones were fed says nothing about the others."""
+    ordered = sorted(comparison.runs, key=lambda run: run.position)
+    once: dict[int, Answer] = {}
+    for explains in (False, True):
+        of_kind = [run for run in ordered if arms[run.arm].explains == explains]
+        answers = examples_once(of_kind)
+        once |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
+    return tuple(
+        RunRow(arms[run.arm], run, run_figures(run, once[id(run)]), run.round in rounds.used)
+        for run in ordered
+    )
+
+
+def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) -> ArmRow:
+    """The row of an arm, as far as it stands alone."""
+    own = [row for row in rows if row.arm == arm]
+    completed = [row for row in own if row.run.outcome.completed]
+    counted = [row.figures for row in completed if row.used]
+    once = worst([row.figures.each_example_once for row in completed])
+    runs = [row.run for row in own]
+    nothing = Efficiency(None, "")
+    why_not = why_not_comparable(certificate, runs, once)
+    return ArmRow(
+        arm=arm,
+        started=len(own),
+        completed=len(completed),
+        not_completed=tuple(
+            sorted((run for run in runs if not run.outcome.completed), key=lambda run: run.round)
+        ),
+        spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
+        throughput_estimate=geometric_estimate([one.value for one in _samples(own)]),
+        against_group=nothing,
+        against_serial=nothing,
+        each_example_once=once,
+        replicas_equal=worst([row.figures.replicas_equal for row in completed]),
+        not_comparable_because=EXPLAINS if arm.explains else why_not,
+        certificate=None if arm.explains else certificate,
+    )
+
+
+def _samples(rows: Sequence[RunRow]) -> list[Sample]:
+    """The throughputs of the runs that count and completed.
+
+    Raises:
+        RefusalError: one is zero, negative or no number.
+    """
+    samples = []
+    for row in rows:
+        value = row.figures.throughput_examples_s.value
+        if row.used and value is not None:
+            samples.append(Sample(row.run.round, row.run.position, value))
+            checked(row.arm.label, samples[-1])
+    return samples
+
+
+def _judged(
+    ranked: Sequence[ArmRow], rows: Sequence[RunRow]
+) -> tuple[dict[frozenset[str], PairVerdict], tuple[PairVerdict, ...]]:
+    """The verdicts by pair, and each twin beside its arm."""
+    samples = {
+        row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked
+    }
+    own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
+    verdicts = pair_verdicts(samples, list(itertools.combinations(own, 2)))
+    twins = [(row.arm.label, row.arm.twin_of) for row in ranked if row.arm.twin_of in samples]
+    floor = [one for pair in twins for one in pair_verdicts(samples, [pair])]
+    by_pair = {frozenset((one.first, one.second)): one for one in verdicts}
+    again = {twin for twin, _ in twins}
+    return by_pair, tuple(one if one.first in again else turned(one) for one in floor)
+
+
+def _with_efficiency(
+    row: ArmRow,
+    rows: Sequence[ArmRow],
+    serial: ArmRow | None,
+    verdicts: Mapping[frozenset[str], PairVerdict],
+) -> ArmRow:
+    """The row beside those that it is measured against."""
+    alone = next(
+        (one for one in rows if one.arm.group == row.arm.group and one.arm.replicas == 1), None
+    )
+    return replace(
+        row,
+        against_group=efficiency(row, alone, verdicts),
+        against_serial=efficiency(row, serial, verdicts),
+    )

@@ -1,0 +1,173 @@
+"""Checks beside parity: which examples were fed and counted, and convergence. No TensorFlow."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ringside.stats.evidence import digest_of_each_once
+from ringside.verify.gate import TOLERANCE, size_of, unfinished
+from ringside.verify.ledger import ledger_verdict
+from ringside.verify.trace import Trace
+from ringside_core.specs import Check, Deviation, LedgerDigest
+
+# Examples of the counting workload (counting.py).
+NUM_COUNTED = 40
+# Of the fall in validation loss that the serial run reaches, this share may be given away.
+MARGIN = 0.1
+# Probability that an arm passes which gives away MARGIN or more.
+ERROR_PROBABILITY = 0.05
+
+
+def training_ledger(arm: Mapping[str, Trace], reference: Trace, *, synchronous: bool) -> Check:
+    """Whether each epoch was fed each example once, and each update the reference's examples."""
+    name = "training ledger"
+    expected = int(reference.meta["train_examples"])
+    for task, trace in arm.items():
+        if not len(trace.fed):
+            reason = trace.error or "it kept no list of what it was fed"
+            return Check(name=name, passed=False, finding=f"{task}: {reason}")
+        for epoch, fed in enumerate(trace.fed, start=1):
+            verdict = ledger_verdict(fed, expected)
+            if not verdict.passed:
+                return Check(name=name, passed=False, finding=f"epoch {epoch}: {verdict.finding}")
+        if len(trace.fed) != len(reference.fed):
+            finding = f"{task} saw {len(trace.fed)} epochs, the reference {len(reference.fed)}"
+            return Check(name=name, passed=False, finding=finding)
+        idle = ~(trace.fed >= 0).any(axis=(0, 1, 3))
+        if idle.any():
+            finding = (
+                f"replica {int(np.argmax(idle)) + 1} was fed nothing in all {reference.steps} "
+                "updates, so that nothing is known of it: watch more, or use a smaller global batch"
+            )
+            return Check(name=name, passed=False, finding=finding)
+        if synchronous and (step := _other_batch(trace.fed, reference.fed)):
+            finding = f"update {step} was fed other examples than the reference's"
+            return Check(name=name, passed=False, finding=finding)
+    epochs = len(reference.fed)
+    if not arm:
+        return Check(name=name, passed=False, finding="no process kept a list")
+    return Check(
+        name=name,
+        passed=True,
+        finding=f"each of {expected} examples once in each of {epochs} epochs",
+    )
+
+
+def _other_batch(fed: NDArray[Any], reference: NDArray[Any]) -> int | None:
+    """The first update, from 1, that held other examples than that of the reference."""
+    if fed.shape[:2] != reference.shape[:2]:
+        return 1
+    steps = fed.shape[0] * fed.shape[1]
+    pairs = zip(fed.reshape(steps, -1), reference.reshape(steps, -1), strict=True)
+    for step, (mine, theirs) in enumerate(pairs, start=1):
+        if not np.array_equal(np.sort(mine[mine >= 0]), np.sort(theirs[theirs >= 0])):
+            return step
+    return None
+
+
+def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
+    """Whether each evaluation counted each held-out example once."""
+    name = "validation ledger"
+    expected = digest_of_each_once(int(reference.meta["validation_examples"][0]))
+    for task, trace in arm.items():
+        ledgers = trace.meta.get("validation_ledgers") or []
+        if not ledgers or len(ledgers) != len(reference.meta["validation_examples"]):
+            finding = f"{task}: {trace.error or 'nothing was evaluated'}"
+            return Check(name=name, passed=False, finding=finding)
+        for epoch, ledger in enumerate(ledgers, start=1):
+            if ledger is None or LedgerDigest(**ledger) != expected:
+                counted = "unknown" if ledger is None else ledger["count"]
+                finding = (
+                    f"{task} counted {counted} examples after epoch {epoch}, and not each of the "
+                    f"{expected.count} once"
+                )
+                return Check(name=name, passed=False, finding=finding)
+    if not arm:
+        return Check(name=name, passed=False, finding="no process counted")
+    return Check(name=name, passed=True, finding=f"each of {expected.count} examples once")
+
+
+def applied_once(
+    arm: Mapping[str, Trace], *, synchronous: bool, num_examples: int = NUM_COUNTED
+) -> Check:
+    """Whether the gradient of each example fed was applied once, at its weight (counting.py).
+
+    An update of n examples moves the weight of each by 1 ÷ n: n over all replicas where they make
+    one update together, of one replica where each makes its own. NumPy adds that up here.
+    """
+    name, tolerance = "each gradient once", TOLERANCE["float64"]
+    if obstacle := unfinished(arm):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    for task, trace in arm.items():
+        verdicts = [ledger_verdict(fed, num_examples) for fed in trace.fed]
+        if wrong := next((v.finding for v in verdicts if not v.passed), ""):
+            return Check(name=name, passed=False, finding=f"{task}: {wrong}", tolerance=tolerance)
+    found = [_applied(task, trace, synchronous=synchronous) for task, trace in arm.items()]
+    worst = max(found, key=size_of)
+    passed = not worst.exceeds(tolerance)
+    finding = "each example's gradient was applied once, at its weight"
+    return Check(
+        name=name,
+        passed=passed,
+        finding=finding if passed else f"gradients were lost, doubled or rescaled: {worst}",
+        tolerance=tolerance,
+        worst=worst,
+    )
+
+
+def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
+    """Where the final weights of one process are furthest from the sum in NumPy."""
+    (found,) = trace.final.values()
+    expected = np.zeros(found.size)
+    for epoch in trace.fed:
+        rows = len(epoch) if synchronous else -1
+        for fed in epoch.reshape(rows, -1 if synchronous else epoch.shape[-1]):
+            ids = fed[fed >= 0]
+            np.add.at(expected, ids, 1.0 / max(1, len(ids)))
+    difference = np.abs(found.reshape(-1) - expected)
+    at = int(np.argmax(difference))  # the first NaN, if there is one
+    value = float(difference[at] / expected.max()) if expected.any() else math.inf
+    return Deviation(
+        value=value if math.isfinite(value) else None,
+        kind="weights",
+        name=f"example {at}",
+        step=trace.steps,
+        task=task,
+    )
+
+
+def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:
+    """Whether training falls as far as the serial run does, over the same seeds.
+
+    Non-inferiority by a one-sided paired t-test: an arm that gives away a share MARGIN of the fall
+    in validation loss, or more, passes with probability at most ERROR_PROBABILITY, as far as the
+    shares given away are normally distributed over seeds.
+
+    Args:
+        arm: one trace for each seed.
+        reference: of the serial run, in the same order.
+    """
+    name = "convergence"
+    for trace in (*arm, *reference):
+        if trace.error:
+            return Check(name=name, passed=False, finding=f"a seed ended with {trace.error}")
+    first = np.array([float(trace.meta["initial_loss"]) for trace in reference])
+    ends = [np.array([t.evaluation["loss"][-1] for t in traces]) for traces in (arm, reference)]
+    given_away = (ends[0] - ends[1]) / (first - ends[1])
+    mean, n = float(np.mean(given_away)), len(given_away)
+    error = float(np.std(given_away, ddof=1)) / math.sqrt(n)
+    bound = mean + float(stats.t.ppf(1 - ERROR_PROBABILITY, n - 1)) * error
+    learned = bool(np.all(first > ends[1]))
+    passed = learned and bool(bound < MARGIN)
+    finding = (
+        f"over {n} seeds the validation loss falls {1 - mean:.1%} as far as in the serial run, "
+        f"at least {1 - bound:.1%} with {1 - ERROR_PROBABILITY:.0%} confidence; more than "
+        f"{1 - MARGIN:.0%} is asked"
+    )
+    if not learned:
+        finding = "the serial run itself does not learn, so that nothing can be said"
+    return Check(name=name, passed=passed, finding=finding)

@@ -1,0 +1,202 @@
+"""Random layers tied to the example: its dropout mask is the same wherever the example is fed.
+
+Keras' generators draw for a batch. Another number of replicas splits it otherwise, every replica
+has a stream of its own, and no two arms drop the same units; nothing behind the first such layer
+could be compared. Here a draw is a pure function of (example id, step, layer, number of the draw
+within the layer, position of the element within the example).
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import ByDesign, RefusalError
+from trainers.ledger import mix
+
+_GAMMA = 0x9E3779B97F4A7C15  # between two outputs of splitmix64 (Steele, Lea, Flood 2014)
+# Φ(-2) and Φ(2): TensorFlow cuts a truncated normal at two standard deviations.
+_BELOW, _ABOVE = 0.022750131948179195, 0.9772498680518208
+
+
+def tie_to_examples(
+    model: Any, current_ids: Callable[[], Any], current_step: Callable[[], Any]
+) -> None:
+    """Give every layer of a built model that draws a generator whose draws belong to the example.
+
+    Layers are numbered in the order in which Keras tracks them, so the same model drawn up anew
+    gets the same numbers. What a layer cannot have tied is refused when it is drawn.
+
+    Args:
+        model: built; all its sublayers exist.
+        current_ids: ids of the examples that the model is called on, [batch] int64; asked in the
+            thread and graph of the call. A new tensor begins a new pass: the draws of each layer
+            are numbered from 0 again.
+        current_step: number of the update, a scalar of any integer type.
+    """
+    for index, layer in enumerate(drawing_layers(model)):
+        layer._random_generator = ExampleRandom(described(layer), index, current_ids, current_step)
+
+
+def drawing_layers(model: Any) -> list[Any]:
+    """The layers of a model that hold a random generator of Keras, RNN cells among them."""
+    # A layer that two others share is met twice.
+    found = {id(layer): layer for layer in model._flatten_layers()}
+    return [layer for layer in found.values() if hasattr(layer, "_random_generator")]
+
+
+def described(layer: Any) -> str:
+    """Name and type of a layer, for a message."""
+    return f"{layer.name} ({type(layer).__name__})"
+
+
+class ExampleRandom:
+    """Stands in for `tf.keras.backend.experimental.RandomGenerator` within one layer.
+
+    Element e of an example is output e of splitmix64, whose seed is hashed from layer and draw,
+    then step, then id.
+
+    Attributes:
+        drew: whether anything was drawn.
+
+    Raises:
+        RefusalError: by a draw that is not made of one part for each example.
+    """
+
+    def __init__(
+        self,
+        layer: str,
+        layer_index: int,
+        current_ids: Callable[[], Any],
+        current_step: Callable[[], Any],
+    ) -> None:
+        self._layer, self._layer_index = layer, layer_index
+        self._current_ids, self._current_step = current_ids, current_step
+        self._pass = threading.local()  # a strategy traces each replica in a thread of its own
+        self.drew = False
+
+    @property
+    def by_design(self) -> ByDesign:
+        """What a certificate says of the layer."""
+        return ByDesign(
+            layer=self._layer,
+            differs="the random numbers, which every replica draws from a stream of its own",
+            treated="drawn as a function of the example, the step and the layer, in every arm",
+        )
+
+    def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
+        """Zero for a share `rate` of the elements, the others divided by 1 - rate."""
+        shape = tf.shape(inputs) if noise_shape is None else noise_shape
+        # Compared in float64, so that a mask is the same in every precision.
+        rate = _wide(rate)
+        keep = self._unit(shape) >= rate
+        scale = tf.cast(1.0 / (1.0 - rate), inputs.dtype)
+        return tf.where(keep, inputs * scale, tf.zeros([], inputs.dtype))
+
+    def random_uniform(
+        self, shape: Any, minval: Any = 0.0, maxval: Any = None, dtype: Any = None
+    ) -> Any:
+        """Uniform in [minval, maxval), maxval 1 if it is not given."""
+        dtype = self._floating(dtype)
+        low = _wide(minval)
+        width = _wide(1.0 if maxval is None else maxval) - low
+        # float32 has 24 bits: more would be rounded, up to maxval itself.
+        digits = 53 if dtype == tf.float64 else 24
+        return tf.cast(low + width * self._unit(shape, digits), dtype)
+
+    def random_normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
+    ) -> Any:
+        """Normal, by the inverse of the distribution function."""
+        return self._scaled(self._open_unit(shape), mean, stddev, dtype)
+
+    def truncated_normal(
+        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
+    ) -> Any:
+        """Normal, cut at two standard deviations."""
+        inside = _BELOW + (_ABOVE - _BELOW) * self._open_unit(shape)
+        return self._scaled(inside, mean, stddev, dtype)
+
+    def make_legacy_seed(self) -> Any:
+        """Refuse: one seed for a whole batch belongs to no example."""
+        raise self._refusal("one seed for the whole batch")
+
+    def make_seed_for_stateless_op(self) -> Any:
+        """Refuse: one seed for a whole batch belongs to no example."""
+        raise self._refusal("one seed for the whole batch")
+
+    def _maybe_init(self) -> None:
+        """Keras calls it when it builds a layer; there is no state to make."""
+
+    def _scaled(self, probability: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
+        normal = tf.math.ndtri(probability)
+        drawn = _wide(mean) + _wide(stddev) * normal
+        return tf.cast(drawn, self._floating(dtype))
+
+    def _open_unit(self, shape: Any) -> Any:
+        """Uniform in (0, 1), float64; the middle of each of 2**52 equal parts."""
+        return self._unit(shape, 52) + 2.0**-53
+
+    def _unit(self, shape: Any, digits: int = 53) -> Any:
+        """Uniform in [0, 1), float64, from the first binary digits of the draw."""
+        top = tf.bitwise.right_shift(self._bits(shape), tf.constant(64 - digits, tf.uint64))
+        return tf.cast(top, tf.float64) * 2.0**-digits
+
+    def _bits(self, shape: Any) -> Any:
+        """64 random bits for each element, uint64."""
+        ids, draw = self._next_draw()
+        shape = tf.cast(tf.convert_to_tensor(shape), tf.int32)
+        self._check_shape(shape, ids)
+        self.drew = True
+        stream = _mixed(tf.constant(self._layer_index << 32 | draw, tf.uint64))
+        step = tf.bitcast(tf.cast(self._current_step(), tf.int64), tf.uint64)
+        keys = _mixed(_mixed(stream + step) + tf.bitcast(tf.cast(ids, tf.int64), tf.uint64))
+        positions = tf.range(tf.reduce_prod(tf.cast(shape[1:], tf.int64)))
+        counters = tf.bitcast(positions, tf.uint64) * tf.constant(_GAMMA, tf.uint64)
+        return tf.reshape(_mixed(keys[:, tf.newaxis] + counters[tf.newaxis, :]), shape)
+
+    def _next_draw(self) -> tuple[Any, int]:
+        """Ids of the batch, and how many draws the layer has made for it."""
+        ids, here = self._current_ids(), self._pass
+        # Counted in Python: what is traced once has the same numbers each time it runs.
+        here.draw = here.draw + 1 if getattr(here, "ids", None) is ids else 0
+        here.ids = ids
+        return ids, here.draw
+
+    def _check_shape(self, shape: Any, ids: Any) -> None:
+        """Refuse a draw that has not one row for each example."""
+        if not shape.shape.num_elements():
+            raise self._refusal("one number for the whole batch")
+        rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
+        if rows is None or examples is None:
+            tf.debugging.assert_equal(shape[0], tf.shape(ids)[0], f"{self._layer}: {_RULE}")
+        elif rows != examples:
+            raise self._refusal(f"{rows} rows of random numbers for {examples} examples")
+
+    def _floating(self, dtype: Any) -> Any:
+        found = tf.as_dtype(dtype or tf.keras.backend.floatx())
+        if not found.is_floating:
+            raise self._refusal(f"random numbers of type {found.name}")
+        return found
+
+    def _refusal(self, received: str) -> RefusalError:
+        return RefusalError(
+            _RULE,
+            received=f"layer {self._layer} draws {received}",
+            advice="Leave the layer away, or do its work in the data.",
+        )
+
+
+_RULE = "To be tied to the example, random numbers must be drawn for each example of a batch."
+
+
+def _wide(number: Any) -> Any:
+    """As float64; `tf.cast` would take a number of Python through float32."""
+    return tf.cast(number if tf.is_tensor(number) else np.float64(number), tf.float64)
+
+
+def _mixed(value: Any) -> Any:
+    """splitmix64 of each element, uint64."""
+    return tf.bitcast(mix(tf.bitcast(value, tf.int64)), tf.uint64)

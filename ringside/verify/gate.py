@@ -1,0 +1,212 @@
+"""The gate: does an arm compute what the serial reference computes? Only NumPy, no TensorFlow.
+
+The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
+all arrays of its kind (docs/decisions/0004). Everything that an update changes is looked at after
+each update, in every process: weights, optimizer variables, loss; and the metrics, evaluation and
+predictions that come of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.verify.trace import Trace
+from ringside_core.specs import Check, Deviation
+from ringside_core.specs.certificate import Kind
+
+# float64: issue and DESIGN.md. float32: the tolerance of tf-keras' own correctness suite
+# (distribute/keras_correctness_test_base.py).
+TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
+
+
+def parity(
+    arm: Mapping[str, Trace], reference: Trace, *, precision: str, tasks: Sequence[str] = ()
+) -> Check:
+    """Whether every process of an arm saw what the reference saw, after each update.
+
+    Args:
+        arm: trace of each process, by task.
+        reference: of the serial run, which must have been completed.
+        precision: in which both were computed; it decides the tolerance.
+        tasks: processes that must have seen it; empty: those that have.
+    """
+    name, tolerance = f"{precision} parity", TOLERANCE[precision]
+    if obstacle := unfinished(arm, reference, tasks=tasks):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    found = [d for task, trace in arm.items() for d in _deviations(task, trace, reference)]
+    worst = max(found, key=size_of)
+    failed = [deviation for deviation in found if deviation.exceeds(tolerance)]
+    finding = f"largest deviation in {reference.steps} updates {worst}"
+    if failed:
+        first = min(failed, key=lambda d: (d.step, -size_of(d)))
+        finding = f"parts at update {first.step}: {first}; {finding}"
+    return Check(
+        name=name,
+        passed=not failed,
+        finding=finding,
+        tolerance=tolerance,
+        worst=worst,
+        by_step=tuple(
+            max((d for d in found if (d.step, d.kind) == place), key=size_of)
+            for place in sorted({(d.step, d.kind) for d in found})
+        ),
+    )
+
+
+def evaluation(arm: Mapping[str, Trace], reference: Trace) -> Check:
+    """Whether evaluation and predictions with the initial weights are the reference's.
+
+    Of an arm whose training has no one right result: its evaluation has.
+    """
+    name, tolerance = "evaluation and predictions", TOLERANCE["float64"]
+    if obstacle := unfinished(arm):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    found = [d for task, trace in arm.items() for d in _before(task, trace, reference)]
+    worst = max(found, key=size_of)
+    return Check(
+        name=name,
+        passed=not worst.exceeds(tolerance),
+        finding=f"largest deviation {worst}",
+        tolerance=tolerance,
+        worst=worst,
+    )
+
+
+def _before(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
+    yield from _whole(task, "evaluation", trace.before, reference.before, 0)
+
+
+def unfinished(
+    arm: Mapping[str, Trace], reference: Trace | None = None, *, tasks: Sequence[str] = ()
+) -> str:
+    """Why there is nothing to compare; empty: there is."""
+    if not arm:
+        return "no process wrote what it saw"
+    if missing := [task for task in tasks if task not in arm]:
+        return f"{', '.join(missing)} wrote nothing of what it saw"
+    for task, trace in arm.items():
+        if trace.error:
+            return f"{task} ended with {trace.error}"
+        if reference is not None and trace.steps != reference.steps:
+            return f"{task} made {trace.steps} updates, the reference {reference.steps}"
+    return ""
+
+
+def size_of(deviation: Deviation) -> float:
+    """How bad a deviation is; what is no number is worst."""
+    return float("inf") if deviation.value is None else deviation.value
+
+
+def _deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
+    """Every comparison of one process, the initial weights as step 0."""
+    last = reference.steps
+    yield from _before(task, trace, reference)
+    weights, found = _values(reference.weights), _values(trace.weights)
+    yield from _by_row(task, "weights", found, weights, first_step=0)
+    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=1)
+    loss = {"mean loss": trace.loss}, {"mean loss": reference.loss}
+    yield from _by_row(task, "loss", *loss, first_step=1)
+    yield from _whole(task, "weights", trace.final, reference.final, last)
+    yield from _whole(task, "metrics", trace.metrics, reference.metrics, last)
+    yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, last)
+    yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
+    scale = _scale(reference.weights.values())
+    for step, gap in enumerate(trace.replica_gap, start=1):
+        value = float(gap) / scale if np.isfinite(gap) else None
+        yield Deviation(value=value, kind="replicas", name="all variables", step=step, task=task)
+
+
+def _values(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _by_row(
+    task: str,
+    kind: Kind,
+    arm: Mapping[str, NDArray[Any]],
+    reference: Mapping[str, NDArray[Any]],
+    *,
+    first_step: int,
+) -> Iterator[Deviation]:
+    """Arrays whose rows are steps: the worst variable of each step."""
+    scales = _scales(kind, reference)
+    steps = max((len(rows) for rows in reference.values()), default=0)
+    for row in range(steps):
+        found = [
+            _deviation(
+                task,
+                kind,
+                name,
+                first_step + row,
+                rows[row] if (rows := arm.get(name)) is not None and row < len(rows) else None,
+                reference[name][row],
+                scales[name],
+            )
+            for name in reference
+        ]
+        yield max(found, key=size_of)
+    for name in arm.keys() - reference.keys():
+        yield Deviation(value=None, kind=kind, name=name, step=first_step, task=task)
+
+
+def _whole(
+    task: str,
+    kind: Kind,
+    arm: Mapping[str, NDArray[Any]],
+    reference: Mapping[str, NDArray[Any]],
+    step: int,
+) -> Iterator[Deviation]:
+    """Arrays that exist once, after the last update."""
+    scales = _scales(kind, reference)
+    for name in reference.keys() | arm.keys():
+        if name not in reference:
+            yield Deviation(value=None, kind=kind, name=name, step=step, task=task)
+        else:
+            yield _deviation(task, kind, name, step, arm.get(name), reference[name], scales[name])
+
+
+def _deviation(
+    task: str,
+    kind: Kind,
+    name: str,
+    step: int,
+    arm: Any,
+    reference: Any,
+    scale: float,
+) -> Deviation:
+    value: float | None = None
+    if arm is not None and np.shape(arm) == np.shape(reference):
+        difference = np.asarray(arm, np.float64) - np.asarray(reference, np.float64)
+        largest = float(np.max(np.abs(difference), initial=0.0))
+        value = largest / scale if np.isfinite(largest) else None
+    return Deviation(value=value, kind=kind, name=name, step=step, task=task)
+
+
+def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """What the difference of each array is divided by.
+
+    Weights, and predictions, are one kind each. Optimizer variables are one kind for each slot,
+    because moments of different order differ by orders of magnitude. Metrics are each their own.
+    """
+    if kind in ("metrics", "evaluation", "loss"):
+        return {name: _scale([array]) for name, array in reference.items()}
+    if kind == "slots":
+        groups: dict[str, list[NDArray[Any]]] = {}
+        for name, array in reference.items():
+            groups.setdefault(_slot(name), []).append(array)
+        return {name: _scale(groups[_slot(name)]) for name in reference}
+    scale = _scale(reference.values())
+    return dict.fromkeys(reference, scale)
+
+
+def _slot(name: str) -> str:
+    """The slot of an optimizer variable: `003 m/dense/kernel` and every other `m`."""
+    return name.partition(" ")[2].partition("/")[0]
+
+
+def _scale(arrays: Sequence[NDArray[Any]] | Any) -> float:
+    largest = max((float(np.max(np.abs(a), initial=0.0)) for a in arrays), default=0.0)
+    # All zero: then any difference counts as it is.
+    return largest if np.isfinite(largest) and largest > 0 else 1.0

@@ -1,0 +1,399 @@
+"""What of a model cannot be compared as it stands, found by experiment in one serial process.
+
+The model is run on a whole batch, again, and on the slices that replicas would get, always from the
+same state. In the later runs every layer is handed what it was handed in the first one, whatever
+the layers before it gave; so a difference shows up in the layer in which it begins, and only there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ringside.verify.example_random import described, drawing_layers, tie_to_examples
+from ringside_core.keras import tf
+from ringside_core.specs import BatchPlan, ByDesign, RefusalError
+from ringside_core.workloads.workload import Workload
+
+# Runs on the same batch beside the first: a layer that seldom draws can give the same by chance.
+_REPEATS = 2
+# Of the largest magnitude; above what another order of summation makes. Else a half precision.
+_TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4}
+_COARSE = 1e-2
+_NO_NUMBERS = (tf.string, tf.variant, tf.resource)
+_NORM = {
+    "differs": "the mean and the variance, which are those of each replica's slice of the batch",
+    "treated": "checked against a serial run that takes them slice by slice",
+}
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        by_design: what depends on the split or on chance, and can be allowed for.
+        obstacles: what cannot be; one sentence each.
+        random_layers: name and type of each layer that draws random numbers.
+        split_layers: name and type of each layer whose output for an example depends on the split.
+    """
+
+    by_design: tuple[ByDesign, ...]
+    obstacles: tuple[str, ...]
+    random_layers: tuple[str, ...]
+    split_layers: tuple[str, ...]
+
+
+def inspect_model(
+    workload: Workload, *, batch: tuple[Any, Any], replicas: Sequence[int]
+) -> Inspection:
+    """Build the model and look for what depends on chance or on how a batch is split.
+
+    Args:
+        workload: whose model and loss are looked at; precision and seed are set already.
+        batch: (x, y) of one global batch, nests of arrays or tensors.
+        replicas: numbers of replicas between which the batch is split.
+
+    Raises:
+        RefusalError: the batch does not divide between so many.
+    """
+    x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in batch)
+    examples = int(tf.nest.flatten(x)[0].shape[0])
+    splits = [_slices(examples, number) for number in sorted(set(replicas)) if number > 1]
+    with _layers_run_eagerly():
+        try:
+            model = workload.build_model()
+            model(x, training=True)
+        except RefusalError:
+            raise
+        # Some of Keras' own layers compute in float32 only.
+        except Exception as error:
+            told = f"the model cannot be called in {tf.keras.backend.floatx()}: {_reason(error)}"
+            return Inspection((), (told,), (), ())
+        lab = _Lab(model, x, examples)
+        lab.repeat()
+        for slices in splits:
+            lab.split(slices)
+        loss = _loss_obstacles(model, workload, (x, y, lab.predictions), splits)
+    norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
+    return Inspection(
+        by_design=(
+            *(one._random_generator.by_design for one in lab.tied),
+            *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
+        ),
+        obstacles=(*lab.obstacles(), *loss),
+        random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
+        split_layers=tuple(described(one) for one in lab.of_split),
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """`size` examples from `start` on, of a batch of `of`."""
+
+    start: int
+    size: int
+    of: int
+
+    def cut(self, nest: Any) -> Any:
+        """These examples of a nest of tensors, with their masks."""
+        rows = slice(self.start, self.start + self.size)
+        return tf.nest.map_structure(lambda one: _masked_as(one, one[rows], self.cut), nest)
+
+
+def _slices(examples: int, replicas: int) -> list[_Part]:
+    size = BatchPlan(global_batch=examples, num_replicas=replicas).per_replica_batch
+    return [_Part(start, size, examples) for start in range(0, examples, size)]
+
+
+@contextmanager
+def _layers_run_eagerly() -> Iterator[None]:
+    """A user's own tf.function would hide the layers that it calls."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+class _Lab:
+    """A model whose layers are watched, call by call.
+
+    Attributes:
+        predictions: output of the first run.
+        of_chance: layers whose random numbers cannot be tied to the example.
+        of_split: layers whose output for an example depends on the split.
+    """
+
+    def __init__(self, model: Any, x: Any, examples: int) -> None:
+        self._model, self._x = model, x
+        self._whole = _Part(0, examples, examples)
+        self._state = [variable.numpy() for variable in model.variables]
+        self._loss_layers: dict[Any, None] = {}  # as the next two, a set in order
+        self._failures: dict[Any, str] = {}
+        self.of_chance: dict[Any, None] = {}
+        self.of_split: dict[Any, None] = {}
+        self._generators = {layer: layer._random_generator for layer in drawing_layers(model)}
+        tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
+        self._layers = list(dict.fromkeys(model._flatten_layers()))
+        for layer in self._layers:
+            # Keras' `__call__` asks the layer itself for it: masks, casts and losses stay as usual.
+            vars(layer)["call"] = self._watched(layer, layer.call)
+        self._recording = True
+        self.predictions = self._first_run()
+        self._recording = False
+        self._losses = self._added_losses()
+
+    @property
+    def tied(self) -> list[Any]:
+        """Layers that drew random numbers for each example."""
+        drew = [one for one in self._generators if getattr(one._random_generator, "drew", False)]
+        return [one for one in drew if one not in self.of_chance]
+
+    def repeat(self) -> None:
+        """Run on the same batch again: what differs is chance."""
+        for _ in range(_REPEATS):
+            self.of_chance |= self._blamed_on(self._whole)
+
+    def split(self, slices: list[_Part]) -> None:
+        """Run on slices of the batch: what differs depends on the split."""
+        means = dict.fromkeys(self._losses, 0.0)
+        for part in slices:
+            self.of_split |= self._blamed_on(part)
+            for layer, value in self._added_losses().items():
+                means[layer] = means.get(layer, 0.0) + value * part.size / part.of
+        if not self._failures:
+            differ = [one for one in means if not _near(means[one], self._losses.get(one, 0.0))]
+            self._loss_layers |= dict.fromkeys(differ)
+
+    def obstacles(self) -> list[str]:
+        """What was found and cannot be allowed for, one sentence each."""
+        others = [layer for layer in self.of_split if _batch_norm(layer) != "replica"]
+        told = {
+            "draws random numbers that Ringside cannot tie to the example": self.of_chance,
+            "gives an example another output when its batch is split": others,
+            "adds a loss that is not the mean of those of a batch's slices": self._loss_layers,
+        }
+        found = [f"{_subject(one)} {what}" for what, layers in told.items() for one in layers]
+        return [*found, *self._failures.values()]
+
+    def _first_run(self) -> Any:
+        while True:
+            # Inputs and outputs of each call of each layer.
+            self._calls: dict[Any, list[Any]] = {layer: [] for layer in self._layers}
+            untied = len(self.of_chance)
+            try:
+                return self._run(self._whole)
+            # Keras may have made another exception of the refusal.
+            except Exception:
+                if len(self.of_chance) == untied:
+                    raise
+
+    def _blamed_on(self, part: _Part) -> dict[Any, None]:
+        """Run on a part; the layers in which a difference from the first run begins."""
+        try:
+            self._run(part)
+        # Whatever a user's layer raises on fewer examples than it was made for.
+        except Exception:
+            if self._failed is None:
+                raise
+            told = f"{_subject(self._failed)} cannot be called on {part.size} of {part.of} examples"
+            self._failures.setdefault(self._failed, f"{told}: {self._reason}")
+        mine = [one for one in self._blamed if _batch_norm(one) != "global"]
+        return dict.fromkeys(one for one in mine if one not in self.of_chance)
+
+    def _run(self, part: _Part) -> Any:
+        for variable, value in zip(self._model.variables, self._state, strict=True):
+            variable.assign(value)
+        self._part = part
+        self._ids = part.start + tf.range(part.size, dtype=tf.int64)
+        self._done = dict.fromkeys(self._layers, 0)
+        self._inside: list[Any] = []  # layers whose calls have begun
+        self._blamed: list[Any] = []
+        self._failed: Any = None
+        # What is not per example and differs: tensor → itself, so that it lives, and who made it.
+        self._spoilt: dict[int, tuple[Any, Any]] = {}
+        self._suspects: dict[Any, Any] = {}  # layer → one that was called in it and made such a one
+        outputs = self._model(part.cut(self._x), training=True)
+        # An output that is no value of an example: there is nothing behind it to show harm.
+        self._blamed += self._makers(outputs)
+        return outputs
+
+    def _makers(self, nest: Any) -> list[Any]:
+        """Who spoilt tensors of a nest."""
+        keys = map(id, tf.nest.flatten(nest))
+        return [self._spoilt[key][1] for key in keys if key in self._spoilt]
+
+    def _added_losses(self) -> dict[Any, float]:
+        """Sum of what each layer has added to the loss in this run, without weight decay."""
+        adding = [layer for layer in self._layers if layer._eager_losses]
+        return {one: float(sum(map(tf.reduce_sum, one._eager_losses))) for one in adding}
+
+    def _watched(self, layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call of a layer: the first run is written down, the others are held against it."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not tf.executing_eagerly():  # within tf.vectorized_map: there are no values
+                return call(*args, **kwargs)
+            if not self._recording:
+                return self._compared(layer, call, (args, kwargs))
+            outputs = self._called(layer, call, (args, kwargs))
+            self._calls[layer].append([tf.nest.flatten((args, kwargs)), tf.nest.flatten(outputs)])
+            return outputs
+
+        return watched
+
+    def _compared(self, layer: Any, call: Callable[..., Any], given: Any) -> Any:
+        """Call a layer in a later run, with the inputs and the outputs of the first one."""
+        outer = self._inside[-1] if self._inside else layer
+        calls, number = self._calls[layer], self._done[layer]
+        self._done[layer] += 1
+        if number >= len(calls):
+            self._blamed.append(outer)  # it calls its layers another number of times
+            return self._called(layer, call, given)
+        makers = self._makers(given)
+        given = self._held(given, calls[number][0], self._suspects.get(outer, outer))
+        outputs = self._called(layer, call, given)
+        culprit = makers[0] if makers else self._suspects.get(layer, layer)
+        return self._held(outputs, calls[number][1], culprit, outer)
+
+    def _called(self, layer: Any, call: Callable[..., Any], given: Any) -> Any:
+        args, kwargs = given
+        self._inside.append(layer)
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            if self._failed is None:
+                self._failed, self._reason = layer, _reason(error)
+                if isinstance(error, RefusalError) and layer in self._generators:
+                    layer._random_generator = self._generators[layer]
+                    self.of_chance[layer] = None
+            raise
+        finally:
+            self._inside.pop()
+
+    def _held(self, nest: Any, recorded: list[Any], culprit: Any, outer: Any = None) -> Any:
+        """What the first run had in place of each tensor; who made another one is blamed."""
+        flat = tf.nest.flatten(nest)
+        if len(flat) != len(recorded):
+            self._blamed.append(culprit)
+            return nest
+        held = []
+        for value, before in zip(flat, recorded, strict=True):
+            same, instead = _matched(value, before, self._part)
+            if same is False:
+                self._blamed.append(culprit)
+            elif same is None:
+                self._spoilt.setdefault(id(value), (value, culprit))
+                if outer is not None and value.dtype.is_floating:  # no size, to reshape by
+                    self._suspects.setdefault(outer, culprit)
+            held.append(instead)
+        return tf.nest.pack_sequence_as(nest, held)
+
+
+def _matched(value: Any, before: Any, part: _Part) -> tuple[bool | None, Any]:
+    """Whether a tensor is what the first run had for the same examples, and that.
+
+    None: it differs, but is no value of an example, such as a mean over the batch or its size;
+    whether that does harm shows further on.
+    """
+    tensors = isinstance(value, tf.Tensor) and isinstance(before, tf.Tensor)
+    if not tensors or value.dtype in _NO_NUMBERS:
+        return True, value
+    small, large = value.shape.as_list(), before.shape.as_list()
+    if len(small) != len(large):
+        return None, value
+    axes = [axis for axis, sizes in enumerate(zip(small, large, strict=True)) if len({*sizes}) > 1]
+    if not axes:
+        if _close(value, before, before):
+            return True, _masked_as(value, tf.identity(before))
+        return (None, value) if part.size < part.of else (False, _masked_as(value, before))
+    # Examples may stand on any axis, and have several rows each, as in TimeDistributed.
+    rows, left = divmod(large[axes[0]], part.of)
+    if len(axes) > 1 or left or small[axes[0]] != rows * part.size:
+        return None, value
+    places = part.start * rows + tf.range(small[axes[0]])
+    instead = tf.gather(before, places, axis=axes[0])
+    if _close(value, instead, before):
+        return True, _masked_as(value, instead)
+    if rows == 1 and value.dtype.is_floating:
+        return False, _masked_as(value, instead)
+    return None, value
+
+
+def _masked_as(tensor: Any, other: Any, change: Callable[[Any], Any] = lambda mask: mask) -> Any:
+    """`other` with the mask that Keras has attached to `tensor`."""
+    mask = getattr(tensor, "_keras_mask", None)
+    if mask is not None:
+        other._keras_mask = change(mask)
+    return other
+
+
+def _close(value: Any, reference: Any, scale_of: Any) -> bool:
+    """Whether two tensors are equal but for rounding, relative to the largest of `scale_of`."""
+    if value.dtype.is_integer or value.dtype.is_bool:
+        return np.array_equal(value, reference)
+    a, b, of = (np.asarray(one).astype(np.complex128) for one in (value, reference, scale_of))
+    scale = np.max(np.abs(of[np.isfinite(of)]), initial=0.0)
+    tolerance = _TOLERANCES.get(value.dtype.real_dtype, _COARSE)
+    return np.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
+
+
+def _near(a: float, b: float) -> bool:
+    """Whether two sums are equal but for rounding in the precision that Keras computes in."""
+    tolerance = _TOLERANCES.get(tf.as_dtype(tf.keras.backend.floatx()), _COARSE)
+    return abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def _loss_obstacles(
+    model: Any, workload: Workload, batch: tuple[Any, Any, Any], splits: list[list[_Part]]
+) -> list[str]:
+    """Whether the loss of (x, y, outputs) is the mean of those of its slices, and its gradient too.
+
+    The outputs are those of the whole batch, so that no layer has a part in it.
+    """
+    model.compile(loss=workload.loss)
+
+    def loss_and_gradients(part: _Part) -> tuple[float, list[Any]]:
+        x, y, outputs = part.cut(batch)
+        watched = [one for one in tf.nest.flatten(outputs) if one.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            loss = model.compute_loss(x, y, outputs, None)
+        gradients = tape.gradient(loss, watched, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return float(loss) * part.size / part.of, [one * part.size / part.of for one in gradients]
+
+    for slices in splits:
+        whole_loss, whole = loss_and_gradients(_Part(0, slices[0].of, slices[0].of))
+        losses, gradients = zip(*map(loss_and_gradients, slices), strict=True)
+        means = [tf.concat(pieces, axis=0) for pieces in zip(*gradients, strict=True)]
+        alike = [_close(mean, one, one) for mean, one in zip(means, whole, strict=True)]
+        if not (_near(sum(losses), whole_loss) and all(alike)):
+            names = ", ".join(map(_loss_name, tf.nest.flatten(workload.loss)))
+            return [f"the loss {names} couples a batch's examples: it is not the mean over them"]
+    return []
+
+
+def _loss_name(loss: Any) -> str:
+    return str(getattr(loss, "__name__", getattr(loss, "name", loss)))
+
+
+def _batch_norm(layer: Any) -> str:
+    """Whose statistics batch normalisation takes; empty: it is none, or not as Keras has it."""
+    norm = tf.keras.layers.BatchNormalization
+    if not isinstance(layer, norm) or type(layer).call is not norm.call:
+        return ""
+    return "global" if layer.synchronized else "replica"
+
+
+def _subject(layer: Any) -> str:
+    return f"{'model' if isinstance(layer, tf.keras.Model) else 'layer'} {described(layer)}"
+
+
+def _reason(error: Exception) -> str:
+    """The first line that says something; Keras puts one of its own above it."""
+    lines = [line for line in str(error).split("\n") if line and "encountered when" not in line]
+    return lines[0].strip() if lines else type(error).__name__

@@ -1,0 +1,135 @@
+"""Start the processes of a request, several sets of them side by side, and read what they wrote."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from launch import (
+    Execution,
+    LauncherName,
+    Placement,
+    Plan,
+    Site,
+    execute,
+    make_plan,
+)
+from launch.interrupts import Interrupts
+from launch.placement import THIS_MACHINE
+from ringside.verify.request import REQUEST, Request, trace_file
+from ringside.verify.trace import Trace
+from ringside_core.readings.machine import gpu_names
+from ringside_core.specs import RunSpec, capabilities_of, write_whole
+
+DEADLINE_S = 180.0
+MOST_AT_ONCE = 4
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the processes of an arm are started.
+
+    Attributes:
+        placement: the hosts that they are on.
+        launcher: that starts them; `auto`: the one that the backend joins.
+    """
+
+    placement: Placement = THIS_MACHINE
+    launcher: LauncherName = "auto"
+
+    def launcher_of(self, spec: RunSpec) -> LauncherName:
+        """Who starts a run: one process needs no launcher."""
+        single = capabilities_of(spec.backend).process_model == "single"
+        return "auto" if single else self.launcher
+
+    def plan(self, spec: RunSpec, folder: Path) -> Plan:
+        """The processes of a run.
+
+        Raises:
+            RefusalError: a launcher that its backend cannot join.
+        """
+        site = dataclasses.replace(Site.here(), program="verify_task.py")
+        return make_plan(
+            spec,
+            run_dir=folder,
+            site=site,
+            placement=self.placement,
+            launcher=self.launcher_of(spec),
+        )
+
+
+HERE = Start()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What became of one request: the outcome of its processes and their traces by case.
+
+    Attributes:
+        tasks: processes that should have written a trace of each case.
+    """
+
+    execution: Execution
+    traces: Mapping[str, Mapping[str, Trace]]
+    folder: Path
+    tasks: tuple[str, ...]
+
+    @property
+    def obstacle(self) -> str:
+        """Why not every case was done; empty: all were."""
+        outcome = self.execution.outcome
+        return "" if outcome.completed else f"its processes ended as {outcome}"
+
+
+def run_request(
+    request: Request,
+    spec: RunSpec,
+    folder: Path,
+    interrupts: Interrupts | None = None,
+    start: Start = HERE,
+) -> Watched:
+    """Start the processes of a run, and let them do the cases of a request.
+
+    Args:
+        request: the cases.
+        spec: whose backend and topology the processes have.
+        folder: of these processes; new or empty.
+        interrupts: held by the caller, who runs several; None: this call holds them.
+        start: where and by which launcher.
+    """
+    write_whole(folder / REQUEST, request.to_json())
+    plan = start.plan(spec, folder)
+    execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
+    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    watching = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
+    traces = {
+        case.name: {
+            task: Trace.read(path)
+            for task in watching
+            if (path := trace_file(folder, case.name, task)).exists()
+        }
+        for case in request.cases
+    }
+    return Watched(execution, traces, folder, watching)
+
+
+def side_by_side(jobs: Sequence[Callable[[Interrupts], T]]) -> Iterator[T]:
+    """The results of jobs that start processes, in their order; some of them run at once.
+
+    Nothing is timed here, and much of a start is waiting. On GPUs one at a time: TensorFlow takes
+    the whole memory of each.
+    """
+    at_once = 1 if gpu_names() else min(MOST_AT_ONCE, len(os.sched_getaffinity(0)))
+    with Interrupts() as interrupts, ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(job, interrupts) for job in jobs]
+        try:
+            for future in futures:
+                yield future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

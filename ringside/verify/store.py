@@ -1,0 +1,184 @@
+"""Certificates on disk: kept, found again, and not used where anything has changed since."""
+
+import functools
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from launch import Placement
+from launch.placement import THIS_MACHINE
+from ringside.verify.machines import machine_of
+from ringside_core.folders import cache_dir
+from ringside_core.specs import (
+    Certificate,
+    DetectionMatrix,
+    Host,
+    RefusalError,
+    RunSpec,
+    write_whole,
+)
+
+MATRIX = "detection.json"
+PROGRAMS = ("train.py", "verify_task.py", "ringside/compare/arms.py")
+TAKES_ORDERS = ("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_")
+ROOT = Path(__file__).resolve().parents[2]
+# Whatever decides what is computed or how it is judged.
+ROOMS = (
+    "ringside_core",
+    "backends",
+    "trainers",
+    "launch",
+    "ringside/stats",
+    "ringside/verify",
+)
+
+
+def certificates_dir() -> Path:
+    """Where certificates are kept for later commands."""
+    return cache_dir() / "certificates"
+
+
+def keep(certificate: Certificate) -> Path:
+    """Write a certificate where `find` looks."""
+    path = _path(certificate.spec, certificate.steps, certificate.hosts, certificate.launcher)
+    write_whole(path, certificate.to_json())
+    return path
+
+
+def find(
+    spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
+) -> Certificate | None:
+    """The passing certificate of this very run, made on these hosts by this code; else None.
+
+    Of a user's own code none is used again: what it reads, and imports later, is not known.
+    """
+    if ":" in spec.workload or spec.pipeline.filter:
+        return None
+    path = _path(spec, steps, placement.hosts or (), launcher)
+    try:
+        certificate = Certificate.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+    except (OSError, UnicodeDecodeError, RefusalError):
+        return None
+    return certificate if certificate.passed and not stale(certificate, spec, placement) else None
+
+
+def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_MACHINE) -> str:
+    """Why a certificate says nothing about a run here and now; empty: it does."""
+    if certificate.spec_hash != spec.content_hash:
+        return f"it is of the run {certificate.spec_hash[:8]}, this is {spec.content_hash[:8]}"
+    if certificate.code_version != code_version():
+        return "Ringside's code has changed since"
+    if certificate.hosts != (placement.hosts or ()):
+        return "it was made on other hosts"
+    if certificate.machine != machine_of(placement):
+        return "it was made on another machine, or with other packages"
+    return _changed_source(certificate.sources.items())
+
+
+def changed_since(certificates: Iterable[Certificate], code: str) -> str:
+    """What of the code behind them is not as it was; empty: all is. Reads every file anew.
+
+    Args:
+        certificates: of one comparison.
+        code: version of Ringside's code with which it began; empty: not known.
+    """
+    certificates = tuple(certificates)
+    versions = {one.code_version for one in certificates} | ({code} if code else set())
+    if versions - {code_now()}:
+        return "Ringside's code has changed since"
+    return _changed_source({item for one in certificates for item in one.sources.items()})
+
+
+def _changed_source(sources: Iterable[tuple[str, str]]) -> str:
+    """The first file that is not as it was, by path and SHA-256; empty: none."""
+    for name, digest in sources:
+        path = Path(name)
+        if not path.is_file() or _sha(path) != digest:
+            return f"{name} has changed since"
+    return ""
+
+
+def keep_matrix(matrix: DetectionMatrix) -> None:
+    """Keep the newest detection matrix for reports of later comparisons."""
+    write_whole(certificates_dir() / MATRIX, matrix.to_json())
+
+
+def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
+    """The detection matrix that was made last, if on this machine by this code; else None.
+
+    Of several hosts the first is the machine: the gate is the same on all.
+    """
+    path = certificates_dir() / MATRIX
+    try:
+        matrix = DetectionMatrix.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+    except (OSError, UnicodeDecodeError, RefusalError):
+        return None
+    same = matrix.code_version == code_version() and matrix.machine == machine_of(placement)
+    return matrix if same else None
+
+
+@functools.cache
+def code_version() -> str:
+    """SHA-256 of Ringside's own code, as far as it decides what is computed or timed.
+
+    As it was when it was first asked for, which is what this process runs.
+    """
+    return code_now()
+
+
+def code_now() -> str:
+    """The same as the files are now, which somebody may be editing."""
+    sha = hashlib.sha256()
+    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
+    for path in sorted([*files, *(ROOT / program for program in PROGRAMS)]):
+        sha.update(f"{path.relative_to(ROOT)} {_sha(path)}\n".encode())
+    return sha.hexdigest()
+
+
+def _surroundings() -> str:
+    """Every installed version, and each environment variable that libraries take orders from."""
+    installed = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
+    return "\n".join([*installed, *(f"{name}={value}" for name, value in orders().items())])
+
+
+def orders() -> dict[str, str]:
+    """The environment variables that libraries take orders from, by name."""
+    return {name: v for name, v in sorted(os.environ.items()) if name.startswith(TAKES_ORDERS)}
+
+
+def users_code() -> dict[str, str]:
+    """SHA-256 of each loaded Python file that is neither installed nor Ringside's own."""
+    installed = [
+        Path(sysconfig.get_path(kind)).resolve()
+        for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    found = {}
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__file__", None)
+        if not name or not name.endswith(".py"):
+            continue
+        path = Path(name).resolve()
+        if any(path.is_relative_to(folder) for folder in installed):
+            continue
+        if path.name.startswith("__autograph_generated_file"):
+            continue  # made anew by each process
+        if any(path.is_relative_to(ROOT / room) for room in ROOMS):
+            continue
+        found[str(path)] = _sha(path)
+    return found
+
+
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _path(spec: RunSpec, steps: int, hosts: tuple[Host, ...], launcher: str) -> Path:
+    place = os.getcwd() if spec.data_dir else ""  # which may be relative to it
+    named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
+    words = f"{spec.content_hash} {steps} {place} {named} {launcher} {_surroundings()}"
+    key = hashlib.sha256(words.encode()).hexdigest()
+    return certificates_dir() / f"{key}.json"

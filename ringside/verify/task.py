@@ -1,0 +1,261 @@
+"""One process that verifies: it does all cases of a request, and writes a trace of each.
+
+verify_task.py is the program; launchers start it in the place of train.py.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from launch.task import Reporter
+from ringside.verify.request import (
+    INSPECTION,
+    REQUEST,
+    Case,
+    Request,
+    examples_to_watch,
+    trace_file,
+)
+from ringside.verify.store import users_code
+from ringside.verify.trace import Trace
+from ringside_core.specs import (
+    InputShard,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    write_whole,
+)
+
+
+def work(
+    spec: RunSpec,
+    surroundings: Surroundings,
+    run_dir: Path,
+    reporter: Reporter,
+    facts: dict[str, Any],
+) -> None:
+    """Start the backend once, and do every case under it."""
+    reporter.phase("importing")
+    from trainers.process import started
+
+    request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
+    with started(spec, surroundings, reporter.phase, facts) as backend:
+        if backend is None:
+            return
+        cases = request.cases
+        if request.inspect:
+            reporter.phase("inspecting")
+            inspection = _inspect(request, backend)
+            write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
+            split_matters = any(one["split"] for one in inspection["by_design"])
+            cases = tuple(
+                case
+                for case in cases
+                if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
+            )
+        steps = itertools.count(1)
+        for case in cases:
+            trace = watch(case, backend, run_dir, lambda: reporter.step(next(steps), 0))
+            trace.meta["sources"] = users_code()
+            trace.write(trace_file(run_dir, case.name, surroundings.task_name))
+
+
+def watch(
+    case: Case, backend: Any, run_dir: Path, on_step: Callable[[], None] = lambda: None
+) -> Trace:
+    """Train one case and keep what is seen; an error ends the case, not the process."""
+    from ringside_core.keras import tf
+
+    trace = Trace()
+    tf.keras.backend.set_floatx(case.spec.precision)
+    try:
+        _train(case, backend, trace, run_dir / "cases" / case.name, on_step)
+    except Exception as error:
+        # Ringside's own checks end a training in every process at once. One process alone would
+        # leave its peers in a collective: the launcher's watchdog ends that.
+        trace.meta["error"] = f"{type(error).__name__}: {error}"
+    return trace
+
+
+def _train(
+    case: Case, backend: Any, trace: Trace, folder: Path, on_step: Callable[[], None]
+) -> None:
+    """One training, or the two of a resumed one, watched as the case says."""
+    from trainers.fit import fit
+    from trainers.training import FitResult
+
+    workload, spec = _cut(case, backend)
+    if case.mistake:
+        from ringside.verify.controls import make_mistake
+
+        workload, backend = make_mistake(case.mistake, spec, workload, backend)
+    result = FitResult()
+
+    def train(spec: RunSpec, watchers: Callable[[Any], list[Any]]) -> None:
+        fit(
+            spec,
+            workload,
+            backend,
+            run_dir=folder,
+            on_step=lambda done, total: on_step(),
+            result=result,
+            watchers=watchers,
+            virtual_replicas=case.virtual_replicas,
+        )
+
+    if case.resumed:
+        train(spec.replace(epochs=1, save="all"), lambda training: [])
+        spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
+        result = FitResult()
+    if case.watch == "ends":
+
+        def ends(training: Any) -> list[Any]:
+            trace.meta["initial_loss"] = training.evaluate()[0]["loss"]
+            return []
+
+        train(spec, ends)
+        _keep(result, trace)
+    else:
+        _train_watched(train, spec, trace, result)
+
+
+def _train_watched(train: Any, spec: RunSpec, trace: Trace, result: Any) -> None:
+    from ringside.verify.recorder import Recorder
+    from trainers.predict import Prediction
+
+    watching: list[tuple[Recorder, Prediction]] = []
+
+    def watchers(training: Any) -> list[Any]:
+        recorder = Recorder(training, trace)
+        predict = Prediction(
+            training.model, training.workload, training.backend, training.validation
+        )
+        values, _ = training.evaluate()
+        trace.before = {name: np.array(value) for name, value in values.items()}
+        trace.before.update(_by_name(predict()))
+        watching.append((recorder, predict))
+        return [recorder]
+
+    try:
+        train(spec, watchers)
+        trace.predictions = _by_name(watching[0][1]())
+    finally:
+        for recorder, _ in watching:
+            recorder.finish()
+        _keep(result, trace)
+
+
+def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
+    """The workload with no more data than are watched, and the run over them."""
+    from ringside.verify.example_random import tie_to_examples
+    from ringside_core.keras import tf
+    from ringside_core.workloads.registry import load_workload
+    from trainers.build import make_pipeline
+    from trainers.train_step import current_ids
+
+    spec = case.spec
+    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+    build = workload.model
+
+    def model() -> Any:
+        built = build()
+
+        def step() -> Any:
+            optimizer = getattr(built, "optimizer", None)
+            return tf.constant(0, tf.int64) if optimizer is None else optimizer.iterations
+
+        tie_to_examples(built, current_ids, step)
+        return built
+
+    workload = dataclasses.replace(workload, model=model)
+    if case.steps is None:
+        return workload, spec
+    cut: dict[str, Any] = {}
+    for split, steps in (("train", case.steps), ("validation", 6)):
+        # After the filter: what it drops cannot be watched.
+        source = make_pipeline(spec, workload, backend, training=split == "train").prepared
+        cut[split] = source.first(
+            examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
+        )
+    workload = dataclasses.replace(workload, **cut)
+    per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
+    return workload, spec.replace(
+        epochs=max(1, -(-case.steps // per_epoch)),
+        pipeline=spec.pipeline.replace(filter=None),
+    )
+
+
+def _keep(result: Any, trace: Trace) -> None:
+    """What `fit` itself recorded, also of a training that failed."""
+    for group, attribute in (("metrics", "train"), ("evaluation", "validation")):
+        rows = [getattr(epoch, attribute) for epoch in result.epochs]
+        names = rows[0] if rows else {}
+        setattr(trace, group, {name: np.array([row[name] for row in rows]) for name in names})
+    if result.fed:
+        trace.fed = np.stack(result.fed)
+    trace.meta.update(
+        final_digest=result.final_digest,
+        train_examples=result.train_examples,
+        validation_ledgers=[
+            epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
+            for epoch in result.epochs
+        ],
+        validation_examples=[epoch.validation_examples for epoch in result.epochs],
+    )
+
+
+def _by_name(predictions: Any) -> dict[str, Any]:
+    from ringside_core.keras import tf
+
+    return {f"output {i}": np.asarray(a) for i, a in enumerate(tf.nest.flatten(predictions))}
+
+
+def _inspect(request: Request, backend: Any) -> dict[str, Any]:
+    """What of the workload cannot be compared as it stands, and the digest of all its data."""
+    from ringside.verify.inspection import inspect_model
+    from ringside_core.keras import tf
+    from ringside_core.workloads.registry import load_workload
+    from trainers.build import make_pipeline
+
+    spec = request.cases[0].spec
+    by_design: tuple[Any, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    data_digest = ""
+
+    def workload_in(precision: str) -> Any:
+        tf.keras.backend.set_floatx(precision)
+        tf.keras.utils.set_random_seed(spec.seed)
+        return load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+
+    try:
+        # Of all data, in the precision of the run: data may be made in it.
+        data_digest = make_pipeline(
+            spec, workload_in(request.precision), backend, training=True
+        ).data_digest
+        workload = workload_in("float64")
+        pipeline = make_pipeline(spec, workload, backend, training=True)
+        x, y, *others = next(iter(pipeline.dataset(InputShard())))
+        again = next(iter(pipeline.dataset(InputShard())))
+        for one, other in zip(
+            tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True
+        ):
+            if not np.array_equal(one.numpy(), other.numpy()):
+                raise RefusalError(
+                    "The data must be the same when they are read again.",
+                    received="another first batch at the second reading",
+                    advice="Take chance out of `preprocess`, or tie it to the example.",
+                )
+        found = inspect_model(workload, batch=(x, y), replicas=request.inspect)
+        by_design, obstacles = found.by_design, found.obstacles
+    except RefusalError as error:
+        obstacles = (str(error),)
+    return {
+        "by_design": [one.model_dump() for one in by_design],
+        "obstacles": list(obstacles),
+        "data_digest": data_digest,
+    }

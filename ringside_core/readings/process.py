@@ -1,0 +1,94 @@
+"""What one process costs, when it began, and the processors that it may use."""
+
+import contextlib
+import functools
+import os
+import resource
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import psutil
+
+from ringside_core.specs import RefusalError
+
+
+def peak_memory_bytes() -> int:
+    """Highest resident set size of this process since its program was loaded.
+
+    VmHWM, and not getrusage's ru_maxrss where that can be helped: Linux carries ru_maxrss over an
+    exec, so a child of a parent with 300 MB starts at 300 MB.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        status = ""
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process, all threads, children not included."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+@functools.cache  # one answer for the life of the process, whatever NTP does to the clock
+def process_start_unix_s() -> float:
+    """When this process was started, on the clock of `time.time()`, to about 10 ms.
+
+    From its start in ticks since boot. psutil's create_time adds those to the second in which the
+    machine booted, without its fraction, and so comes out up to 1 s too early.
+    """
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started_after_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_after_boot_s
+    except (OSError, IndexError, ValueError):
+        return float(psutil.Process().create_time())
+    return time.time() - max(0.0, age_s)
+
+
+def pin(cores: Collection[int]) -> None:
+    """Let this process, every thread of it and what it starts run on these processors only.
+
+    Raises:
+        RefusalError: one of them is not there, or is not allowed here.
+    """
+    wanted = set(cores)
+    for thread in os.listdir("/proc/self/task"):
+        # ESRCH: the thread ended meanwhile. EINVAL: none of the processors may be used, which is
+        # refused below.
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(int(thread), wanted)
+    allowed = os.sched_getaffinity(0)
+    if allowed != wanted:
+        raise RefusalError(
+            "A process can be pinned only to processors that it may use.",
+            received=f"{sorted(wanted)}, of which {sorted(allowed & wanted)} may be used",
+            advice="Ask for fewer cores for each replica, or leave the pinning away.",
+        )
+
+
+def cores_for(
+    local_rank: int,
+    replicas_per_process: int,
+    cores_per_replica: int,
+    available: Sequence[int],
+) -> tuple[int, ...]:
+    """The processors of one process: those of its replicas, sorted.
+
+    Replica i of a host (i = local_rank · replicas_per_process + j) gets
+    available[(i · cores_per_replica + m) mod len(available)] for m < cores_per_replica. So replicas
+    share processors only where there are too few.
+
+    Raises:
+        RefusalError: no processor is available.
+    """
+    if not available:
+        raise RefusalError("There must be a processor to pin to.", received="none")
+    first = local_rank * replicas_per_process * cores_per_replica
+    count = replicas_per_process * cores_per_replica
+    return tuple(sorted({available[(first + m) % len(available)] for m in range(count)}))

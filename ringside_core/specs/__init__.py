@@ -1,0 +1,104 @@
+"""The nouns that every room shares. Nothing here imports TensorFlow."""
+
+from ringside_core.specs.arm import Arm, Settings
+from ringside_core.specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
+from ringside_core.specs.certificate import (
+    ByDesign,
+    Certificate,
+    Check,
+    Control,
+    ControlResult,
+    DetectionMatrix,
+    Deviation,
+)
+from ringside_core.specs.cluster import Cluster, ClusterTask, parse_tf_config
+from ringside_core.specs.communication import Communication, Link, StackTimings, Timing
+from ringside_core.specs.comparison import (
+    Circumstances,
+    Comparison,
+    Load,
+    NotRun,
+    Rounds,
+    Run,
+    Trial,
+)
+from ringside_core.specs.errors import RefusalError, unknown_name
+from ringside_core.specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
+from ringside_core.specs.noun import Document, Noun
+from ringside_core.specs.options import (
+    BackendOptions,
+    HorovodOptions,
+    backend_options,
+    parse_option,
+)
+from ringside_core.specs.record import (
+    EpochRecord,
+    LedgerDigest,
+    MachineFacts,
+    Outcome,
+    RunRecord,
+    whole_file,
+    write_all_whole,
+    write_whole,
+)
+from ringside_core.specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
+from ringside_core.specs.surroundings import Surroundings, read_surroundings
+from ringside_core.specs.topology import BatchPlan, InputShard, Topology
+
+__all__ = [
+    "CAPABILITIES",
+    "Arm",
+    "BackendOptions",
+    "BatchPlan",
+    "ByDesign",
+    "Capabilities",
+    "Certificate",
+    "Check",
+    "Circumstances",
+    "Cluster",
+    "ClusterTask",
+    "Communication",
+    "Comparison",
+    "Control",
+    "ControlResult",
+    "DetectionMatrix",
+    "Deviation",
+    "Document",
+    "EpochRecord",
+    "HorovodOptions",
+    "Host",
+    "InputShard",
+    "LearningRateRule",
+    "LedgerDigest",
+    "Link",
+    "Load",
+    "MachineFacts",
+    "NotRun",
+    "Noun",
+    "Outcome",
+    "PipelineOptions",
+    "RefusalError",
+    "Resources",
+    "Rounds",
+    "Run",
+    "RunRecord",
+    "RunSpec",
+    "Settings",
+    "StackTimings",
+    "Surroundings",
+    "Timing",
+    "Topology",
+    "Trial",
+    "assign_slots",
+    "backend_options",
+    "capabilities_of",
+    "parse_hostfile",
+    "parse_option",
+    "parse_tf_config",
+    "read_hostfile",
+    "read_surroundings",
+    "unknown_name",
+    "whole_file",
+    "write_all_whole",
+    "write_whole",
+]

@@ -1,0 +1,69 @@
+"""Arm: one configuration that is verified and measured."""
+
+from typing import Any, Self
+
+from pydantic import NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+
+from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.noun import Noun
+from ringside_core.specs.options import BackendOptions, with_typed_options
+from ringside_core.specs.run_spec import Ablation
+
+
+class Settings(Noun):
+    """What an arm sets for itself beside the options of its backend; None: as all arms have it.
+
+    Attributes:
+        steps_per_execution, jit_compile: of RunSpec.
+        prefetch: of PipelineOptions.
+        intra_op_threads, inter_op_threads: of Resources, for one replica.
+    """
+
+    steps_per_execution: PositiveInt | None = None
+    jit_compile: bool | None = None
+    prefetch: NonNegativeInt | None = None
+    intra_op_threads: PositiveInt | None = None
+    inter_op_threads: PositiveInt | None = None
+
+
+class Arm(Noun):
+    """A backend with its options at a size.
+
+    Attributes:
+        label: unique in its comparison, such as `horovod:controller=mpi ×2`.
+        group: arms that differ only in their number of replicas share it: the label without size.
+        settings: what the arm sets for itself beside the options.
+        twin_of: label of the arm of which this is the same again: the difference between the two is
+            the noise floor. Empty: of none.
+        tuned_from: label of the arm whose settings a search has changed. Empty: not tuned.
+        ablation: what its runs leave out, see RunSpec. Such an arm explains others.
+        global_batch: of its runs; None: as the comparison's scaling says. Given only to arms that
+            explain others.
+    """
+
+    label: str
+    group: str
+    backend: str
+    options: SerializeAsAny[BackendOptions]
+    replicas: PositiveInt
+    settings: Settings = Settings()
+    twin_of: str = ""
+    tuned_from: str = ""
+    ablation: Ablation = "none"
+    global_batch: PositiveInt | None = None
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is there to explain other arms, and is neither certified nor ranked."""
+        return self.ablation != "none" or self.global_batch is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return with_typed_options(data)
+
+    @model_validator(mode="after")
+    def _is_no_twin_of_itself(self) -> Self:
+        if self.twin_of == self.label:
+            raise RefusalError("A twin must have a label of its own.", received=self.label)
+        return self

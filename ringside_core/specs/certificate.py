@@ -1,0 +1,212 @@
+"""Parity certificate: proof that an arm computes what the serial reference computes."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from ringside_core.specs.arm import Arm
+from ringside_core.specs.hostfile import Host
+from ringside_core.specs.noun import Document, Noun, UnixSeconds
+from ringside_core.specs.record import MachineFacts
+from ringside_core.specs.run_spec import RunSpec
+
+Kind = Literal["weights", "slots", "loss", "metrics", "evaluation", "predictions", "replicas"]
+
+
+class Deviation(Noun):
+    """The place where an arm differs most from the reference.
+
+    Attributes:
+        value: largest |arm - reference| of this array, divided by the largest |reference| of all
+            arrays of its kind; None: not a number, or another shape.
+        kind: what was compared. `replicas`: two replicas of the arm with each other.
+        name: of the variable, metric or output.
+        step: update after which it was seen, from 1; 0: before the first.
+        task: process that saw it.
+    """
+
+    value: NonNegativeFloat | None
+    kind: Kind
+    name: str
+    step: NonNegativeInt
+    task: str
+
+    def exceeds(self, tolerance: float) -> bool:
+        """Whether it is too large; what is no number always is."""
+        return self.value is None or self.value > tolerance
+
+    def __str__(self) -> str:
+        size = "not a number" if self.value is None else f"{self.value:.1e}"
+        return f"{size} in {self.kind} {self.name} after step {self.step} ({self.task})"
+
+
+class Check(Noun):
+    """One question that a certificate asks, and its answer.
+
+    Attributes:
+        name: such as `float64 parity`, `training ledger`, `each gradient once`.
+        passed: the answer.
+        finding: the answer in one sentence.
+        tolerance: the largest deviation that passes; None: the check is not of this kind.
+        worst: the largest deviation.
+        by_step: the largest deviation of each kind after each step: it shows where two arms part.
+    """
+
+    name: str
+    passed: bool
+    finding: str
+    tolerance: NonNegativeFloat | None = None
+    worst: Deviation | None = None
+    by_step: tuple[Deviation, ...] = ()
+
+
+class ByDesign(Noun):
+    """Something that depends on how a batch is split, or on a random stream, and was allowed for.
+
+    Attributes:
+        layer: its name and type.
+        differs: what differs between arms.
+        treated: what was done so that the rest could be compared.
+        split: it depends on how a batch is split, so that the reference must split it alike.
+    """
+
+    layer: str
+    differs: str
+    treated: str
+    split: bool = False
+
+
+class Certificate(Document):
+    """What was asked of one arm, and what was found.
+
+    Attributes:
+        arm: as in a comparison.
+        spec: the run that is certified; verified at `steps` updates of it.
+        kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
+            with several workers, by counting and by convergence.
+        steps: updates that were compared in float64.
+        code_version: digest of Ringside's own code.
+        sources: SHA-256 of each file of the user's own code, by path.
+        machine: on which it was found; of several hosts the first.
+        hosts: over which the replicas were spread, with their slots; empty: one machine.
+        launcher: that was asked for; auto: the one that the backend joins.
+        reference_digest, final_digest: SHA-256 of the float64 weights after the last step, of the
+            serial reference and of the arm.
+        data_digest: of the training examples, see RunRecord.
+        checks: all that were made.
+        by_design: what is known to differ, and was allowed for.
+        obstacle: why the arm cannot be certified at all; empty: nothing stood in the way.
+        folder: where the logs are, and the traces of an arm that did not pass.
+
+    Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
+
+    arm: Arm
+    spec: RunSpec
+    kind: Literal["exact", "statistical"]
+    steps: PositiveInt
+    code_version: str
+    sources: dict[str, str] = Field(default_factory=dict)
+    machine: MachineFacts
+    hosts: tuple[Host, ...] = ()
+    launcher: str = "auto"
+    created_unix_s: UnixSeconds
+    reference_digest: str = ""
+    final_digest: str = ""
+    data_digest: str = ""
+    checks: tuple[Check, ...] = ()
+    by_design: tuple[ByDesign, ...] = ()
+    obstacle: str = ""
+    folder: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the arm may be compared with others."""
+        return not self.obstacle and bool(self.checks) and all(c.passed for c in self.checks)
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass, in one sentence; empty if it did."""
+        if self.passed:
+            return ""
+        failed = next((check for check in self.checks if not check.passed), None)
+        if self.obstacle or failed is None:
+            return self.obstacle or "nothing was checked"
+        return f"{failed.name}: {failed.finding}"
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        return body, 2 if version == 1 else version
+
+    @property
+    def spec_hash(self) -> str:
+        """Content hash of the certified run."""
+        return self.spec.content_hash
+
+
+class Control(Noun):
+    """A deliberate mistake.
+
+    Attributes:
+        name: such as `gradients_summed`.
+        mistake: what is done wrong, in one sentence.
+    """
+
+    name: str
+    mistake: str
+
+
+class ControlResult(Noun):
+    """What became of one mistake in one arm.
+
+    Attributes:
+        control: its name.
+        arm: label.
+        caught: whether the gate failed the arm; None: the mistake cannot be made there.
+        by: the check that caught it, with its finding; or why the mistake cannot be made.
+    """
+
+    control: str
+    arm: str
+    caught: bool | None
+    by: str
+
+
+class DetectionMatrix(Document):
+    """Which deliberate mistakes the gate caught, in which arms, and whether it cried wolf.
+
+    Attributes:
+        controls: the rows.
+        arms: labels, the columns.
+        results: one for each control in each arm.
+        clean_runs: runs without a mistake.
+        false_alarms: what the gate held against clean runs; one sentence each.
+
+    Schema history: 1 first version.
+    """
+
+    controls: tuple[Control, ...]
+    arms: tuple[str, ...]
+    results: tuple[ControlResult, ...]
+    clean_runs: NonNegativeInt
+    false_alarms: tuple[str, ...] = ()
+    machine: MachineFacts
+    code_version: str
+    created_unix_s: UnixSeconds
+
+    @property
+    def applicable(self) -> int:
+        """Mistakes that could be made, over all arms."""
+        return sum(result.caught is not None for result in self.results)
+
+    @property
+    def caught(self) -> int:
+        """Mistakes that the gate found."""
+        return sum(result.caught is True for result in self.results)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every mistake was caught and no clean run was failed."""
+        return bool(self.applicable) and self.caught == self.applicable and not self.false_alarms

@@ -1,0 +1,210 @@
+"""TF_CONFIG, both ways: the cluster and the place of one task in it.
+
+Source of the format: tf.distribute.cluster_resolver.TFConfigClusterResolver.
+"""
+
+import json
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from ringside_core.specs.digits import is_whole_number
+from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.noun import Noun
+
+TaskType = Literal["chief", "worker", "ps"]
+
+# Linux gives one environment variable 128 KiB (MAX_ARG_STRLEN), its name and a NUL among them.
+LONGEST_TF_CONFIG = 131_072 - len("TF_CONFIG=") - 1
+
+EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
+
+
+class Cluster(Noun):
+    """Addresses (`host:port`) of all tasks by type.
+
+    With `ps` it is a parameter-server cluster: it needs a `chief`, the coordinator, and workers.
+    Without, all workers train in step (multi_worker_mirrored), a `chief` being one of them.
+    """
+
+    chief: tuple[str, ...] = ()
+    worker: tuple[str, ...] = ()
+    ps: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        addresses = [*self.chief, *self.worker, *self.ps]
+        for address in addresses:
+            host, colon, port = address.rpartition(":")
+            if not (colon and host and is_whole_number(port) and 0 < int(port) < 65536):
+                raise RefusalError(
+                    "Each address in TF_CONFIG must be host:port.", received=repr(address)
+                )
+        if len(set(addresses)) != len(addresses):
+            twice = next(a for a in addresses if addresses.count(a) > 1)
+            raise RefusalError(
+                "No two tasks of TF_CONFIG may share an address.", received=f"{twice!r} twice"
+            )
+        if len(self.chief) > 1:
+            raise RefusalError(
+                "TF_CONFIG may name one chief.", received=f"{len(self.chief)} addresses"
+            )
+        if self.ps and not self.chief:
+            raise RefusalError(
+                "A TF_CONFIG with `ps` tasks must have a `chief`: the coordinator.",
+                received=f"ps={list(self.ps)} and no chief",
+                advice='Add "chief": ["host:port"] to the cluster and start one more process.',
+            )
+        if self.ps and not self.worker:
+            raise RefusalError(
+                "A TF_CONFIG with `ps` tasks must have at least one `worker`.", received="no worker"
+            )
+        if not (self.chief or self.worker):
+            raise RefusalError(
+                "TF_CONFIG must name at least one worker.",
+                received="an empty cluster",
+                advice=f"Example: {EXAMPLE}",
+            )
+        return self
+
+    @property
+    def backend(self) -> str:
+        """The backend that this cluster is for."""
+        return "parameter_server" if self.ps else "multi_worker_mirrored"
+
+    @property
+    def num_tasks(self) -> int:
+        """All of them."""
+        return len(self.chief) + len(self.worker) + len(self.ps)
+
+    @property
+    def num_training_tasks(self) -> int:
+        """Tasks that hold a replica."""
+        return len(self.worker) + (0 if self.ps else len(self.chief))
+
+    def tasks(self) -> list["ClusterTask"]:
+        """All tasks: chief, workers, servers."""
+        by_type: list[tuple[TaskType, tuple[str, ...]]] = [
+            ("chief", self.chief),
+            ("worker", self.worker),
+            ("ps", self.ps),
+        ]
+        return [
+            ClusterTask(cluster=self, type=kind, index=index)
+            for kind, addresses in by_type
+            for index in range(len(addresses))
+        ]
+
+
+class ClusterTask(Noun):
+    """One process's TF_CONFIG: the cluster, and which of its tasks this is."""
+
+    cluster: Cluster
+    type: TaskType
+    index: int
+
+    @model_validator(mode="after")
+    def _is_inside(self) -> Self:
+        known: tuple[str, ...] = getattr(self.cluster, self.type)
+        if not 0 <= self.index < len(known):
+            raise RefusalError(
+                "The task index in TF_CONFIG must lie inside the cluster.",
+                received=f"type={self.type!r}, index={self.index}, "
+                f"and the cluster has {len(known)} of that type",
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name of the process in its run, such as worker-1."""
+        return f"{self.type}-{self.index}"
+
+    @property
+    def address(self) -> str:
+        """This task's own host:port."""
+        addresses: tuple[str, ...] = getattr(self.cluster, self.type)
+        return addresses[self.index]
+
+    @property
+    def training_rank(self) -> int:
+        """Rank among the tasks that hold a replica; TensorFlow puts the chief first."""
+        if self.type == "worker" and self.cluster.chief and not self.cluster.ps:
+            return self.index + 1
+        return self.index
+
+    def to_tf_config(self) -> str:
+        """The value of TF_CONFIG for this task."""
+        cluster = {
+            kind: list(addresses)
+            for kind, addresses in (
+                ("chief", self.cluster.chief),
+                ("worker", self.cluster.worker),
+                ("ps", self.cluster.ps),
+            )
+            if addresses
+        }
+        return json.dumps({"cluster": cluster, "task": {"type": self.type, "index": self.index}})
+
+
+def refuse_too_long(text: str, cluster: Cluster) -> None:
+    """Refuse a TF_CONFIG that no process can be given; to be asked before all of them are made."""
+    if len(text) > LONGEST_TF_CONFIG:
+        raise RefusalError(
+            f"TF_CONFIG must fit into {LONGEST_TF_CONFIG:,} characters.",
+            received=f"{len(text):,} for {cluster.num_tasks:,} tasks",
+            advice="Use fewer replicas or servers, or shorter names.",
+        )
+
+
+def parse_tf_config(text: str) -> ClusterTask:
+    """Read TF_CONFIG.
+
+    Raises:
+        RefusalError: not JSON, no cluster or task, an unknown task type, an index outside the
+            cluster, `ps` without `chief`.
+    """
+    try:
+        body = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RefusalError(
+            "TF_CONFIG must be JSON.",
+            received=f"{text!r} ({error})",
+            advice=f"Example: {EXAMPLE}",
+        ) from None
+    if not (
+        isinstance(body, dict)
+        and isinstance(body.get("cluster"), dict)
+        and isinstance(body.get("task"), dict)
+    ):
+        raise RefusalError(
+            "TF_CONFIG must have a `cluster` and a `task`.",
+            received=text,
+            advice=f"Example: {EXAMPLE}",
+        )
+    cluster, task = body["cluster"], body["task"]
+    unknown = sorted(set(cluster) - set(Cluster.model_fields))
+    if unknown:
+        raise RefusalError(
+            "The task types in TF_CONFIG are chief, worker and ps.", received=", ".join(unknown)
+        )
+    for kind, addresses in cluster.items():
+        if not (isinstance(addresses, list) and all(isinstance(a, str) for a in addresses)):
+            raise RefusalError(
+                "Each task type in TF_CONFIG must have a list of addresses.",
+                received=f"{kind}={addresses!r}",
+            )
+    if task.get("type") not in Cluster.model_fields:
+        raise RefusalError(
+            "The task type in TF_CONFIG must be chief, worker or ps.",
+            received=repr(task.get("type")),
+        )
+    index = task.get("index")
+    if isinstance(index, str) and is_whole_number(index):  # TensorFlow accepts "0" too
+        index = int(index)
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise RefusalError("The task index in TF_CONFIG must be a number.", received=repr(index))
+    return ClusterTask(
+        cluster=Cluster(**{kind: tuple(addresses) for kind, addresses in cluster.items()}),
+        type=task["type"],
+        index=index,
+    )

@@ -1,0 +1,272 @@
+"""RunRecord: what one process saw. Statistics are computed from it later, never stored in it."""
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from ringside_core.specs.capabilities import capabilities_of
+from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.noun import Document, Noun, UnixSeconds
+from ringside_core.specs.run_spec import RunSpec
+
+
+class Outcome(Noun):
+    """How a run, or one process of it, ended. Nothing ends without one.
+
+    Attributes:
+        kind: `completed`; `refused` before anything was trained, with the reason; `failed` with the
+            class and message of the error; `hung` after so many seconds without progress.
+        traceback: of a failed process, as Python prints it.
+    """
+
+    kind: Literal["completed", "refused", "failed", "hung"]
+    reason: str = ""
+    error_class: str = ""
+    after_s: NonNegativeFloat | None = None
+    traceback: str = ""
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if self.kind != "completed" and not self.reason:
+            raise RefusalError(f"An outcome {self.kind!r} must have a reason.", received="none")
+        return self
+
+    @property
+    def completed(self) -> bool:
+        """Whether everything that was asked for was done."""
+        return self.kind == "completed"
+
+    @property
+    def exit_code(self) -> int:
+        """0 completed, 1 failed or hung, 2 refused."""
+        return {"completed": 0, "refused": 2}.get(self.kind, 1)
+
+    def __str__(self) -> str:
+        if self.kind == "completed":
+            return "completed"
+        if self.kind == "hung":
+            return f"hung({self.after_s:.0f} s): {self.reason}"
+        prefix = f"{self.error_class}: " if self.error_class else ""
+        return f"{self.kind}({prefix}{self.reason})"
+
+
+class LedgerDigest(Noun):
+    """Which examples were fed, compactly: equal multisets of ids give equal digests.
+
+    Attributes:
+        count: examples of weight above 0.
+        id_sum: sum of their ids.
+        id_hash: sum over the ids of a 64-bit mix of each, modulo 2**64, as 16 hex digits.
+    """
+
+    count: NonNegativeInt
+    id_sum: NonNegativeInt
+    id_hash: str
+
+
+class EpochRecord(Noun):
+    """One epoch as one process saw it; times in seconds.
+
+    Attributes:
+        steps: updates.
+        examples: examples of weight above 0 in the epoch, over all replicas; of a resumed one,
+            since the restart.
+        resumed_examples: those of this epoch that were fed before the restart.
+        train_s: from the barrier before the first step to the end of this process's last one.
+        beside_s: what Ringside took of this epoch before and after train_s, without the validation:
+            barriers, and reading what the steps added up; None: not measured.
+        step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
+            when it learned that a worker had finished the step.
+        steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
+            of an epoch may end fewer.
+        sent_bytes: what each network interface of the host sent between the two barriers, loopback
+            too, whoever sent it. Of the first process of each host; empty in others.
+        end_since_process_start_s: when the epoch and its validation were over.
+        train, validation: metrics by name; `loss` is among them.
+        ledger: what all replicas together were fed in training, before a restart too; None where
+            it was not kept.
+        ledger_here: what each replica of this process was fed, since a restart; of a coordinator,
+            one over all its workers.
+        validation_ledger: what all replicas together were fed in validation.
+    """
+
+    steps: PositiveInt
+    examples: PositiveInt
+    train_s: float = Field(gt=0)
+    step_end_s: tuple[NonNegativeFloat, ...]
+    end_since_process_start_s: NonNegativeFloat
+    train: dict[str, float]
+    validation: dict[str, float]
+    validation_examples: NonNegativeInt
+    ledger: LedgerDigest | None = None
+    resumed_examples: NonNegativeInt = 0
+    ledger_here: tuple[LedgerDigest, ...] = ()
+    validation_ledger: LedgerDigest | None = None
+    beside_s: NonNegativeFloat | None = None
+    steps_per_time: PositiveInt = 1
+    sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _every_step_has_a_time(self) -> Self:
+        expected = -(-self.steps // self.steps_per_time)
+        if len(self.step_end_s) != expected:
+            raise RefusalError(
+                "An epoch record must hold one time for each step, or for each execution.",
+                received=f"{len(self.step_end_s)} times, {self.steps} steps, "
+                f"{self.steps_per_time} in an execution",
+            )
+        if any(later < earlier for earlier, later in itertools.pairwise(self.step_end_s)):
+            raise RefusalError(
+                "step_end_s of an epoch record must not fall.",
+                received="a step that ends earlier",
+            )
+        return self
+
+
+class MachineFacts(Noun):
+    """The machine and the software that a process ran on."""
+
+    host: str
+    cpu_model: str
+    cores: PositiveInt
+    memory_bytes: PositiveInt
+    kernel: str
+    python: str
+    packages: dict[str, str]
+    gpus: tuple[str, ...] = ()
+
+
+class RunRecord(Document):
+    """What one process of a run saw. One file for each process, written whole or not at all.
+
+    Attributes:
+        task: name of the process in its run: rank-0, worker-1, ps-0, chief.
+        role: `replica` trains; `coordinator` dispatches; `server` serves a coordinator.
+        quality_target: (validation metric, value that must be reached), of the workload.
+        cores: processors that the process was allowed to use.
+        startup_s: process start to the end of the first step (a coordinator: likewise).
+        peak_memory_bytes: highest resident set size of this process.
+        cpu_s: user and system time of this process; above 0 if it completed.
+        train_examples: training examples that there are, after the filter; None: not known.
+        clock_s_per_step: what Ringside's own callbacks cost for each step, as measured in this
+            process after the training; None: not measured.
+        gradient_bytes: of one gradient of all trainable weights; None: unknown.
+        replica_deviation: largest difference between any replica's final trainable weights and
+            those of the first replica; None where they were not compared.
+        data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
+        initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
+
+    Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
+    before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
+    gradients, bytes sent, and executions of several steps; a file of 2 has none.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 3
+
+    spec: RunSpec
+    task: str
+    role: Literal["replica", "coordinator", "server"]
+    is_chief: bool
+    rank: NonNegativeInt
+    machine: MachineFacts
+    started_unix_s: UnixSeconds
+    cores: tuple[NonNegativeInt, ...]
+    outcome: Outcome
+    quality_target: tuple[str, float] | None = None
+    startup_s: PositiveFloat | None = None
+    epochs: tuple[EpochRecord, ...] = ()
+    peak_memory_bytes: NonNegativeInt = 0
+    cpu_s: NonNegativeFloat = 0.0
+    train_examples: NonNegativeInt | None = None
+    clock_s_per_step: NonNegativeFloat | None = None
+    gradient_bytes: NonNegativeInt | None = None
+    replica_deviation: NonNegativeFloat | None = None
+    data_digest: str = ""
+    initial_digest: str = ""
+    final_digest: str = ""
+
+    @model_validator(mode="after")
+    def _work_takes_time(self) -> Self:
+        if self.outcome.completed and not self.cpu_s:
+            raise RefusalError(
+                "A process that completed must have taken CPU time.", received=f"cpu_s={self.cpu_s}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _each_step_takes_time(self) -> Self:
+        """Only where steps follow each other; completions of workers may be learned at once."""
+        if not capabilities_of(self.spec.backend).synchronous:
+            return self
+        for number, epoch in enumerate(self.epochs):
+            ends = (0.0, *epoch.step_end_s)
+            for index, (before, end) in enumerate(itertools.pairwise(ends)):
+                if end <= before:
+                    raise RefusalError(
+                        "Each step of a synchronous run must take time.",
+                        received=f"epochs.{number}.step_end_s.{index}={end} after {before}",
+                    )
+            if ends[-1] > epoch.train_s:
+                raise RefusalError(
+                    "The last step of an epoch must end within the epoch's time.",
+                    received=f"epochs.{number}.train_s={epoch.train_s}, "
+                    f"epochs.{number}.step_end_s.{len(ends) - 2}={ends[-1]}",
+                )
+        return self
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """What versions 2 and 3 added has defaults."""
+        return body, 3 if version in (1, 2) else version
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that nobody ever sees half of it."""
+    with whole_file(path) as stream:
+        stream.write(text.encode())
+
+
+def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
+    """Write several files; none appears under its name before all of them are on disk.
+
+    They then get their names one after the other, in the order given. Where one does not get it
+    (its folder was made read-only meanwhile), those before it are new and the others as they were.
+
+    Args:
+        writers: by path, what writes the file's bytes.
+    """
+    with ExitStack() as files:
+        for path, write in reversed(list(writers.items())):  # left in the order given
+            stream = files.enter_context(whole_file(path))
+            write(stream)
+            stream.flush()  # a full disk is seen here, before the first of them has its name
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name when it is whole: a temporary one, then a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
+        raise

@@ -1,0 +1,307 @@
+"""RunSpec: everything that defines one training run, and nothing else."""
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+
+from ringside_core.specs.capabilities import capabilities_of
+from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.noun import Document, Noun
+from ringside_core.specs.options import OPTIONS, BackendOptions, HorovodOptions, with_typed_options
+from ringside_core.specs.topology import BatchPlan, Topology
+
+ShardPolicy = Literal["batch", "file", "data", "off"]
+Precision = Literal["float32", "float64"]
+Option = str | int | float | bool
+# What a diagnostic run leaves out, so that the time it saves is seen; see RunSpec.
+Ablation = Literal["none", "unused", "no_reduction", "no_input"]
+MAX_SEED = 2**31 - 1  # the shuffle counts in int32
+
+
+class PipelineOptions(Noun):
+    """How elements become batches; one code path (workloads/pipeline.py) for every backend.
+
+    Attributes:
+        shard: who reads what. `batch`: each reader takes its slice of every global batch, so global
+            batch k is the same set of examples under every backend. `file`, `data`, `off`: what
+            tf.data's AutoShardPolicy of that name does; they change the batches.
+        cache: read every element once into memory; shuffled positions are then looked up.
+        shuffle: a new order in each epoch, a function of seed and epoch only.
+        shuffle_buffer: elements held by the shuffle of a stream (cache off).
+        parallel_map: elements or batches prepared at once.
+        interleave_files: files read at once (cache off).
+        filter: `module:function` or `file.py:function`, element → bool; applied before anything is
+            counted.
+        prefetch: batches prepared ahead of the model.
+    """
+
+    shard: ShardPolicy = "batch"
+    cache: bool = True
+    shuffle: bool = True
+    shuffle_buffer: PositiveInt = 4096
+    parallel_map: PositiveInt = 2
+    interleave_files: PositiveInt = 1
+    filter: str | None = None
+    prefetch: NonNegativeInt = 2
+
+    @model_validator(mode="after")
+    def _cache_knows_no_files(self) -> Self:
+        if self.cache and self.shard != "batch":
+            raise RefusalError(
+                "The shard policies file, data and off work on a stream of elements.",
+                received=f"shard={self.shard!r} with cache=True",
+                advice="Add --no-cache, or use shard=batch.",
+            )
+        return self
+
+
+class LearningRateRule(Noun):
+    """How the workload's learning rate follows the global batch.
+
+    `linear` multiplies it by global_batch ÷ the workload's reference batch (Goyal et al. 2017,
+    arXiv:1706.02677), `sqrt` by the root of that. It depends on the global batch alone, so every
+    backend trains at the same rate.
+    """
+
+    rule: Literal["none", "linear", "sqrt"] = "none"
+    warmup_epochs: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _warm_up_leads_somewhere(self) -> Self:
+        if self.warmup_epochs and self.rule == "none":
+            raise RefusalError(
+                "A warm-up needs a rule, linear or sqrt.",
+                received=f"warmup_epochs={self.warmup_epochs} with rule={self.rule!r}",
+                advice="Add --learning-rate-rule linear, or leave --warmup-epochs away.",
+            )
+        return self
+
+    def factor(self, *, global_batch: int, reference_batch: int) -> float:
+        """What the base learning rate is multiplied by after warm-up."""
+        ratio = global_batch / reference_batch
+        return {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.rule]
+
+
+class Resources(Noun):
+    """Cores and threads of one process, the same for every arm of a comparison.
+
+    Attributes:
+        cores_per_replica: processors given to each replica; a process is pinned to those of its
+            replicas. None: not pinned.
+        intra_op_threads, inter_op_threads: TensorFlow's pools. None: TensorFlow's choice.
+    """
+
+    cores_per_replica: PositiveInt | None = None
+    intra_op_threads: PositiveInt | None = None
+    inter_op_threads: PositiveInt | None = None
+
+
+class RunSpec(Document):
+    """One training run: the only thing that travels from a launcher to train.py.
+
+    Attributes:
+        gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
+            their gradients make one update. A global batch stays the examples in one update.
+        ledger: `full`: also write down which example was fed where and when.
+        checkpoint_steps: write the checkpoint after so many updates within an epoch too.
+        steps_per_execution: updates in one call of the compiled training function (Keras' argument
+            of that name). Times are then known at the end of each call only.
+        jit_compile: compile the training step by XLA (Keras' argument of that name).
+        ablation: what is left out, to see what it costs; such a run is timed and never ranked.
+            `unused`: the backend is started, and the training does not use it (one replica).
+            `no_reduction`: gradients are not combined over replicas. `no_input`: one batch,
+            prepared before the first step, is fed again and again.
+
+    Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
+    none of them.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 2
+
+    workload: str = "digits"
+    workload_options: dict[str, Option] = Field(default_factory=dict)
+    data_dir: str | None = None
+    backend: str
+    options: SerializeAsAny[BackendOptions]
+    topology: Topology
+    global_batch: PositiveInt
+    epochs: PositiveInt
+    gradient_accumulation_steps: PositiveInt = 1
+    learning_rate_rule: LearningRateRule = LearningRateRule()
+    precision: Precision = "float32"
+    pipeline: PipelineOptions = PipelineOptions()
+    resources: Resources = Resources()
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
+    save: Literal["record", "all"] = "all"
+    resume_from: str | None = None
+    ledger: Literal["digest", "full"] = "digest"
+    checkpoint_steps: PositiveInt | None = None
+    steps_per_execution: PositiveInt = 1
+    jit_compile: bool = False
+    ablation: Ablation = "none"
+
+    @classmethod
+    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
+        """What version 2 added has defaults."""
+        return body, 2 if version == 1 else version
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return with_typed_options(data)
+
+    @model_validator(mode="after")
+    def _topology_fits_the_backend(self) -> Self:
+        capabilities = capabilities_of(self.backend)
+        topology = self.topology
+        if capabilities.always_one_replica and topology.num_replicas != 1:
+            raise RefusalError(
+                f"The backend {self.backend} always has one replica.",
+                received=f"{topology.num_replicas} replicas",
+                advice="Use --replicas 1, or another backend.",
+            )
+        if capabilities.process_model == "single" and topology.num_processes != 1:
+            raise RefusalError(
+                f"The backend {self.backend} runs in one process.",
+                received=f"{topology.num_processes} processes",
+                advice="Start it as: python train.py "
+                f"--backend {self.backend} --replicas {topology.num_replicas}",
+            )
+        if capabilities.process_model != "single" and topology.replicas_per_process != 1:
+            raise RefusalError(
+                f"The backend {self.backend} has one replica in each process.",
+                received=f"replicas_per_process={topology.replicas_per_process}",
+            )
+        if type(self.options) is not OPTIONS[self.backend]:
+            raise RefusalError(
+                "The options must be those of the backend.",
+                received=f"{type(self.options).__name__} for {self.backend}",
+            )
+        self.batch_plan  # noqa: B018  # refuses a batch that does not divide
+        return self
+
+    @model_validator(mode="after")
+    def _checkpoints_fall_where_all_readers_stand(self) -> Self:
+        every, readers = self.checkpoint_steps, self.topology.num_processes
+        if every is None:
+            return self
+        if self.save != "all":
+            raise RefusalError(
+                "Checkpoints within an epoch are written only where checkpoints are.",
+                received=f"checkpoint_steps={every} with save={self.save!r}",
+                advice="Use --save all, or leave --checkpoint-steps away.",
+            )
+        if not capabilities_of(self.backend).synchronous and every % readers:
+            # Updates are dealt to the workers in turn: only then has each had as many.
+            raise RefusalError(
+                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
+                received=f"checkpoint_steps={every}, {readers} workers",
+                advice=f"Try {-(-every // readers) * readers}.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _an_ablation_is_only_timed(self) -> Self:
+        if self.ablation == "none":
+            return self
+        if self.save != "record" or self.resume_from is not None or self.ledger == "full":
+            raise RefusalError(
+                "A run with an ablation is timed and leaves nothing else behind.",
+                received=f"ablation={self.ablation!r} with save={self.save!r}, "
+                f"ledger={self.ledger!r}, resume_from={self.resume_from!r}",
+                advice="Use --save record, without --resume-from and --ledger full.",
+            )
+        if self.ablation == "unused" and self.topology.num_replicas != 1:
+            raise RefusalError(
+                "A backend is left unused by one replica only.",
+                received=f"ablation='unused' with {self.topology.num_replicas} replicas",
+            )
+        if self.ablation == "no_reduction":
+            self._something_is_reduced()
+        return self
+
+    def _something_is_reduced(self) -> None:
+        """Refuse to leave out what there is not, or what Ringside has no hold of."""
+        received = ""
+        if self.topology.num_replicas == 1:
+            received = "one replica, which has nobody to share gradients with"
+        elif not capabilities_of(self.backend).synchronous:
+            received = (
+                f"{self.backend}, in which each worker's gradients are an update of their own"
+            )
+        elif isinstance(self.options, HorovodOptions) and self.options.backward_passes_per_step > 1:
+            received = (
+                f"backward_passes_per_step={self.options.backward_passes_per_step}: Horovod's own "
+                "accumulation reduces by itself"
+            )
+        if received:
+            raise RefusalError(
+                "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
+                received=received,
+            )
+
+    @model_validator(mode="after")
+    def _several_steps_at_once_hide_single_ones(self) -> Self:
+        if self.steps_per_execution == 1:
+            return self
+        workers = self.topology.num_processes
+        if workers > 1 and not capabilities_of(self.backend).synchronous:
+            # An epoch's steps are dealt in turn, and end with a worker's share in the middle of an
+            # execution: examples would be missed or repeated.
+            raise RefusalError(
+                "Several workers that train asynchronously make one update in each execution.",
+                received=f"steps_per_execution={self.steps_per_execution}, {workers} workers",
+                advice="Use steps_per_execution=1, or one worker.",
+            )
+        if self.checkpoint_steps is not None and self.checkpoint_steps % self.steps_per_execution:
+            raise RefusalError(
+                "checkpoint_steps must be a multiple of steps_per_execution.",
+                received=f"checkpoint_steps={self.checkpoint_steps}, "
+                f"steps_per_execution={self.steps_per_execution}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gradients_are_in_one_place(self) -> Self:
+        options = self.options
+        if not isinstance(options, HorovodOptions) or options.backward_passes_per_step == 1:
+            return self
+        received = f"backward_passes_per_step={options.backward_passes_per_step} with "
+        if self.gradient_accumulation_steps > 1:
+            raise RefusalError(
+                "Gradients are accumulated either by Horovod or by Ringside.",
+                received=f"{received}gradient_accumulation_steps="
+                f"{self.gradient_accumulation_steps}",
+                advice="Leave -o backward_passes_per_step away: only the other one keeps the "
+                "global batch.",
+            )
+        if self.checkpoint_steps is not None:
+            raise RefusalError(
+                "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
+                received=f"{received}checkpoint_steps={self.checkpoint_steps}",
+                advice="Leave --checkpoint-steps away, or use --gradient-accumulation-steps.",
+            )
+        if self.resume_from is not None:
+            raise RefusalError(
+                "A run cannot go on with what Horovod had accumulated in each rank: no checkpoint "
+                "holds it.",
+                received=f"{received}resume_from={self.resume_from!r}",
+                advice="Leave --resume-from away, or use --gradient-accumulation-steps.",
+            )
+        return self
+
+    @property
+    def batch_plan(self) -> BatchPlan:
+        """How the global batch is divided among the replicas."""
+        return BatchPlan(
+            global_batch=self.global_batch,
+            num_replicas=self.topology.num_replicas,
+            gradient_accumulation_steps=self.gradient_accumulation_steps,
+        )
+
+    @property
+    def run_name(self) -> str:
+        """A readable name that is the same on every host: workload, arm and content hash."""
+        workload = self.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
+        return f"{workload}-{self.backend}-{self.topology.num_replicas}r-{self.content_hash[:8]}"

@@ -1,0 +1,163 @@
+"""Who started this process: read from the environment, which is an argument."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from ringside_core.specs.capabilities import capabilities_of
+from ringside_core.specs.cluster import ClusterTask, parse_tf_config
+from ringside_core.specs.digits import is_whole_number
+from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.noun import Noun
+from ringside_core.specs.slurm import NodeAddresses, SlurmStep, read_slurm
+
+# (rank, size, local rank, local size) as each engine names them.
+HOROVODRUN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
+OPEN_MPI = (
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+)
+
+
+class Surroundings(Noun):
+    """What a process was started by, and its place there.
+
+    `alone` means that this process decides everything itself.
+
+    Attributes:
+        task: its place in a cluster of TensorFlow; under srun known once the backend is, see
+            `placed`.
+        step: the step of Slurm that it is a task of.
+    """
+
+    kind: Literal["alone", "horovodrun", "mpirun", "tf_config", "slurm"] = "alone"
+    rank: NonNegativeInt = 0
+    size: PositiveInt = 1
+    local_rank: NonNegativeInt = 0
+    local_size: PositiveInt = 1
+    task: ClusterTask | None = None
+    step: SlurmStep | None = None
+
+    @property
+    def default_backend(self) -> str:
+        """The backend meant by someone who names none."""
+        if self.task is not None:
+            return self.task.cluster.backend
+        return "serial" if self.kind == "alone" else "horovod"
+
+    @property
+    def task_name(self) -> str:
+        """Name of this process in its run."""
+        return self.task.name if self.task is not None else f"rank-{self.rank}"
+
+    def placed(self, backend: str, *, servers: int = 1) -> "Surroundings":
+        """The same, where a task of Slurm knows what it is for: srun only numbers its tasks.
+
+        Args:
+            backend: what all tasks of the step run.
+            servers: tasks that hold variables, for a backend with a coordinator.
+
+        Raises:
+            RefusalError: too few tasks.
+        """
+        if self.step is None or "tf_config" not in capabilities_of(backend).joins:
+            return self
+        coordinated = capabilities_of(backend).process_model == "coordinator"
+        task = self.step.with_servers(servers) if coordinated else self.step.workers()
+        training = range(1, 1 + len(task.cluster.worker)) if coordinated else range(self.step.size)
+        near = self.step.neighbours(training)
+        return self.replace(
+            rank=task.training_rank,
+            size=task.cluster.num_training_tasks,
+            local_rank=near.index(self.step.rank) if self.step.rank in near else 0,
+            local_size=max(1, len(near)),
+            task=task,
+        )
+
+
+def read_surroundings(
+    env: Mapping[str, str], node_addresses: NodeAddresses | None = None
+) -> Surroundings:
+    """Find out who started a process with this environment.
+
+    Horovod's launchers and TF_CONFIG come before Slurm: inside of an allocation they were started
+    on purpose.
+
+    Args:
+        env: of the process.
+        node_addresses: asks Slurm; None: a process of a step is taken to be alone.
+
+    Raises:
+        RefusalError: a broken TF_CONFIG, half a set of rank variables, or two launchers at once.
+    """
+    found: Surroundings | None = None
+    engines: tuple[tuple[Literal["horovodrun", "mpirun"], tuple[str, str, str, str]], ...] = (
+        ("horovodrun", HOROVODRUN),
+        ("mpirun", OPEN_MPI),
+    )
+    for kind, names in engines:
+        present = [name for name in names if name in env]
+        if not present or found:
+            continue
+        missing = [name for name in names if name not in env]
+        values = [env[name] for name in present]
+        if missing or not all(map(is_whole_number, values)):
+            raise RefusalError(
+                f"{kind} sets {', '.join(names)} together, each a number.",
+                received=", ".join(f"{name}={env.get(name)!r}" for name in names),
+                advice="Unset them, or start through the launcher.",
+            )
+        rank, size, local_rank, local_size = map(int, values)
+        found = Surroundings(
+            kind=kind, rank=rank, size=size, local_rank=local_rank, local_size=local_size
+        )
+    tf_config = env.get("TF_CONFIG", "").strip()
+    if not tf_config:
+        return found or _in_a_step(env, node_addresses) or Surroundings()
+    if found:
+        raise RefusalError(
+            "A process can be started by one launcher only.",
+            received=f"TF_CONFIG is set under {found.kind}",
+            advice="Unset TF_CONFIG for Horovod, or leave the launcher away.",
+        )
+    task = parse_tf_config(tf_config)
+    return Surroundings(
+        kind="tf_config",
+        rank=task.training_rank,
+        size=task.cluster.num_training_tasks,
+        task=task,
+        local_rank=_local_rank(task),
+        local_size=max(1, len(_neighbours(task))),
+    )
+
+
+def _in_a_step(env: Mapping[str, str], node_addresses: NodeAddresses | None) -> Surroundings | None:
+    """The surroundings of a task of Slurm, not yet `placed`; None outside of a step."""
+    step = None if node_addresses is None else read_slurm(env, node_addresses)
+    if step is None:
+        return None
+    near = step.neighbours(range(step.size))
+    return Surroundings(
+        kind="slurm",
+        rank=step.rank,
+        size=step.size,
+        local_rank=near.index(step.rank),
+        local_size=len(near),
+        step=step,
+    )
+
+
+def _neighbours(task: ClusterTask) -> list[str]:
+    """Addresses of the training tasks on this task's host."""
+    cluster = task.cluster
+    training = [*(() if cluster.ps else cluster.chief), *cluster.worker]
+    host = task.address.rpartition(":")[0]
+    return [address for address in training if address.rpartition(":")[0] == host]
+
+
+def _local_rank(task: ClusterTask) -> int:
+    neighbours = _neighbours(task)
+    return neighbours.index(task.address) if task.address in neighbours else 0

@@ -1,0 +1,401 @@
+"""The one pipeline: how elements become batches, for every backend and every reader.
+
+A batch is (x, y, weight, scale, id), of one replica: [per_replica_batch, …], scale a scalar. The
+order is a pure function of (seed, epoch, position): position → shuffled example number → element.
+So global batch k holds the same examples under every synchronous backend and at every number of
+replicas, replica r takes its r-th slice, and a restart at step k goes on where it was
+(docs/decisions/0002).
+
+The last, short batch is kept. It is padded with other examples, of weight 0 and id -1; true ones
+have weight 1, or the user's. In training the loss takes weight × scale, with scale = global_batch ÷
+true count, which makes the mean gradient exact in every family without a special case. Metrics take
+the weight alone.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    BatchPlan,
+    InputShard,
+    PipelineOptions,
+    RefusalError,
+)
+from ringside_core.workloads.registry import load_function
+from ringside_core.workloads.source import ArraySource, Source, StreamSource, stack_elements
+from ringside_core.workloads.weights import unpacked
+
+PAD_ID = -1
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The batches of one split.
+
+    Attributes:
+        source: elements in their fixed order.
+        preprocess: batch of elements → (x, y) or (x, y, sample_weight); None: they are that.
+        options: how they are read.
+        plan: how the global batch is divided.
+        training: shuffled, endless and weighted to an exact mean; else one pass with weights 0/1.
+        synchronous: all readers' slices make one update. If not, every slice is an update of its
+            own: its weights are normalised within it, and slices without an example are left out.
+        seed: of the order.
+        class_weight: see Workload; in training only.
+    """
+
+    source: Source
+    preprocess: Callable[..., Any] | None
+    options: PipelineOptions
+    plan: BatchPlan
+    training: bool
+    synchronous: bool
+    seed: int
+    class_weight: Mapping[int, float] | None = None
+
+    @cached_property
+    def prepared(self) -> Source:
+        """The source as it is read: in memory if it is cached, without what the filter drops."""
+        source = self.source
+        if self.options.cache and isinstance(source, StreamSource):
+            source = source.into_memory()
+        keep = self._filter
+        if keep is not None:
+            source = _filtered(source, keep)
+        if isinstance(source, ArraySource) and self.options.shard != "batch":
+            raise RefusalError(
+                "The shard policies file, data and off work on a stream of elements.",
+                received=f"shard={self.options.shard!r} on arrays",
+                advice="Use --shard batch, or data that are read from files.",
+            )
+        if source.num_examples == 0:
+            raise RefusalError(
+                "The filter must leave at least one example.", received=self.options.filter
+            )
+        return source
+
+    @cached_property
+    def _filter(self) -> Callable[..., Any] | None:
+        name = self.options.filter
+        return None if name is None else load_function(name, what="filter")
+
+    @property
+    def num_examples(self) -> int:
+        """Examples that remain after the filter."""
+        return self.prepared.num_examples
+
+    @cached_property
+    def data_digest(self) -> str:
+        """SHA-256 of the elements in order, as 64 hexadecimal digits; empty for a stream.
+
+        Ids say which position was fed; only this says that it held the same example everywhere.
+        """
+        source = self.prepared
+        if not isinstance(source, ArraySource):
+            return ""
+        sha = hashlib.sha256()
+        for array in tf.nest.flatten(source.arrays):
+            sha.update(np.ascontiguousarray(array).tobytes())
+        return sha.hexdigest()
+
+    def reader_examples(self, shard: InputShard) -> int:
+        """Examples that one reader keeps in an epoch."""
+        total, policy = self.num_examples, self.options.shard
+        if policy == "batch":
+            return sum(self._slice_size(k, shard) for k in range(self._plain_steps))
+        if policy == "off":
+            return total
+        if policy == "data":
+            return len(range(shard.index, total, shard.count))
+        source = self.prepared
+        assert isinstance(source, StreamSource)
+        if len(source.parts) < shard.count:
+            raise RefusalError(
+                "The shard policy `file` needs at least one file for each reader.",
+                received=f"{len(source.parts)} files, {shard.count} readers",
+                advice="Use --shard batch or --shard data.",
+            )
+        return sum(source.lengths[shard.index :: shard.count])
+
+    def steps_per_epoch(self, num_readers: int) -> int:
+        """Updates in one epoch; of an asynchronous run, over all readers."""
+        if not self.synchronous:
+            batches = [
+                self.reader_batches(InputShard(index=i, count=num_readers))
+                for i in range(num_readers)
+            ]
+            # Steps are dealt to the readers in turn: shares may differ by the last turn only.
+            if batches != sorted(batches, reverse=True) or batches[0] - batches[-1] > 1:
+                raise RefusalError(
+                    "The readers of an asynchronous run must have nearly equal shares.",
+                    received=f"--shard {self.options.shard} gives {batches} batches",
+                    advice="Use --shard batch.",
+                )
+            return sum(batches)
+        return self._padded_steps(num_readers)
+
+    def reader_batches(self, shard: InputShard) -> int:
+        """Batches of one replica's size that a reader with one replica gives in an epoch."""
+        if self.synchronous:
+            return self._padded_steps(shard.count)
+        return -(-self.reader_examples(shard) // self.plan.per_replica_batch)
+
+    def epoch_examples(self, num_readers: int) -> int:
+        """Examples of weight above 0 that all readers give in an epoch."""
+        return sum(
+            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
+        )
+
+    def dataset(self, shard: InputShard, *, first_epoch: int = 0, first_step: int = 0) -> Any:
+        """Batches for one reader, its replicas in turn, endless in training.
+
+        Args:
+            shard: which reader this is.
+            first_epoch: epoch at which a resumed training goes on.
+            first_step: of that epoch; in global batches, also of an asynchronous run.
+        """
+        if self.plan.num_replicas % shard.count:
+            raise RefusalError(
+                "Each reader must feed the same number of replicas.",
+                received=f"{self.plan.num_replicas} replicas, {shard.count} readers",
+            )
+        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
+        replicas = self.plan.num_replicas // shard.count
+        # The slot of a batch: its number within the reader's epoch.
+        begin = tf.constant(first_step * replicas, tf.int64)
+        epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
+        source = self.prepared
+        if isinstance(source, ArraySource):
+            # Tensors made here are captured by reference; inside flat_map they would be copied
+            # into its graph, which may hold 2 GB.
+            arrays = tf.nest.map_structure(tf.constant, source.arrays)
+            dataset = epochs.flat_map(lambda *first: self._looked_up(arrays, *first, shard))
+        else:
+            dataset = epochs.flat_map(lambda *first: self._streamed(source, *first, shard))
+        if self.preprocess is not None:
+            dataset = dataset.map(
+                self._preprocessed, num_parallel_calls=self.options.parallel_map, deterministic=True
+            )
+        dataset = dataset.map(self._unpacked)
+        dataset = dataset.prefetch(self.options.prefetch) if self.options.prefetch else dataset
+        options = tf.data.Options()
+        options.deterministic = True
+        # Whoever reads is decided above; TensorFlow must not shard again.
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        # Parallelism and prefetching are set by the spec, alike in every arm. The autotuner would
+        # change nothing, yet its thread takes CPU time and is waited for, seconds long, at the end.
+        options.autotune.enabled = False
+        if self.training:
+            # Of unknown length, MultiWorkerMirroredStrategy would ask all workers before each step
+            # whether they have data left: one more all-reduce that no other arm pays.
+            dataset = dataset.apply(
+                tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            )
+        return dataset.with_options(options)
+
+    # How much each reader gets
+
+    @property
+    def _plain_steps(self) -> int:
+        return self.plan.steps_per_epoch(self.num_examples)
+
+    def _reader_batch(self, num_readers: int) -> int:
+        return self.plan.global_batch // num_readers
+
+    def _slice_size(self, step: int, shard: InputShard) -> int:
+        """Examples of weight above 0 in a reader's slice of global batch `step`."""
+        local = self._reader_batch(shard.count)
+        return max(
+            0, min(local, self.num_examples - step * self.plan.global_batch - shard.index * local)
+        )
+
+    def _padded_steps(self, num_readers: int) -> int:
+        """Steps until the reader with the most examples is through."""
+        most = max(
+            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
+        )
+        if self.options.shard == "batch":
+            return self._plain_steps
+        return -(-most // self._reader_batch(num_readers))
+
+    def _global_true_counts(self, num_readers: int) -> Any:
+        """Examples of weight above 0 in each global batch of an epoch, [steps]."""
+        if self.options.shard == "batch":
+            steps = range(self._plain_steps)
+            return np.array([self.plan.true_examples(k, self.num_examples) for k in steps])
+        local = self._reader_batch(num_readers)
+        starts = np.arange(self._padded_steps(num_readers)) * local
+        counts = np.zeros_like(starts)
+        for index in range(num_readers):
+            examples = self.reader_examples(InputShard(index=index, count=num_readers))
+            counts += np.clip(examples - starts, 0, local)
+        return counts
+
+    # From positions to batches
+
+    # Ringside's own graph code has no Python control flow on tensors; not letting autograph rewrite
+    # it saves half a second at every start. A user's functions are still rewritten.
+    @tf.autograph.experimental.do_not_convert
+    def _looked_up(self, arrays: Any, epoch: Any, first_slot: Any, shard: InputShard) -> Any:
+        """One epoch from memory: positions are computed, elements gathered."""
+        replicas = self.plan.num_replicas // shard.count
+        batch = self.plan.per_replica_batch
+        total = self.num_examples
+        slots = self.reader_batches(shard) * replicas
+
+        @tf.autograph.experimental.do_not_convert
+        def batch_at(slot: Any) -> Any:
+            step, replica = slot // replicas, shard.index * replicas + slot % replicas
+            start = step * self.plan.global_batch + replica * batch
+            positions = start + tf.range(batch, dtype=tf.int64)
+            true = positions < total
+            # Padding repeats from the beginning: statistics of batch normalisation see it.
+            numbers = self._order(positions % total, epoch, total)
+            element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
+            return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
+
+        return tf.data.Dataset.range(first_slot, slots).map(
+            batch_at, num_parallel_calls=self.options.parallel_map, deterministic=True
+        )
+
+    def _order(self, positions: Any, epoch: Any, total: int) -> Any:
+        """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
+        if not (self.training and self.options.shuffle):
+            return positions
+        seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
+        return tf.random.experimental.index_shuffle(
+            positions, seed=tf.cast(seed, tf.int32), max_index=total - 1
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def _streamed(
+        self, source: StreamSource, epoch: Any, first_slot: Any, shard: InputShard
+    ) -> Any:
+        """One epoch from a stream: everything is read in the fixed order, own elements are kept."""
+        replicas = self.plan.num_replicas // shard.count
+        batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
+        skipped = first_slot * batch
+        kept = self._kept_elements(source, epoch, shard).skip(skipped)  # before they are decoded
+        elements = _decoded(source, kept, self.options)
+        tf.nest.map_structure(_check_shape, elements.element_spec)
+        missing = self.reader_batches(shard) * replicas * batch - own
+        if missing:
+            # From all elements, because a reader may have none of its own.
+            everything = _decoded(source, _numbered(source, source.parts), self.options)
+            padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
+            padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
+            elements = elements.concatenate(padding)
+        batches = elements.batch(batch, drop_remainder=True)
+
+        def weighted(slot: Any, numbered: Any) -> Any:
+            ids, element = numbered
+            return element, *self._weights(ids >= 0, slot // replicas, shard.count), ids
+
+        return batches.enumerate(first_slot).map(weighted)
+
+    def _kept_elements(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
+        """(example number, raw element) of one reader, in order."""
+        policy = self.options.shard
+        files = source.parts[shard.index :: shard.count] if policy == "file" else source.parts
+        elements = _numbered(source, files, self.options.interleave_files)
+        if self.training and self.options.shuffle:
+            elements = elements.shuffle(
+                self.options.shuffle_buffer,
+                seed=self.seed * 1_000_003 + epoch,
+                reshuffle_each_iteration=False,
+            )
+        if policy == "data":
+            return elements.shard(shard.count, shard.index)
+        if policy == "batch":
+            local = self._reader_batch(shard.count)
+            own = elements.enumerate().filter(
+                lambda position, _: position % self.plan.global_batch // local == shard.index
+            )
+            return own.map(lambda _, element: element)
+        return elements
+
+    def _weights(self, true: Any, step: Any, num_readers: int) -> tuple[Any, Any]:
+        """Weight [per_replica_batch] and scale of a batch, in the precision of the run."""
+        weights = tf.cast(true, tf.keras.backend.floatx())
+        if not self.training:
+            return weights, tf.ones([], weights.dtype)
+        if not self.synchronous:
+            return weights, self.plan.per_replica_batch / tf.reduce_sum(weights)
+        counts = tf.constant(self._global_true_counts(num_readers), weights.dtype)
+        return weights, self.plan.global_batch / counts[step]
+
+    def _preprocessed(self, element: Any, *rest: Any) -> Any:
+        assert self.preprocess is not None
+        return _call(self.preprocess, element), *rest
+
+    # Autograph would turn a refusal into its own StagingError.
+    @tf.autograph.experimental.do_not_convert
+    def _unpacked(self, element: Any, weight: Any, scale: Any, ids: Any) -> Any:
+        """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
+        class_weight = self.class_weight if self.training else None
+        return *unpacked(element, weight, class_weight), scale, ids
+
+
+def _call(function: Callable[..., Any], element: Any) -> Any:
+    """tf.data's rule: a tuple is spread over the arguments."""
+    return function(*element) if isinstance(element, tuple) else function(element)
+
+
+def _as_tuple(element: Any) -> Any:
+    return tuple(element) if isinstance(element, list) else element
+
+
+def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) -> Any:
+    """(example number, raw element) of some parts, `at_once` of them read in turn."""
+    starts = dict(zip(source.parts, np.cumsum([0, *source.lengths[:-1]]), strict=True))
+    firsts = np.array([starts[part] for part in parts], np.int64)
+    return tf.data.Dataset.from_tensor_slices((np.array(parts), firsts)).interleave(
+        lambda part, first: source.read(part).enumerate(first), cycle_length=at_once, block_length=1
+    )
+
+
+def _decoded(source: StreamSource, numbered: Any, options: PipelineOptions) -> Any:
+    """(example number, element)."""
+    if source.decode is not None:
+        decode = source.decode
+        numbered = numbered.map(
+            lambda number, raw: (number, decode(raw)),
+            num_parallel_calls=options.parallel_map,
+            deterministic=True,
+        )
+    return numbered.map(lambda number, element: (number, _as_tuple(element)))
+
+
+def _check_shape(spec: Any) -> None:
+    if None in spec.shape.as_list():
+        raise RefusalError(
+            "Elements of a stream must have a fixed shape to be put into batches.",
+            received=str(spec),
+            advice="Resize or pad them in `decode`.",
+        )
+
+
+def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
+    """The source without the elements that `keep` drops, counted once and exactly."""
+    if isinstance(source, ArraySource):
+        elements = tf.data.Dataset.from_tensor_slices(source.arrays)
+        kept = np.flatnonzero(stack_elements(elements.map(lambda *e: _call(keep, _joined(e)))))
+        return ArraySource(tf.nest.map_structure(lambda array: array[kept], source.arrays))
+    decode = source.decode or (lambda raw: raw)
+
+    def read(part: Any) -> Any:
+        return source.read(part).filter(lambda *raw: _call(keep, decode(_joined(raw))))
+
+    lengths = tuple(sum(1 for _ in read(tf.constant(part))) for part in source.parts)
+    return StreamSource(source.parts, read, lengths, source.decode)
+
+
+def _joined(arguments: tuple[Any, ...]) -> Any:
+    """What tf.data spread over the arguments, as one element again."""
+    return arguments[0] if len(arguments) == 1 else arguments

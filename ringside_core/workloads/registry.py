@@ -1,0 +1,151 @@
+"""Find a workload: one of Ringside's by name, or a user's by file or module. No TensorFlow here."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ringside_core.specs import RefusalError, unknown_name
+from ringside_core.specs.run_spec import Option
+
+if TYPE_CHECKING:
+    from ringside_core.workloads.workload import Workload
+
+
+class Ready(NamedTuple):
+    """A workload of Ringside's own.
+
+    Attributes:
+        function: `module:function`, imported on use.
+        global_batch, epochs: where the person says nothing. 48 divides by 1, 2, 3, 4, 6 and 8.
+    """
+
+    function: str
+    global_batch: int
+    epochs: int
+
+
+WORKLOADS: Mapping[str, Ready] = {
+    "digits": Ready("ringside_core.workloads.digits:digits", 48, 10),
+    "mnist": Ready("ringside_core.workloads.public:mnist", 240, 5),
+    "tf_flowers": Ready("ringside_core.workloads.public:tf_flowers", 48, 20),
+    "synthetic": Ready("ringside_core.workloads.synthetic:synthetic", 48, 3),
+}
+OWN = Ready("", 48, 3)
+
+
+def ready(name: str) -> Ready:
+    """What is known of a workload before TensorFlow is imported; an unknown name is refused."""
+    check_name(name)
+    return WORKLOADS.get(name) or OWN._replace(function=name)
+
+
+def check_name(name: str) -> None:
+    """Refuse a workload that is neither a known name nor file.py:function nor module:function."""
+    if ":" not in name and name not in WORKLOADS:
+        raise unknown_name("workload", name, [*WORKLOADS, "path/to/file.py:function"])
+
+
+def load_function(reference: str, *, what: str) -> Callable[..., Any]:
+    """Import `path/to/file.py:function` or `package.module:function`.
+
+    Raises:
+        RefusalError: no such file, module or function. An error inside the imported code is told
+            with the place where it happened.
+    """
+    location, _, name = reference.rpartition(":")
+    if not location or not name:
+        raise RefusalError(
+            f"A {what} is named file.py:function or package.module:function.",
+            received=repr(reference),
+        )
+    try:
+        importer = _import_file if location.endswith(".py") else _import_module
+        module = importer(location, what)
+    except RefusalError:
+        raise
+    except Exception as error:
+        raise RefusalError(
+            f"The {what} must import without an error.",
+            received=f"{type(error).__name__}: {error} ({_place(error, location)})",
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [n for n, v in vars(module).items() if inspect.isfunction(v)]
+        raise unknown_name(f"function in {location}", name, known)
+    return function
+
+
+def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | None) -> "Workload":
+    """Build a workload.
+
+    Args:
+        name: one of WORKLOADS, or a user's `file.py:function` or `module:function`.
+        options: keyword arguments of its function.
+        data_dir: where data sets are kept; passed on if the function has a `data_dir` parameter.
+
+    Raises:
+        RefusalError: unknown name or option, a function that returns no workload, missing data.
+    """
+    # By name, because it imports TensorFlow: who only plans imports this module too.
+    kind = importlib.import_module("ringside_core.workloads.workload").Workload
+    function = load_function(ready(name).function, what="workload")
+    parameters = inspect.signature(function).parameters
+    for option in options:
+        if option not in parameters:
+            raise unknown_name(f"option of the workload {name}", option, parameters)
+    arguments: dict[str, Any] = dict(options)
+    if "data_dir" in parameters:
+        arguments["data_dir"] = data_dir
+    workload = function(**arguments)
+    if not isinstance(workload, kind):
+        raise RefusalError(
+            f"The function {name} must return a ringside_core.workloads.workload.Workload.",
+            received=type(workload).__name__,
+            advice="examples/own_model.py shows one in 30 lines.",
+        )
+    return cast("Workload", workload)
+
+
+def _import_file(location: str, what: str) -> Any:
+    path = Path(location).resolve()
+    if not path.is_file():
+        raise RefusalError(f"The {what}'s file must exist.", received=location)
+    name = f"ringside_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))  # so that the file finds its neighbours
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(location: str, what: str) -> Any:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(location)
+    except ModuleNotFoundError as error:
+        if error.name and location.startswith(error.name):
+            raise RefusalError(
+                f"The {what}'s module must be importable.",
+                received=f"no module {error.name!r}",
+                advice="Start from the folder that holds it, or name the file: path/file.py:name.",
+            ) from None
+        raise
+
+
+def _place(error: Exception, location: str) -> str:
+    """File and line of the error, in the user's own code if it passed there."""
+    trace = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    for frame in reversed(trace):
+        if Path(frame.filename).name == Path(location).name:
+            return f"{frame.filename}, line {frame.lineno}"
+    return f"{trace[-1].filename}, line {trace[-1].lineno}" if trace else location

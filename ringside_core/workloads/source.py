@@ -1,0 +1,175 @@
+"""Where elements come from, in one fixed order: arrays that can be looked up, or a stream.
+
+An element is whatever the workload's `preprocess` takes, most often (x, y).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Elements held in memory: a nest of arrays that share their first dimension.
+
+    Attributes:
+        arrays: nest of arrays, each [num_examples, …].
+    """
+
+    arrays: Any
+
+    @cached_property
+    def num_examples(self) -> int:
+        """Length of the first dimension, the same for all arrays."""
+        lengths = {len(array) for array in tf.nest.flatten(self.arrays)}
+        if len(lengths) != 1:
+            raise RefusalError(
+                "All arrays of a data set must have the same length.", received=sorted(lengths)
+            )
+        return int(lengths.pop())
+
+    def first(self, count: int) -> "ArraySource":
+        """The first `count` elements."""
+        _check_count(count, self.num_examples)
+        return ArraySource(tf.nest.map_structure(lambda array: array[:count], self.arrays))
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """Elements read one after another from parts (files), in the order of the parts.
+
+    Attributes:
+        parts: one string for each part; a file name where the parts are files.
+        read: part (scalar string tensor) → tf.data.Dataset of raw elements.
+        decode: raw element → element, applied only to the elements that a reader keeps.
+        lengths: raw elements in each part.
+    """
+
+    parts: tuple[str, ...]
+    read: Callable[[Any], Any]
+    lengths: tuple[int, ...]
+    decode: Callable[..., Any] | None = None
+
+    @property
+    def num_examples(self) -> int:
+        """Elements in all parts."""
+        return sum(self.lengths)
+
+    def first(self, count: int) -> "StreamSource":
+        """`count` elements: the first ones of each part.
+
+        Every part is kept, shortened in proportion (largest remainder, the earlier part first), so
+        that as many readers can share the files as before.
+        """
+        total = self.num_examples
+        _check_count(count, total)
+        lengths = [length * count // total for length in self.lengths]
+        by_remainder = sorted(
+            range(len(lengths)), key=lambda part: -(self.lengths[part] * count % total)
+        )
+        for part in by_remainder[: count - sum(lengths)]:
+            lengths[part] += 1
+
+        def read(part: Any) -> Any:
+            index = tf.argmax(tf.equal(tf.constant(self.parts), part))
+            return self.read(part).take(tf.constant(lengths, tf.int64)[index])
+
+        return StreamSource(self.parts, read, tuple(lengths), self.decode)
+
+    def into_memory(self) -> ArraySource:
+        """Read and decode everything once, in order."""
+        dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
+        if self.decode is not None:
+            dataset = dataset.map(self.decode, num_parallel_calls=tf.data.AUTOTUNE)
+        return ArraySource(stack_elements(dataset))
+
+
+Source = ArraySource | StreamSource
+
+
+def _check_count(count: int, available: int) -> None:
+    if not 1 <= count <= available:
+        raise RefusalError(
+            "A source can be cut to between 1 and all of its elements.",
+            received=f"{count} of {available}",
+        )
+
+
+def stack_elements(dataset: Any) -> Any:
+    """All elements of a finite data set as one nest of arrays [num_examples, …]."""
+    # In batches, because each step from TensorFlow to Python costs more than an element does.
+    batches = [tf.nest.flatten(b) for b in dataset.batch(1024).as_numpy_iterator()]
+    columns = [np.concatenate(column) for column in zip(*batches, strict=True)]
+    return tf.nest.pack_sequence_as(dataset.element_spec, columns)
+
+
+def as_source(data: Any, *, what: str) -> Source:
+    """Accept what people have: a source, a tf.data.Dataset, or a nest of arrays.
+
+    Args:
+        data: the data of one split.
+        what: its name, for messages.
+
+    Raises:
+        RefusalError: empty data, a data set without an end, or something that is no data.
+    """
+    source: Source
+    if isinstance(data, ArraySource | StreamSource):
+        source = data
+    elif isinstance(data, tf.data.Dataset):
+        source = _from_dataset(data, what=what)
+    elif isinstance(data, tuple | list | dict | np.ndarray) or tf.is_tensor(data):
+        try:
+            source = ArraySource(tf.nest.map_structure(np.asarray, data))
+            source.num_examples  # noqa: B018  # checks the lengths
+        except (TypeError, ValueError) as error:
+            raise RefusalError(f"The {what} must be arrays.", received=error) from None
+    else:
+        raise RefusalError(
+            f"The {what} must be arrays, a tf.data.Dataset or a Ringside source.",
+            received=type(data).__name__,
+        )
+    if source.num_examples == 0:
+        raise RefusalError(f"The {what} must hold at least one example.", received="no example")
+    return source
+
+
+def _from_dataset(dataset: Any, *, what: str) -> Source:
+    cardinality = int(dataset.cardinality())
+    if cardinality == tf.data.INFINITE_CARDINALITY:
+        raise RefusalError(
+            f"The {what} must end: an epoch is one pass over it.",
+            received="a tf.data.Dataset without an end",
+            advice="Remove .repeat(), or bound it with .take(n).",
+        )
+    if cardinality < 0:  # unknown: a data set read from files or filtered
+        cardinality = sum(1 for _ in dataset)
+    # One part that is the data set itself: it cannot be sharded by file.
+    return StreamSource(parts=("dataset",), read=lambda _: dataset, lengths=(cardinality,))
+
+
+def writable_dir(path: Path) -> Path:
+    """The directory, made if need be.
+
+    Raises:
+        RefusalError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".writable-{id(path)}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RefusalError(
+            "The data directory must be writable.",
+            received=str(error),
+            advice="Choose another with --data-dir.",
+        ) from None
+    return path

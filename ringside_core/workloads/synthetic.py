@@ -1,0 +1,93 @@
+"""Made-up images for throughput: any size, any number of classes, any width, known networks."""
+
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError, unknown_name
+from ringside_core.workloads.source import ArraySource
+from ringside_core.workloads.workload import Workload
+
+APPLICATIONS = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "vgg16": "VGG16"}
+NUM_DISTINCT = 64  # images held in memory; the examples repeat them, so that size costs no memory
+
+
+def synthetic(
+    model: str = "cnn",
+    image_size: int = 32,
+    classes: int = 10,
+    width: int = 32,
+    examples: int = 768,
+) -> Workload:
+    """Random images with random labels: nothing to learn, so there is no quality target.
+
+    Args:
+        model: `cnn` (three convolutions of `width` filters), resnet50, mobilenet_v2 or vgg16.
+        image_size: height and width in pixels.
+        classes: number of labels.
+        width: filters of the cnn.
+        examples: training examples in an epoch.
+    """
+    for name, value in {
+        "image_size": image_size,
+        "classes": classes,
+        "width": width,
+        "examples": examples,
+    }.items():
+        if not isinstance(value, int) or value < 1:
+            raise RefusalError(
+                f"{name} of the workload synthetic must be a whole number of at least 1.",
+                received=repr(value),
+            )
+    if model != "cnn" and model not in APPLICATIONS:
+        raise unknown_name("synthetic model", model, ["cnn", *APPLICATIONS])
+    if model != "cnn" and image_size < 32:
+        raise RefusalError(
+            f"The model {model} needs images of at least 32 pixels.", received=str(image_size)
+        )
+    shape = (image_size, image_size, 3)
+    return Workload(
+        name=f"synthetic-{model}",
+        model=lambda: _model(model, shape, classes, width),
+        train=_random_images(shape, classes, examples, seed=0),
+        validation=_random_images(shape, classes, max(1, min(48, examples // 4)), seed=1),
+        preprocess=_look_up(shape),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=lambda: tf.keras.optimizers.SGD(0.01, momentum=0.9),
+        metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        reference_batch=48,
+    )
+
+
+def _random_images(shape: tuple[int, ...], classes: int, count: int, seed: int) -> ArraySource:
+    rng = np.random.default_rng(seed)
+    number = np.arange(count, dtype=np.int64) % NUM_DISTINCT
+    return ArraySource((number, rng.integers(0, classes, count, dtype=np.int64)))
+
+
+def _look_up(shape: tuple[int, ...]) -> Any:
+    images = np.random.default_rng(2).integers(0, 256, (NUM_DISTINCT, *shape), dtype=np.uint8)
+
+    def preprocess(number: Any, label: Any) -> tuple[Any, Any]:
+        image = tf.gather(tf.constant(images), number)
+        return tf.cast(image, tf.keras.backend.floatx()) / 255, label
+
+    return preprocess
+
+
+def _model(model: str, shape: tuple[int, ...], classes: int, width: int) -> Any:
+    if model in APPLICATIONS:
+        build = getattr(tf.keras.applications, APPLICATIONS[model])
+        return build(input_shape=shape, weights=None, classes=classes, classifier_activation=None)
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Conv2D(width, 3, padding="same", activation="relu", input_shape=shape),
+            layers.Conv2D(width, 3, padding="same", strides=2, activation="relu"),
+            layers.Conv2D(width, 3, padding="same", strides=2, activation="relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(classes),
+        ],
+        name="synthetic_cnn",
+    )

@@ -1,0 +1,125 @@
+"""How much an example counts beside padding: the user's sample weights and class weights."""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.source import ArraySource, Source
+
+
+def check_class_weight(
+    class_weight: Mapping[int, float], train: Source, *, preprocessed: bool
+) -> None:
+    """Refuse class weights that `Model.fit` would, and labels without a weight if they can be seen.
+
+    Args:
+        class_weight: class → factor.
+        train: the training data.
+        preprocessed: labels are made later; then the pipeline looks at each batch.
+    """
+    given: Any = class_weight  # the user's own, of whatever type
+    if not isinstance(given, Mapping) or not all(
+        isinstance(number, Integral) and isinstance(factor, Real)
+        for number, factor in given.items()
+    ):
+        raise RefusalError(
+            "class_weight must be a dict from class to factor, both numbers.",
+            received=repr(given),
+        )
+    if sorted(class_weight) != list(range(len(class_weight))):
+        raise RefusalError(
+            "class_weight must name the classes 0, 1, 2, … without a gap.",
+            received=sorted(class_weight),
+        )
+    if not np.isfinite(list(class_weight.values())).all():
+        raise RefusalError("A class weight must be finite.", received=dict(class_weight))
+    arrays = train.arrays if isinstance(train, ArraySource) and not preprocessed else None
+    if isinstance(arrays, tuple | list) and len(arrays) > 1:
+        classes = np.asarray(_classes(arrays[1]))
+        unknown = np.unique(classes[(classes < 0) | (classes >= len(class_weight))])
+        if unknown.size:
+            raise RefusalError(
+                "class_weight must name every class of the training data.",
+                received=f"labels of class {', '.join(map(str, unknown[:5]))}, "
+                f"weights of {len(class_weight)} classes",
+            )
+
+
+def unpacked(element: Any, weight: Any, class_weight: Mapping[int, float] | None) -> Any:
+    """(x, y[, sample_weight]) and Ringside's weight [batch] → (x, y, weight).
+
+    Raises:
+        RefusalError: an element or sample weight of another form.
+    """
+    if not isinstance(element, tuple) or len(element) not in (2, 3):
+        raise RefusalError(
+            "An element must be (x, y) or (x, y, sample_weight) when it reaches the model.",
+            received=str(tf.nest.map_structure(lambda t: t.shape, element)),
+            advice="Give the workload a `preprocess` that returns that.",
+        )
+    x, y, *sample_weight = element
+    if sample_weight:
+        weight = _times(weight, sample_weight[0])
+    if class_weight is not None:
+        weight = _weighed_by_class(weight, y, class_weight)
+    return x, y, weight
+
+
+def _times(weight: Any, factor: Any) -> Any:
+    """weight [batch, …] × the user's factor [batch, …], of each example or of its elements.
+
+    Raises:
+        RefusalError: a factor for each output; the weights count for all of them.
+    """
+    if tf.nest.is_nested(factor):
+        raise RefusalError(
+            "An element must have one sample weight, for all outputs.",
+            received=str(tf.nest.map_structure(lambda t: t.shape, factor)),
+            advice="Weigh outputs against each other by the workload's loss_weights.",
+        )
+    factor = tf.cast(factor, weight.dtype)
+    rank = max(weight.shape.rank, factor.shape.rank)
+    return _padded(weight, rank) * _padded(factor, rank)
+
+
+def _padded(tensor: Any, rank: int) -> Any:
+    return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
+
+
+def _weighed_by_class(weight: Any, y: Any, class_weight: Mapping[int, float]) -> Any:
+    """The weights of a batch times those of the classes of its labels, as `Model.fit` does it.
+
+    Raises:
+        RefusalError: labels of several outputs.
+    """
+    classes = _classes(y)
+    factors = tf.constant([class_weight[c] for c in range(len(class_weight))], weight.dtype)
+    with tf.control_dependencies(
+        [
+            tf.debugging.Assert(
+                tf.reduce_all((classes >= 0) & (classes < len(class_weight))),
+                [f"class_weight names {len(class_weight)} classes; labels are of", classes],
+            )
+        ]
+    ):
+        return _times(weight, tf.gather(factors, classes))
+
+
+def _classes(y: Any) -> Any:
+    """Labels as class numbers, int64: integers, or one-hot in the last dimension."""
+    if tf.nest.is_nested(y):
+        raise RefusalError(
+            "class_weight needs a model with a single output.",
+            received=f"labels of {len(tf.nest.flatten(y))} outputs",
+            advice="Use sample weights.",
+        )
+    y = tf.convert_to_tensor(y)
+    if y.shape.rank > 1 and y.shape[-1] > 1:
+        return tf.argmax(y, axis=-1)
+    if y.shape.rank > 1:
+        y = tf.squeeze(y, axis=-1)
+    return tf.cast(y if y.dtype.is_integer else tf.round(y), tf.int64)

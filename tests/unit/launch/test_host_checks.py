@@ -1,0 +1,369 @@
+"""What the preflight makes of the hosts' answers: every problem, by the host's name."""
+
+import dataclasses
+import hashlib
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import Placement, Site
+from launch.interfaces import interface_to
+from launch.remote import host_checks as preflight
+from launch.remote import host_facts as probe
+from launch.remote import ssh
+from launch.remote.host_checks import check_hosts
+from launch.remote.host_facts import interfaces
+from ringside_core.specs import (
+    Host,
+    RefusalError,
+    RunSpec,
+    Topology,
+)
+from tests.unit.launch.reached import DIRECT, reached_by
+
+VERSIONS = {"Python": "3.11.2", "tensorflow": "2.18.1", "horovod": "0.28.1", "Ringside": "ab"}
+
+
+def said(number: int, **other: Any) -> dict[str, Any]:
+    """What a good host of a network of two, `a` and `b`, says."""
+    return {
+        "identity": f"boot/{number}",
+        "versions": VERSIONS,
+        "cores": 4,
+        "interfaces": {"lo": ["127.0.0.1"], "eth7": [f"10.0.0.{number}"]},
+        "addresses": {"a": "10.0.0.1", "b": "10.0.0.2"},
+        "token": "secret",
+        "writable": True,
+        "missing": [],
+        **other,
+    }
+
+
+class Network:
+    """Two hosts and this machine, whose answers a test may change before it asks."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.here = said(9)
+        self.hosts = {"a": said(1), "b": said(2)}
+        self.clock = {"a": 0.0, "b": 0.0}
+        self.unreached: dict[str, str] = {}
+        self.site = site
+        self.folder = folder
+        self.specs: list[RunSpec] = []
+        self.placement = Placement(hosts=(Host(name="a", slots=8), Host(name="b", slots=8)))
+
+    def ask_all(
+        self, names: Sequence[str], site: Site, questions: dict[str, Any]
+    ) -> dict[str, preflight._Answer | ssh.NoAnswer]:
+        """In place of connections."""
+        return {
+            name: ssh.NoAnswer(why=self.unreached[name])
+            if name in self.unreached
+            else preflight._Answer(
+                clock_offset_s=self.clock[name], clock_round_trip_s=0.5, said=self.hosts[name]
+            )
+            for name in names
+        }
+
+    def problems(self) -> list[str]:
+        """The lines of the refusal; none if all is well."""
+        try:
+            check_hosts(self.placement, self.site, folder=self.folder, specs=self.specs)
+        except RefusalError as error:
+            return str(error.received).split("\n  ")[1:]
+        return []
+
+
+@pytest.fixture
+def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """A network on which all is well."""
+    network = Network(site, tmp_path / "runs" / "new")
+    monkeypatch.setattr(preflight, "_ask_all", network.ask_all)
+    monkeypatch.setattr(probe, "facts", lambda questions: network.here)
+    monkeypatch.setattr("secrets.token_hex", lambda size: "secret")
+    yield network
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_facts_of_good_hosts(network: Network) -> None:
+    """A host that is as it should be is described."""
+    facts = check_hosts(network.placement, network.site, folder=network.folder)
+
+    assert list(facts) == ["a", "b"]
+    assert facts["b"].address == "10.0.0.2"
+    assert (facts["b"].interface, facts["b"].cores, facts["b"].versions) == ("eth7", 4, VERSIONS)
+
+
+def test_a_run_without_a_hostfile_is_not_asked_about(site: Site, tmp_path: Path) -> None:
+    """This machine alone needs no preflight."""
+    assert check_hosts(Placement(), site, folder=tmp_path) == {}
+
+
+def test_all_problems_at_once(network: Network) -> None:
+    """Every problem of every host is told in one message."""
+    network.unreached["a"] = "its name is not known here"
+    network.hosts["b"] |= {
+        "versions": {**VERSIONS, "tensorflow": "2.17.0", "horovod": "0.28.0"},
+        "token": "",
+        "missing": ["/data/mnist"],
+    }
+    network.clock["b"] = -1.5
+
+    assert network.problems() == [
+        "a: its name is not known here",
+        "b: horovod is 0.28.0 there, 0.28.1 here",
+        "b: tensorflow is 2.17.0 there, 2.18.1 here",
+        f"b: it does not see {network.folder}: results need a folder that all hosts share",
+        "b: /data/mnist is not there",
+        "b: its clock is -1.5 s off; set both by NTP",
+    ]
+
+
+def test_a_package_that_is_not_there(network: Network) -> None:
+    """A missing package is a version that differs."""
+    network.hosts["b"]["versions"] = {k: v for k, v in VERSIONS.items() if k != "horovod"}
+
+    assert network.problems() == ["b: horovod is missing there, 0.28.1 here"]
+
+
+@pytest.mark.parametrize(("offset", "bad"), [(1.2, False), (-1.2, False), (1.3, True)])
+def test_half_the_round_trip_is_taken_off_a_clock(
+    offset: float, bad: bool, network: Network
+) -> None:
+    """With a round trip of 0.5 s an offset of up to 1.25 s may be one of a second."""
+    network.clock["a"] = offset
+
+    assert bool(network.problems()) is bad
+
+
+def test_a_folder_that_may_not_be_written(network: Network) -> None:
+    """A host that sees the folder of the results must be able to write in it."""
+    network.hosts["a"]["writable"] = False
+
+    assert network.problems() == [f"a: it may not write in {network.folder}"]
+
+
+def test_one_machine_by_two_names(network: Network) -> None:
+    """A machine that the hostfile names twice is found by what it says of itself."""
+    network.hosts["b"]["identity"] = "boot/1"
+
+    assert network.problems() == ["a and b: one machine; name it once, its slots added up"]
+
+
+def test_an_interface_that_is_missing(network: Network) -> None:
+    """The names that are there are told."""
+    network.placement = network.placement.replace(interface="ib0")
+    network.here["interfaces"]["ib0"] = ["10.1.0.9"]
+    network.hosts["b"]["interfaces"]["ib0"] = ["10.0.0.2"]
+
+    assert network.problems() == ["a: no interface ib0, there are eth7, lo (--interface)"]
+
+
+def test_an_interface_that_is_missing_here(network: Network) -> None:
+    """The machine that launches takes part in the network, too."""
+    del network.here["interfaces"]["eth7"]
+
+    assert network.problems() == ["this machine: no interface eth7, there are lo (--interface)"]
+
+
+def test_a_name_that_means_loopback_at_home(network: Network) -> None:
+    """Debian gives 127.0.1.1 to a machine's own name; others could not reach what listens there."""
+    network.hosts["a"]["addresses"] = {"a": "127.0.1.1", "b": "10.0.0.2"}
+
+    assert network.problems() == [
+        "a: on a the name means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there"
+    ]
+
+
+def test_a_name_that_only_ssh_knows(network: Network) -> None:
+    """An alias in ~/.ssh/config helps ssh alone."""
+    network.here["addresses"] = {"a": "", "b": "10.0.0.2"}
+
+    assert network.problems() == ["a: only ssh knows the name; put it into DNS or /etc/hosts"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "topology", "insist", "expected"),
+    [
+        ("horovod", Topology(processes_per_host=6), False, ["a: 6 replicas on 4 usable cores"]),
+        ("mirrored", Topology(replicas_per_process=5), False, ["a: 5 replicas on 4 usable cores"]),
+        ("horovod", Topology(processes_per_host=6), True, []),
+        ("horovod", Topology(hosts=2, processes_per_host=4), False, []),
+    ],
+)
+def test_more_replicas_than_cores(
+    backend: str, topology: Topology, insist: bool, expected: list[str], network: Network
+) -> None:
+    """The slots that a run uses count, not those of the file; --oversubscribe insists."""
+    network.specs = [
+        RunSpec(backend=backend, options={}, topology=topology, global_batch=120, epochs=1)
+    ]
+    network.placement = network.placement.replace(oversubscribe=insist)
+
+    assert network.problems() == [f"{one} (--oversubscribe to insist)" for one in expected]
+
+
+def test_the_digest_of_code(tmp_path: Path) -> None:
+    """It covers every Python file of the rooms and none of anything else."""
+    for name in (
+        "train.py",
+        "trainers/__init__.py",
+        "trainers/a/b.py",
+        "tests/__init__.py",
+        "x/y.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(f"# {name}")
+    content = b"".join(
+        f"{name}\0# {name}\0".encode()
+        for name in ("train.py", "trainers/__init__.py", "trainers/a/b.py")
+    )
+
+    assert probe.code_digest(tmp_path) == hashlib.sha256(content).hexdigest()[:12]
+
+
+def test_the_interface_to_this_machine() -> None:
+    """What is sent to 127.0.0.1 goes by the interface that carries it; nowhere has none."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        carrying = [name for name, there in interfaces().items() if "127.0.0.1" in there]
+
+    assert [interface_to(("nowhere.invalid", "127.0.0.1"))] == carrying
+    assert interface_to(("nowhere.invalid",)) == ""
+
+
+def test_this_very_machine_is_ready(tmp_path: Path) -> None:
+    """A hostfile of this machine alone is asked about for real: by a process, not over ssh."""
+    facts = check_hosts(
+        Placement(hosts=(Host(name="localhost"),)), Site.here(), folder=tmp_path / "new"
+    )
+
+    assert facts["localhost"].interface == ""
+    assert abs(facts["localhost"].clock_offset_s) < 60
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        ("exit 3", "b.invalid: exit 3"),
+        ("echo ready; exit 3", "b.invalid: exit 3"),
+        ("echo ready; read -r q; printf 17634; exit 3", "b.invalid: exit 3"),
+        ("echo ready; read -r q; echo 1.0; read -r q; echo late >&2; exit 3", "b.invalid: late"),
+        ('echo hello; exec {python} "$@"', "b.invalid: {folder}/python there says 'hello', {no}"),
+        ("echo ready; echo soon; cat", "b.invalid: {folder}/python there says 'soon', {no}"),
+        ("echo ready; echo 1; echo '[]'; cat", "b.invalid: {folder}/python there says '[]', {no}"),
+        (
+            "echo ready; echo nan; echo '{{}}'; cat",
+            "b.invalid: {folder}/python there says '{{}}', {no}",
+        ),
+        ("echo ready; echo 1; echo '{{'; cat", "b.invalid: {folder}/python there says '{{', {no}"),
+    ],
+)
+def test_a_host_that_breaks_off(
+    python: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever its end comes, it is that host's problem, in its own words if it has some.
+
+    A wrapper in Python's place may say anything.
+    """
+    reached_by(DIRECT, tmp_path, monkeypatch)
+    script = python.format(python=sys.executable)
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "python").chmod(0o755)
+
+    with pytest.raises(RefusalError) as refused:
+        check_hosts(
+            Placement(hosts=(Host(name="b.invalid"),), interface="lo"),
+            dataclasses.replace(Site.here(), python=str(tmp_path / "python")),
+            folder=tmp_path / "new",
+        )
+
+    no = "which is no answer; is it a wrapper?"
+    assert words.format(folder=tmp_path, no=no) in str(refused.value.received).split("\n  ")
+    assert not list(tmp_path.glob(".ringside-*"))
+
+
+def test_two_thousand_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names and addresses are more than a pipe holds; the host looks up none: an address."""
+    reached_by(DIRECT, tmp_path, monkeypatch)
+    names = [f"127.0.{number // 256}.{number % 256}" for number in range(2000)]
+    questions = {"token": "", "names": names, "paths": [f"/nowhere/{name}" for name in names]}
+
+    (answer,) = preflight._ask_all(["b.invalid"], Site.here(), questions).values()
+
+    assert isinstance(answer, preflight._Answer)
+    assert answer.said["addresses"] == dict(zip(names, names, strict=True))
+    assert answer.said["missing"] == questions["paths"]
+    assert len(str(answer.said)) > 1 << 16
+
+
+def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login shell may say what an answer begins with; nobody but the host is believed."""
+    reached_by(f"echo ready; echo 5; {DIRECT}", tmp_path, monkeypatch)
+    hosts = Placement(hosts=(Host(name="b.invalid"),), interface="lo")
+
+    with pytest.raises(RefusalError) as refused:
+        check_hosts(hosts, Site.here(), folder=tmp_path / "new")
+
+    assert str(refused.value.received).split("\n  ")[1:] == [
+        "b.invalid: only ssh knows the name; put it into DNS or /etc/hosts",
+        "b.invalid: on b.invalid the name means nothing, not 127.0.0.1 of lo; see /etc/hosts there",
+    ]
+
+
+def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
+    """An error while the hosts are asked says nothing of the folder; its file goes anyway."""
+    with pytest.raises(OSError, match="mine"), preflight._token(tmp_path / "new"):
+        raise OSError("mine")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is refused by name. A folder of /proc cannot be, not even by root."""
+    with (
+        pytest.raises(RefusalError, match="must be writable"),
+        preflight._token(Path("/proc/self/new")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("workload", "data_dir", "asked"),
+    [
+        ("mnist", None, ["/home/me", "{cache}/ringside/data/mnist"]),
+        ("tf_flowers", None, ["/home/me"]),
+        ("digits", None, ["/home/me"]),
+        ("mnist", "/mine", ["/home/me", "/mine"]),
+        ("mnist", "gs://bucket/data", ["/home/me"]),
+        ("my.py:one", "mine", ["/home/me", "/home/me/my.py", "/home/me/mine"]),
+    ],
+)
+def test_what_must_be_there(
+    workload: str,
+    data_dir: str | None,
+    asked: list[str],
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Data that is prepared here is asked of every host, wherever it is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "ringside" / "data" / "mnist").mkdir(parents=True)
+    (tmp_path / "ringside" / "data" / "digits").mkdir()
+    spec = RunSpec(
+        backend="serial",
+        options={},
+        topology=Topology(),
+        global_batch=48,
+        epochs=1,
+        workload=workload,
+        data_dir=data_dir,
+    )
+
+    assert preflight._paths([spec], site) == [one.format(cache=tmp_path) for one in asked]

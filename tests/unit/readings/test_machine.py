@@ -1,0 +1,192 @@
+"""Facts of machine and process, and the rule by which cores are dealt out."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ringside_core.readings import machine, process
+from ringside_core.specs import MachineFacts, RefusalError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def in_a_new_process(code: str) -> str:
+    """What this prints in a fresh interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_machine_facts_are_whole_and_travel_as_json() -> None:
+    """All fields are filled on this machine, whatever it is."""
+    facts = machine.machine_facts()
+
+    assert facts.host
+    assert facts.cpu_model
+    assert facts.cores == os.cpu_count()
+    assert facts.memory_bytes > 2**28
+    assert "numpy" in facts.packages
+    assert MachineFacts(**facts.model_dump()) == facts
+
+
+def test_packages_that_are_not_installed_are_left_out() -> None:
+    """A version is read, never guessed."""
+    assert set(machine.package_versions(("pydantic", "no-such-package"))) == {"pydantic"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("processor : 0\nmodel name\t: Fast CPU: 3 GHz\n", "Fast CPU: 3 GHz"),
+        ("Features : fp\n", ""),
+    ],
+)
+def test_cpu_model(tmp_path: Path, text: str, name: str) -> None:
+    """The name in cpuinfo, and something where there is none, as on ARM."""
+    (tmp_path / "cpuinfo").write_text(text)
+
+    model = machine.cpu_model(tmp_path / "cpuinfo")
+
+    assert model == name if name else model
+    assert machine.cpu_model(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("echo 'A100'; echo 'H100'", ("A100", "H100")),
+        ("exit 9", ()),
+        ("exec sleep 60", ()),
+    ],
+)
+def test_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, names: tuple[str, ...]
+) -> None:
+    """nvidia-smi is asked if it is there; a driver that fails or hangs is no GPU."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(machine, "NVIDIA_SMI_LIMIT_S", 0.5)
+
+    assert machine.gpu_names() == names
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "replicas_per_process", "cores_per_replica", "available", "cores"),
+    [
+        (0, 1, 1, [0, 1], (0,)),
+        (1, 1, 1, [0, 1], (1,)),
+        (2, 1, 1, [0, 1], (0,)),  # a third replica shares
+        (0, 2, 1, [0, 1], (0, 1)),  # one process with both replicas
+        (0, 3, 1, [0, 1], (0, 1)),
+        (1, 1, 2, [4, 5, 6, 7], (6, 7)),
+        (1, 2, 2, [0, 1, 2, 3, 4, 5], (0, 1, 4, 5)),  # replicas 2 and 3 of 3 places
+        (1, 1, 2, [3, 5, 9], (3, 9)),  # what is allowed need not begin at 0
+        (0, 1, 5, [0, 1], (0, 1)),
+    ],
+)
+def test_cores_are_dealt_out_replica_by_replica(
+    local_rank: int,
+    replicas_per_process: int,
+    cores_per_replica: int,
+    available: list[int],
+    cores: tuple[int, ...],
+) -> None:
+    """Cases done by hand; replicas share a processor only when there are too few."""
+    assert (
+        process.cores_for(local_rank, replicas_per_process, cores_per_replica, available) == cores
+    )
+
+
+def test_no_core_is_refused() -> None:
+    """An empty machine has nothing to deal out."""
+    with pytest.raises(RefusalError, match="must be a processor"):
+        process.cores_for(0, 1, 1, [])
+
+
+def test_pin_holds_for_all_threads_and_refuses_what_is_not_there() -> None:
+    """Threads that exist already move too; a processor that does not exist is refused."""
+    core = min(os.sched_getaffinity(0))
+    code = f"""
+import os, threading
+from ringside_core.readings.process import pin
+from ringside_core.specs import RefusalError
+stop = threading.Event()
+thread = threading.Thread(target=stop.wait); thread.start()
+pin([{core}])
+print(os.sched_getaffinity(thread.native_id), os.sched_getaffinity(0))
+stop.set()
+for wrong in ([{core}, 9999], [9999], []):
+    try:
+        pin(wrong)
+    except (RefusalError, OSError) as error:
+        print(type(error).__name__)
+"""
+
+    first, *refusals = in_a_new_process(code).splitlines()
+
+    assert first == f"{{{core}}} {{{core}}}"
+    assert refusals == ["RefusalError"] * 3
+
+
+def test_peak_memory_is_this_program_s_own() -> None:
+    """It follows what is allocated, and does not begin with the memory of the parent."""
+    ballast = bytearray(200_000_000)
+    code = """
+from ringside_core.readings.process import peak_memory_bytes
+before = peak_memory_bytes()
+ballast = bytearray(100_000_000)
+print(before, peak_memory_bytes())
+"""
+
+    before, after = map(int, in_a_new_process(code).split())
+
+    assert before < len(ballast)
+    assert 95_000_000 < after - before < 110_000_000
+
+
+def test_cpu_seconds_grow_with_work_and_not_with_waiting() -> None:
+    """Half a second of sleep costs nothing, a tenth of work costs a tenth."""
+    code = """
+import time
+from ringside_core.readings.process import cpu_seconds
+start = cpu_seconds(); time.sleep(0.5); slept = cpu_seconds() - start
+until = time.process_time() + 0.1
+while time.process_time() < until: pass
+print(slept, cpu_seconds() - start)
+"""
+
+    slept, worked = map(float, in_a_new_process(code).split())
+
+    assert slept < 0.05
+    assert 0.09 < worked < 0.25
+
+
+def test_process_start_is_between_before_and_now() -> None:
+    """On the clock of time.time(), to the tick of 10 ms; psutil's is up to a second early."""
+    before = time.time()
+
+    start = float(
+        in_a_new_process(
+            "from ringside_core.readings.process import process_start_unix_s as s; print(repr(s()))"
+        )
+    )
+
+    assert before - 0.03 <= start <= time.time()
+
+
+def test_measure_brings_no_framework_and_no_heavy_import() -> None:
+    """train.py imports these before it pins itself; plots and tables must not come along."""
+    heavy = {"tensorflow", "keras", "tf_keras", "horovod", "pandas", "matplotlib", "numpy"}
+    code = (
+        "import sys; import ringside_core.readings.machine, ringside_core.readings.process; "
+        "print(*{m.partition('.')[0] for m in sys.modules})"
+    )
+
+    assert not heavy & set(in_a_new_process(code).split())

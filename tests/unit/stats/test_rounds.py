@@ -1,0 +1,62 @@
+"""Disturbed rounds, from made-up loads."""
+
+import pytest
+
+from ringside.stats.rounds import RoundsUsed, disturbance, rounds_used
+from ringside_core.specs import Load, Rounds
+from tests.unit.stats.factory import arm_of, comparison_of, simple_run
+
+BUSY = Load(wall_s=10, cores=2, others_cpu_s=4.6, steal_cpu_s=0)
+QUIET = Load(wall_s=10, cores=2, others_cpu_s=2.0, steal_cpu_s=2.0)
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (BUSY, "others used 23 % of its cores"),
+        (QUIET, ""),  # a tenth is allowed
+        (QUIET.replace(steal_cpu_s=4.0), "the host took 20 % of its cores away"),
+        (None, ""),
+    ],
+)
+def test_why_a_run_was_disturbed(load: Load | None, why: str) -> None:
+    """CPU time of others ÷ (processors · wall time), 4.6 of 20 s; nobody looked: not disturbed."""
+    assert disturbance(simple_run("serial", 1, 1.0).replace(load=load)) == why
+
+
+@pytest.mark.parametrize(("least", "used", "kept"), [(2, (0, 2), False), (3, (0, 1, 2), True)])
+def test_disturbed_rounds_are_left_out_while_enough_remain(
+    least: int, used: tuple[int, ...], kept: bool
+) -> None:
+    """Of three rounds one was disturbed; two remain."""
+    runs = [
+        simple_run("serial", 1, 1.0, number=k, position=k).replace(load=BUSY if k == 1 else QUIET)
+        for k in range(3)
+    ]
+    asked = Rounds(least=least, most=3)
+
+    found = rounds_used(comparison_of([arm_of("serial")], runs, asked=asked))
+
+    assert found == RoundsUsed(used, {1: "serial: others used 23 % of its cores"}, kept)
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((0.12, 0.62), "horovod: others used 62 % of its cores, and 1 more run"),
+        ((0.62, 0.12, 0.3), "serial: others used 62 % of its cores, and 2 more runs"),
+        ((0.05, 0.12), "horovod: others used 12 % of its cores"),
+    ],
+)
+def test_the_worst_run_of_a_round_is_told(shares: tuple[float, ...], told: str) -> None:
+    """Whatever came first; and how many others were disturbed."""
+    backends = ("serial", "horovod", "mirrored")
+    runs = [
+        simple_run(backend, 1, 1.0, position=k).replace(load=QUIET.replace(others_cpu_s=20 * share))
+        for k, (backend, share) in enumerate(zip(backends, shares, strict=False))
+    ]
+    arms = [arm_of(backend) for backend in backends]
+
+    disturbed = rounds_used(comparison_of(arms, runs)).disturbed
+
+    assert disturbed == {0: told.replace("horovod:", "horovod ×1:")}

@@ -1,0 +1,383 @@
+"""Every figure of one run, against sums done by hand on made-up records."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside.stats import run_figures
+from ringside_core.specs import EpochRecord, RefusalError, Run
+from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
+
+SPEC = spec_of("horovod", 2)
+ARM = arm_of("horovod", 2)
+
+
+def two_ranks(first: list[float], second: list[float]) -> Run:
+    """A run of two ranks with these train_s, by epoch."""
+    return run_of(
+        ARM,
+        [
+            record(SPEC, [epoch(s) for s in first], 0),
+            record(SPEC, [epoch(s) for s in second], 1),
+        ],
+    )
+
+
+def parameter_server_run() -> Run:
+    """Coordinator, two workers, one server; only the coordinator keeps time."""
+    spec = spec_of("parameter_server", 2)
+    steps: dict[str, Any] = {"step_end_s": (0.1, 0.2, 0.5), "examples": 90}
+    epochs = [epoch(9.0, **steps), epoch(0.6, **steps), epoch(0.6, **steps)]
+    own: dict[str, Any] = {
+        "role": "server",
+        "startup_s": None,
+        "quality_target": None,
+        "is_chief": False,
+    }
+    return run_of(
+        arm_of("parameter_server", 2),
+        [
+            record(spec, epochs, task="chief-0", role="coordinator", peak_memory_bytes=10, cpu_s=1),
+            record(spec, [], 1, task="worker-0", peak_memory_bytes=200, cpu_s=2, **own),
+            record(spec, [], 2, task="worker-1", peak_memory_bytes=3000, cpu_s=3, **own),
+            record(spec, [], 3, task="ps-0", peak_memory_bytes=40000, cpu_s=4, **own),
+        ],
+    )
+
+
+def test_slowest_rank_of_each_epoch_decides_and_the_first_epoch_is_warm_up() -> None:
+    """Throughput is examples over the slowest rank's time, epoch by epoch, without the first."""
+    run = two_ranks([100.0, 2.0, 3.0], [50.0, 4.0, 1.0])
+
+    figure = run_figures.throughput_examples_s(run)
+
+    # max(2, 4) + max(3, 1) = 7 s for 200 examples; the mean of either rank would give more.
+    assert figure.value == pytest.approx(200 / 7)
+
+
+def test_one_epoch_has_no_throughput() -> None:
+    """The only epoch contains the compilation: the reason stands in place of the number."""
+    run = two_ranks([1.0], [1.0])
+
+    assert run_figures.throughput_examples_s(run).value is None
+    assert run_figures.throughput_examples_s(run).reason == "needs at least 2 epochs"
+    assert run_figures.step_time_ms(run).reason == "needs at least 2 epochs"
+
+
+def test_step_time_takes_the_slowest_rank_of_each_step() -> None:
+    """Differences of each rank's step ends, max over ranks, median over all counted steps."""
+    ends = np.array([[[0.1, 0.2, 0.9], [0.3, 0.4, 0.5]], [[0.2, 0.3, 0.4], [0.1, 0.6, 0.7]]])
+    warm_up = epoch(9.0, step_end_s=(3.0, 6.0, 9.0))
+    run = run_of(
+        ARM,
+        [
+            record(SPEC, [warm_up, *(epoch(1.0, step_end_s=e) for e in ends[rank].tolist())], rank)
+            for rank in (0, 1)
+        ],
+    )
+
+    times = run_figures.step_times_ms(run)
+
+    by_hand = 1000 * np.diff(ends, axis=2, prepend=0.0).max(axis=0).ravel()
+    assert times == pytest.approx(by_hand.tolist())
+    assert times == pytest.approx([200, 100, 700, 300, 500, 100])
+    assert run_figures.step_time_ms(run).value == pytest.approx(250)
+
+
+def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
+    """Servers are charged for memory and CPU, and have no say in time."""
+    run = parameter_server_run()
+
+    assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
+    assert run_figures.step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
+    assert run_figures.peak_memory_bytes(run).value == 43_210
+    assert run_figures.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 10 / 270)
+    assert run_figures.startup_s(run).value == 5.0
+
+
+def test_missing_process_gives_no_number() -> None:
+    """The process without a record may be the slowest or the largest: no number is made up."""
+    run = parameter_server_run()
+    without_server = run.replace(records=run.records[:-1])
+    without_rank = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(
+        records=two_ranks([1.0, 1.0], [1.0, 1.0]).records[:1]
+    )
+
+    assert run_figures.peak_memory_bytes(without_server).reason == (
+        "3 of 4 processes left a record"
+    )
+    assert run_figures.cpu_s_per_1000_examples(without_server).value is None
+    assert run_figures.throughput_examples_s(without_server).value is not None
+    for figure in (run_figures.throughput_examples_s, run_figures.startup_s):
+        assert figure(without_rank).value is None
+        assert figure(without_rank).reason == "1 of 2 processes left a record"
+    assert run_figures.step_times_ms(without_rank) == []
+
+
+def test_start_up_is_that_of_the_slowest_process() -> None:
+    """The run trains when its last process has made its first step."""
+    epochs = [epoch(1.0), epoch(1.0)]
+    records = [record(SPEC, epochs, 0, startup_s=4.0), record(SPEC, epochs, 1, startup_s=6.5)]
+
+    assert run_figures.startup_s(run_of(ARM, records)).value == 6.5
+    silent = run_of(ARM, [records[0], records[1].replace(startup_s=None)])
+    assert run_figures.startup_s(silent).reason == "a process did not record it"
+
+
+def test_memory_and_cpu_are_summed_over_processes_and_all_epochs() -> None:
+    """CPU time contains start-up, so all epochs stand below it, the first one too."""
+    epochs = [epoch(1.0, examples=100), epoch(1.0, examples=100)]
+    records = [
+        record(SPEC, epochs, 0, peak_memory_bytes=3, cpu_s=5.0),
+        record(SPEC, epochs, 1, peak_memory_bytes=4, cpu_s=7.0),
+    ]
+
+    assert run_figures.peak_memory_bytes(run_of(ARM, records)).value == 7
+    assert run_figures.cpu_s_per_1000_examples(run_of(ARM, records)).value == pytest.approx(60)
+    silent = run_of(ARM, [records[0], records[1].replace(peak_memory_bytes=0)])
+    assert run_figures.peak_memory_bytes(silent).reason == "a process did not record it"
+
+
+def test_target_is_reached_at_the_end_of_the_first_epoch_that_meets_it() -> None:
+    """Equal is enough, a later fall does not matter, and the chief's clock counts."""
+    chief = [
+        epoch(1.0, end_s=11.0, accuracy=0.8),
+        epoch(1.0, end_s=12.5, accuracy=0.9),
+        epoch(1.0, end_s=14.0, accuracy=0.85),
+    ]
+    other = [epoch(1.0, end_s=99.0, accuracy=0.99)] * 3
+    run = run_of(ARM, [record(SPEC, chief, 0), record(SPEC, other, 1)])
+
+    assert run_figures.time_to_target_s(run).value == 12.5
+    assert run_figures.final_quality(run).value == 0.85
+
+
+def test_target_that_is_not_reached_says_so() -> None:
+    """None is not a time; why there is none differs."""
+    spec = spec_of("serial")
+    low = [epoch(1.0, accuracy=0.1), epoch(1.0, accuracy=0.2)]
+
+    def run(**changes: Any) -> Run:
+        return run_of(arm_of("serial"), [record(spec, low, **changes)])
+
+    assert run_figures.time_to_target_s(run()).reason == "not reached"
+    assert run_figures.final_quality(run()).value == 0.2
+    assert run_figures.time_to_target_s(run(quality_target=None)).reason == (
+        "the workload has no target"
+    )
+    assert run_figures.final_quality(run(quality_target=("auc", 0.5))).reason == (
+        "no validation metric 'auc'"
+    )
+    assert run_figures.time_to_target_s(run(is_chief=False)).reason == "no record of the chief"
+
+
+def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
+    """Two processes that count another number of examples did not train the same epoch."""
+    records = [
+        record(SPEC, [epoch(1.0), epoch(1.0, examples=100)], 0),
+        record(SPEC, [epoch(1.0), epoch(1.0, examples=99)], 1),
+    ]
+
+    with pytest.raises(RefusalError) as refused:
+        run_figures.run_figures(run_of(ARM, records, number=1), "yes")
+
+    message = str(refused.value)
+    assert "the same examples of each epoch" in message
+    assert "run 'horovod ×2' of round 2, epoch 2: rank-0 100, rank-1 99" in message
+
+
+def test_epochs_that_only_one_process_recorded_are_refused() -> None:
+    """A rank that stopped early would be counted as quick."""
+    records = [record(SPEC, [epoch(1.0)] * 3, 0), record(SPEC, [epoch(1.0)] * 2, 1)]
+
+    with pytest.raises(RefusalError, match="epoch 3: rank-0 100, rank-1 none"):
+        run_figures.run_figures(run_of(ARM, records), "yes")
+
+
+def test_disagreeing_numbers_of_steps_are_refused() -> None:
+    """The slowest rank of a step can only be found if all made the same steps."""
+    records = [
+        record(SPEC, [epoch(1.0), epoch(1.0)], 0),
+        record(SPEC, [epoch(1.0), epoch(1.0, step_end_s=(0.3, 0.6, 1.0))], 1),
+    ]
+
+    with pytest.raises(RefusalError, match="the same steps of each epoch"):
+        run_figures.run_figures(run_of(ARM, records), "yes")
+
+
+def test_failed_run_has_no_figures() -> None:
+    """Half a run gives no number, whatever its records hold."""
+    run = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(outcome={"kind": "failed", "reason": "boom"})
+
+    figures = run_figures.run_figures(run, "yes")
+
+    for name in run_figures.FIGURES:
+        assert getattr(figures, name).value is None
+        assert getattr(figures, name).reason == "the run failed"
+    assert figures.each_example_once == "unknown"
+
+
+def epoch_of(durations: np.ndarray) -> EpochRecord:
+    """An epoch of steps that took so long."""
+    ends = np.cumsum(durations).tolist()
+    return epoch(ends[-1], step_end_s=ends)
+
+
+def many_steps() -> tuple[Run, np.ndarray]:
+    """Two ranks, three epochs of 60 steps with noise; and the durations, [rank, epoch, step]."""
+    durations = np.random.default_rng(1).lognormal(-4, 0.2, (2, 3, 60))
+    ranks = [
+        record(SPEC, [epoch_of(one) for one in own], rank) for rank, own in enumerate(durations)
+    ]
+    return run_of(ARM, ranks), durations
+
+
+def test_quantiles_are_those_of_the_slowest_ranks_steps() -> None:
+    """Median, p95 and p99 against NumPy, over all steps of the epochs after the first."""
+    run, durations = many_steps()
+    slowest = 1000 * durations[:, 1:].max(axis=0).ravel()
+
+    figures = run_figures.run_figures(run, "yes")
+
+    assert figures.step_time_ms.value == pytest.approx(np.median(slowest))
+    assert figures.step_p95_ms.value == pytest.approx(np.quantile(slowest, 0.95))
+    assert figures.step_p99_ms.value == pytest.approx(np.quantile(slowest, 0.99))
+
+
+def test_a_quantile_needs_a_step_beyond_it() -> None:
+    """Of 4 steps nobody knows what one in twenty takes."""
+    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]), "yes")
+
+    assert figures.step_time_ms.value == pytest.approx(500)
+    assert figures.step_p95_ms.reason == "4 step times: p95 needs 20"
+    assert figures.step_p99_ms.reason == "4 step times: p99 needs 100"
+
+
+def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
+    """Largest less smallest duration in each step, and the median over steps."""
+    run, durations = many_steps()
+    by_hand = 1000 * np.median(np.abs(durations[0, 1:] - durations[1, 1:]))
+
+    assert run_figures.rank_skew_ms(run).value == pytest.approx(by_hand)
+    assert run_figures.rank_skew_ms(parameter_server_run()).reason == (
+        "asynchronous: workers make no common steps"
+    )
+    alone = run_of(arm_of("serial"), [record(spec_of("serial"), [epoch(1.0)] * 3)])
+    assert run_figures.rank_skew_ms(alone).reason == "one process"
+
+
+def test_a_time_of_several_steps_is_divided_by_them() -> None:
+    """Executions of 4, 4 and 2 steps in 0.4, 0.8 and 0.1 s are 100, 200 and 50 ms for a step."""
+    spec = spec_of("serial", steps_per_execution=4)
+    one = epoch(1.5, step_end_s=(0.4, 1.2, 1.3), steps=10, steps_per_time=4)
+    run = run_of(arm_of("serial"), [record(spec, [one, one])])
+
+    assert run_figures.step_times_ms(run) == pytest.approx([100, 200, 50])
+    assert run_figures.step_time_ms(run).value == pytest.approx(100)
+
+
+def test_sent_bytes_are_summed_over_hosts_and_interfaces() -> None:
+    """Two hosts and two counted epochs of two steps: (100 + 20 + 300) · 2 ÷ 4 bytes for a step."""
+    spec = SPEC.replace(topology={"hosts": 2})
+    first = epoch(1.0, sent_bytes={"lo": 100, "eth0": 20})
+    second = epoch(1.0, sent_bytes={"eth0": 300})
+    traced = epoch(9.0, sent_bytes={"eth0": 10**9})
+
+    def run(*of_second: EpochRecord) -> Run:
+        ranks = [record(spec, [traced, first, first], 0), record(spec, of_second, 1)]
+        return run_of(ARM, ranks, spec=spec)
+
+    assert run_figures.sent_bytes_per_step(run(traced, second, second)).value == 210
+    silent = run_figures.sent_bytes_per_step(run(traced, second, epoch(1.0)))
+    assert silent.reason == "not recorded on every host"
+
+
+def test_sent_bytes_that_nobody_counted_are_not_zero() -> None:
+    """A record of an older version, and a run without common steps."""
+    run = two_ranks([1.0, 1.0], [1.0, 1.0])
+
+    assert run_figures.sent_bytes_per_step(run).value is None
+    assert run_figures.sent_bytes_per_step(run).reason == "not recorded"
+    assert "asynchronous" in run_figures.sent_bytes_per_step(parameter_server_run()).reason
+
+
+def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
+    """20 µs of a step of 500 ms."""
+    epochs = [epoch(1.0)] * 3
+    ranks = [
+        record(SPEC, epochs, 0, clock_s_per_step=1e-5),
+        record(SPEC, epochs, 1, clock_s_per_step=2e-5),
+    ]
+
+    known = run_figures.run_figures(run_of(ARM, ranks), "yes").clock_share
+    silent = run_of(ARM, [ranks[0], ranks[1].replace(clock_s_per_step=None)])
+    unknown = run_figures.run_figures(silent, "yes").clock_share
+
+    assert known.value == pytest.approx(4e-5)
+    assert unknown.reason == "a process did not record it"
+
+
+def test_every_process_has_figures_of_its_own() -> None:
+    """Each by its own clock: the quicker rank is not hidden behind the slower one."""
+    run, durations = many_steps()
+    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=7, cpu_s=3.0)
+    run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
+
+    first, second = run_figures.process_figures(run)
+
+    assert first.task == "rank-0"
+    for one, times in ((first, durations[0, 1:]), (second, durations[1, 1:])):
+        assert one.step_p50_ms.value == pytest.approx(1000 * np.quantile(times, 0.5))
+        assert one.step_p95_ms.value == pytest.approx(1000 * np.quantile(times, 0.95))
+        assert one.step_p99_ms.value == pytest.approx(1000 * np.quantile(times, 0.99))
+    assert (second.startup_s.value, second.peak_memory_bytes.value, second.cpu_s.value) == (
+        6.5,
+        7,
+        3.0,
+    )
+    assert second.clock_s_per_step.value == 1e-5
+    assert first.clock_s_per_step.reason == "a process did not record it"
+
+
+def test_servers_have_memory_and_no_steps() -> None:
+    """Of a run with a coordinator, and of one that failed."""
+    run = parameter_server_run()
+
+    chief, worker, *_ = run_figures.process_figures(run)
+
+    assert chief.step_p50_ms.value == pytest.approx(100)
+    assert worker.step_p50_ms.reason == "it trains no step of its own"
+    assert worker.peak_memory_bytes.value == 200
+    failed = run.replace(outcome={"kind": "failed", "reason": "boom"})
+    assert run_figures.process_figures(failed) == ()
+
+
+def test_counted_are_the_epochs_after_warm_up() -> None:
+    """Steps that are slow until the middle of the second epoch: both epochs are left out."""
+    durations = np.full(300, 0.01)
+    durations[:90] = 0.03
+    epochs = [epoch_of(one) for one in durations.reshape(5, 60)]
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
+
+    assert len(run_figures.counted_epochs(run)) == 3
+    assert run_figures.throughput_examples_s(run).value == pytest.approx(300 / 1.8)
+    assert len(run_figures.step_times_ms(run)) == 180
+
+
+def test_a_process_without_any_epoch_is_refused() -> None:
+    """It would be the quickest of all; the others' times alone are not those of the run."""
+    records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
+
+    with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
+        run_figures.run_figures(run_of(ARM, records), "yes")
+
+
+def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
+    """The coordinator learns of both together; that is no broken clock."""
+    steps: dict[str, Any] = {"step_end_s": (0.1, 0.1, 0.5)}
+    spec = spec_of("parameter_server", 2)
+    chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")
+    run = run_of(arm_of("parameter_server", 2), [chief])
+
+    assert run_figures.run_figures(run, "yes").step_time_ms.value == pytest.approx(100)

@@ -1,0 +1,321 @@
+"""Rows of arms: medians, ranges, efficiencies; against arithmetic done here."""
+
+import hashlib
+import json
+import math
+import statistics
+from typing import Any
+
+import pytest
+
+from ringside.stats.run_figures import Figure
+from ringside.stats.summary import Efficiency, Missing, Spread, spread_of, summarize
+from ringside_core.specs import (
+    Comparison,
+    LedgerDigest,
+    Outcome,
+    RefusalError,
+    RunSpec,
+)
+from tests.unit.report.proofs import answered, certificate, verified
+from tests.unit.stats.explained import again_and_explaining
+from tests.unit.stats.factory import (
+    MACHINE,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    simple_run,
+    spec_of,
+)
+
+FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
+
+
+def scaling() -> Comparison:
+    """Serial, horovod ×1 and ×2, three rounds; throughput is 200 / (2 · train_s)."""
+    seconds = {("serial", 1): (1.0, 2.0, 4.0), ("horovod", 1): (2.0, 2.5, 5.0)}
+    seconds["horovod", 2] = (1.0, 1.25, 8.0)
+    runs = [
+        simple_run(backend, replicas, train_s, number=number, position=3 * number + place)
+        for place, ((backend, replicas), times) in enumerate(seconds.items())
+        for number, train_s in enumerate(times)
+    ]
+    return verified(comparison_of([arm_of(*key) for key in seconds], runs))
+
+
+def not_comparable_because(comparison: Comparison) -> dict[str, str]:
+    """The reasons by arm; of an arm that is comparable, none."""
+    return {row.arm.label: row.not_comparable_because for row in summarize(comparison).arms}
+
+
+def with_certificate(label: str, **changes: Any) -> Comparison:
+    """The same, with one certificate that differs in this."""
+    comparison = scaling()
+    certificates = (
+        one.replace(**changes) if one.arm.label == label else one for one in comparison.certificates
+    )
+    return comparison.replace(certificates=tuple(certificates))
+
+
+def test_median_range_and_number() -> None:
+    """The middle run, not the mean; range and n beside it."""
+    spread = spread_of([Figure(5.0), Figure(1.0), Figure(None, "not reached"), Figure(2.0)])
+
+    assert spread == Spread(median=2.0, lowest=1.0, highest=5.0, n=3, of=4, reason="not reached")
+    assert spread_of([]) == Missing("no run completed")
+    assert spread_of([Figure(None, "x"), Figure(None, "x")]) == Missing("x")
+
+
+def test_arms_against_hand_arithmetic() -> None:
+    """Throughput is 100 examples over the seconds of an epoch, in this made-up case."""
+    rows = {row.arm.label: row for row in summarize(scaling()).arms}
+
+    spread = rows["horovod ×2"].throughput
+
+    assert spread is not None
+    assert spread.median == statistics.median([100 / 1.0, 100 / 1.25, 100 / 8.0]) == 80
+    assert (spread.lowest, spread.highest, spread.n, spread.of) == (12.5, 100, 3, 3)
+
+
+def test_strong_scaling_efficiency_names_its_base() -> None:
+    """Geometric mean over rounds of X(2) ÷ X(1), halved; the same against serial."""
+    summary = summarize(scaling())
+    row = summary.arms[2]
+
+    assert summary.serial == "serial"
+    log_ratios = [math.log(a / b) for a, b in ((2.0, 1.0), (2.5, 1.25), (5.0, 8.0))]
+    against_own = math.exp(statistics.mean(log_ratios)) / 2
+    log_ratios = [math.log(a / b) for a, b in ((1.0, 1.0), (2.0, 1.25), (4.0, 8.0))]
+    against_serial = math.exp(statistics.mean(log_ratios)) / 2
+    assert row.against_group.value == pytest.approx(against_own)
+    assert row.against_group.base == "horovod ×1"
+    assert row.against_serial.value == pytest.approx(against_serial)
+    assert row.against_serial.base == "serial"
+    assert summary.arms[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
+
+
+def test_missing_base_gives_no_efficiency() -> None:
+    """No arm at one replica, no serial: None, and the reason."""
+    arm = arm_of("horovod", 2)
+
+    row = summarize(verified(comparison_of([arm], [simple_run("horovod", 2, 1.0)]))).arms[0]
+
+    assert row.against_group.value is None
+    assert row.against_serial.value is None
+    assert row.against_serial.reason == "the comparison has no such arm"
+
+
+def test_base_without_a_completed_run_gives_no_efficiency() -> None:
+    """The base is named, and so is what it lacks."""
+    failed = run_of(arm_of("serial"), [], outcome=FAILED, spec=spec_of("serial"))
+    arms = [arm_of("serial"), arm_of("horovod", 2)]
+    runs = [failed, simple_run("horovod", 2, 1.0, position=1)]
+
+    row = summarize(verified(comparison_of(arms, runs))).arms[1]
+
+    assert row.against_serial.value is None
+    assert row.against_serial.base == "serial"
+    assert row.against_serial.reason == "serial: no run completed"
+
+
+def test_arm_without_a_certificate_is_not_comparable() -> None:
+    """Its numbers stay, its efficiency goes; others keep theirs."""
+    comparison = scaling()
+    certificates = comparison.certificates[:2]
+
+    rows = summarize(comparison.replace(certificates=certificates)).arms
+
+    assert [row.comparable for row in rows] == [True, True, False]
+    assert rows[2].not_comparable_because == "it was not verified: run without --no-verify"
+    assert rows[2].throughput is not None and rows[2].throughput.median == 80
+    assert (rows[2].against_group.value, rows[2].against_serial.value) == (None, None)
+    assert rows[2].against_serial.reason == "not comparable"
+    assert rows[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
+
+
+def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
+    """Neither against serial nor against its own arm at one replica."""
+    comparison = scaling()
+
+    row = summarize(comparison.replace(certificates=comparison.certificates[2:])).arms[2]
+
+    assert row.comparable
+    assert row.against_serial == Efficiency(None, "serial", "serial: not comparable")
+    assert row.against_group == Efficiency(None, "horovod ×1", "horovod ×1: not comparable")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"checks": (answered("training ledger", passed=False, finding="example 7 is gone"),)},
+            "training ledger: example 7 is gone",
+        ),
+        ({"checks": ()}, "nothing was checked"),
+        ({"obstacle": "a lambda layer"}, "a lambda layer"),
+        (
+            {"machine": MACHINE.replace(host="bench-2")},
+            "it was verified on bench-2, and ran on bench-1",
+        ),
+        (
+            {"machine": MACHINE.replace(cpu_model="Slow CPU")},
+            "it was verified on Slow CPU, and ran on Example CPU 9000",
+        ),
+        (
+            {"machine": MACHINE.replace(packages={**MACHINE.packages, "tensorflow": "2.17.0"})},
+            "it was verified with tensorflow 2.17.0, and ran with 2.18.1",
+        ),
+        (
+            {"machine": MACHINE.replace(packages={**MACHINE.packages, "mpi4py": "4.0"})},
+            "it was verified with mpi4py 4.0, and ran with absent",
+        ),
+        ({"machine": MACHINE.replace(memory_bytes=1, kernel="other")}, ""),
+        ({"data_digest": "ab" * 32}, ""),
+    ],
+)
+def test_certificate_counts_only_for_what_was_run(changes: dict[str, Any], reason: str) -> None:
+    """A failed one, of another machine or software: none of them; an unknown digest passes."""
+    assert not_comparable_because(with_certificate("horovod ×2", **changes)) == {
+        "serial": "",
+        "horovod ×1": "",
+        "horovod ×2": reason,
+    }
+
+
+def test_certificate_of_another_run_does_not_count() -> None:
+    """The reason names both runs, by the first digits of SHA-256 over the canonical JSON."""
+    other = spec_of("horovod", 2, epochs=9)
+
+    def digits(spec: RunSpec) -> str:
+        text = json.dumps(spec.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    reasons = not_comparable_because(with_certificate("horovod ×2", spec=other))
+
+    expected, ran = digits(other), digits(spec_of("horovod", 2))
+    assert expected != ran
+    assert reasons["horovod ×2"] == (
+        f"its certificate is of the run {expected}, and it ran {ran} in round 1"
+    )
+
+
+def test_certificate_of_other_data_does_not_count() -> None:
+    """Where both digests are known, they must be the same."""
+    spec = spec_of("serial")
+    run = run_of(arm_of("serial"), [record(spec, [epoch(1.0)] * 2, data_digest="cd" * 32)])
+    comparison = comparison_of([arm_of("serial")], [run])
+
+    def reason(digest: str) -> str:
+        proof = certificate(arm_of("serial"), spec, data_digest=digest)
+        return not_comparable_because(comparison.replace(certificates=(proof,)))["serial"]
+
+    assert reason("cd" * 32) == ""
+    assert reason("") == ""
+    assert reason("ab" * 32) == "it was verified with the data abababab, and trained on cdcdcdcd"
+
+
+def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
+    """A certificate names one machine; of the others, processor and packages must be the same."""
+    spec = spec_of("horovod", 2)
+    records = [
+        record(spec, [epoch(1.0)] * 2, rank, machine=MACHINE.replace(host=f"bench-{rank + 1}"))
+        for rank in (0, 1)
+    ]
+    comparison = comparison_of([arm_of("horovod", 2)], [run_of(arm_of("horovod", 2), records)])
+
+    def reason(host: str) -> str:
+        proof = certificate(arm_of("horovod", 2), spec, machine=MACHINE.replace(host=host))
+        return not_comparable_because(comparison.replace(certificates=(proof,)))["horovod ×2"]
+
+    assert reason("bench-2") == ""
+    assert reason("bench-3") == "it was verified on bench-3, and ran on bench-1, bench-2"
+
+
+def test_arm_that_did_other_work_is_not_comparable() -> None:
+    """A certificate does not excuse the runs themselves."""
+    ledger = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16)
+    run = run_of(arm_of("serial"), [record(spec_of("serial"), [epoch(1.0, ledger=ledger)] * 2)])
+
+    reasons = not_comparable_because(verified(comparison_of([arm_of("serial")], [run])))
+
+    assert reasons["serial"] == "not every example was fed exactly once in every epoch"
+
+
+def test_two_certificates_of_an_arm_are_refused() -> None:
+    """Nobody can say which of them holds."""
+    comparison = scaling()
+    twice = (*comparison.certificates, comparison.certificates[0])
+
+    with pytest.raises(RefusalError, match="may have one certificate"):
+        summarize(comparison.replace(certificates=twice))
+
+
+def test_only_completed_runs_count_and_the_others_are_named() -> None:
+    """A failed run is neither a zero nor forgotten."""
+    good = [simple_run("horovod", 1, s, number=k, position=k) for k, s in enumerate((1.0, 2.0))]
+    bad = simple_run("horovod", 1, 0.001, number=2, position=2).replace(outcome=FAILED)
+
+    row = summarize(comparison_of([arm_of("horovod")], [*good, bad])).arms[0]
+
+    assert (row.started, row.completed) == (3, 2)
+    assert [run.round for run in row.not_completed] == [2]
+    assert row.throughput is not None
+    assert row.throughput.median == pytest.approx((100 + 50) / 2)
+    assert row.throughput.highest == 100
+
+
+def test_arm_that_never_ran_is_a_row_without_numbers() -> None:
+    """Asked for and not reached is shown, not dropped."""
+    row = summarize(comparison_of([arm_of("serial")], [])).arms[0]
+
+    assert (row.started, row.completed) == (0, 0)
+    assert row.spreads["startup_s"] == Missing("no run completed")
+    assert row.each_example_once == "unknown"
+
+
+def test_runs_come_in_the_order_in_which_they_were_started() -> None:
+    """Whatever their order in the file."""
+    comparison = scaling()
+
+    rows = summarize(comparison.replace(runs=tuple(reversed(comparison.runs)))).runs
+
+    assert [row.run.position for row in rows] == list(range(9))
+
+
+def test_two_quality_targets_are_refused() -> None:
+    """Time to two different targets is not one column."""
+    runs = [
+        run_of(
+            arm_of("serial"),
+            [record(spec_of("serial"), [epoch(1.0)] * 2, quality_target=("accuracy", target))],
+            number=number,
+            position=number,
+        )
+        for number, target in enumerate((0.8, 0.9))
+    ]
+
+    with pytest.raises(RefusalError, match=r"accuracy ≥ 0\.8; accuracy ≥ 0\.9"):
+        summarize(comparison_of([arm_of("serial")], runs))
+
+
+def test_twins_and_explaining_arms_are_no_rivals() -> None:
+    """One verdict of two arms; the twin is the noise floor; the diagnostic arm is not ranked."""
+    summary = summarize(again_and_explaining())
+
+    assert [(one.first, one.second, one.word) for one in summary.verdicts] == [
+        ("serial", "horovod ×2", "faster")
+    ]
+    assert [(one.first, one.second) for one in summary.noise_floor] == [
+        ("horovod ×2 again", "horovod ×2")
+    ]
+    assert [row.arm.label for row in summary.explaining] == ["horovod ×2 no input"]
+    assert summary.explaining[0].not_comparable_because == (
+        "it explains other arms and is not ranked"
+    )
+    assert all(row.comparable for row in summary.arms)
+    assert summary.verdict_of("horovod ×2", "serial").word == "slower"
+    with pytest.raises(RefusalError, match="have a verdict"):
+        summary.verdict_of("serial", "horovod ×2 no input")
+    assert summary.widest_of_interest() is not None

@@ -1,0 +1,137 @@
+"""A training step in passes: parts of a batch one after the other, and one update from them all."""
+
+from collections.abc import Callable
+from typing import Any
+
+from backends.base import statistics
+from ringside_core.keras import tf
+from ringside_core.specs import BatchPlan, RefusalError, RunSpec
+
+
+class Passes:
+    """How a replica runs its batch where that is not in one go.
+
+    A layer that looks at the batch which it sees, as batch normalisation does, sees that of one
+    pass. Where a layer is synchronised too, a pass is that of all replicas: with other examples in
+    it than a pass of one replica that has the whole batch.
+
+    Attributes:
+        number: forward and backward passes in one update.
+        size: examples of one replica in one pass.
+    """
+
+    def __init__(self, model: Any, spec: RunSpec, virtual_replicas: int) -> None:
+        plan = BatchPlan(
+            global_batch=spec.global_batch,
+            num_replicas=spec.topology.num_replicas * virtual_replicas,
+            gradient_accumulation_steps=spec.gradient_accumulation_steps,
+        )
+        self._model, self.size = model, plan.per_pass_batch
+        self._virtual_replicas = virtual_replicas
+        self._accumulated = spec.gradient_accumulation_steps
+        self.number = self._accumulated * virtual_replicas
+        if self.number > 1:
+            _check(model)
+
+    def update(self, data: Any, scale: Any, begin_pass: Callable[[Any, Any], None]) -> None:
+        """Run a batch in passes, and apply the mean of their gradients once.
+
+        A virtual replica finds the moving statistics as they were before the update, and they end
+        at the mean over all of them, which is what replicas hold together.
+
+        Args:
+            data: (x, y, weight, ids).
+            scale: of the weights in the loss.
+            begin_pass: told the weight and the ids of each pass.
+        """
+        kept = statistics(self._model) if self._virtual_replicas > 1 else []
+        before, ends = [tf.identity(variable) for variable in kept], []
+        total: list[Any] | None = None
+        losses = []
+        for number in range(self.number):
+            if number % self._accumulated == 0:
+                _assign(kept, before)
+            x, y, weight, ids = self._part(data, number, after=total)
+            begin_pass(weight, ids)
+            loss, gradients = self._one_pass(x, y, weight * scale)
+            losses.append(loss)
+            pairs = zip(total, gradients, strict=True) if total else ((None, g) for g in gradients)
+            total = [_plus(a, b, self.number) for a, b in pairs]
+            if (number + 1) % self._accumulated == 0:
+                ends.append([tf.identity(variable) for variable in kept])
+        _assign(kept, [tf.add_n(values) / len(values) for values in zip(*ends, strict=True)])
+        # Not `apply_gradients`: Horovod reduces in `minimize` only, and would say nothing.
+        self._model.optimizer.minimize(
+            tf.add_n(losses) / self.number, self._model.trainable_variables, tape=_Tape(total)
+        )
+
+    def _one_pass(self, x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+        """As Keras' own train_step begins: the loss, and its gradients."""
+        model = self._model
+        with tf.GradientTape() as tape:
+            y_pred = model(x, training=True)
+            loss = model.compute_loss(x, y, y_pred, weight)
+        model.compute_metrics(x, y, y_pred, weight)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def _part(self, data: Any, number: int, after: Any) -> Any:
+        """The examples of one pass, not to be had before the pass before it is through.
+
+        Otherwise TensorFlow would run all passes at once, in the memory of all.
+        """
+        begin, end = number * self.size, (number + 1) * self.size
+        done = [t for t in tf.nest.flatten(after, expand_composites=True) if t is not None]
+        with tf.control_dependencies(done):
+            return tf.nest.map_structure(lambda tensor: tensor[begin:end], data)
+
+
+class _Tape:
+    """Stands in for the tape that `minimize` asks: the gradients are there already."""
+
+    def __init__(self, gradients: Any) -> None:
+        self._gradients = gradients
+
+    def __enter__(self) -> "_Tape":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return
+
+    def gradient(self, *asked: Any) -> Any:
+        """The mean gradient, whatever is asked."""
+        del asked
+        return self._gradients
+
+
+def _plus(total: Any, gradient: Any, number: int) -> Any:
+    """A gradient's share of a mean of so many, added; slices of an embedding are put in a row."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        values, indices = gradient.values / number, gradient.indices
+        if total is not None:
+            values = tf.concat([total.values, values], 0)
+            indices = tf.concat([total.indices, indices], 0)
+        return tf.IndexedSlices(values, indices, gradient.dense_shape)
+    return gradient / number if total is None else total + gradient / number
+
+
+def _assign(variables: list[Any], values: list[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def _check(model: Any) -> None:
+    """Refuse what holds a whole step within itself."""
+    if type(model).train_step is not tf.keras.Model.train_step:
+        raise RefusalError(
+            "A model with a train_step of its own must run its batch in one pass.",
+            received=f"{type(model).__name__}.train_step",
+            advice="Use --gradient-accumulation-steps 1.",
+        )
+    if isinstance(model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
+        raise RefusalError(
+            "An optimizer that scales the loss must get its batch in one pass.",
+            received=type(model.optimizer).__name__,
+            advice="Use --gradient-accumulation-steps 1, or an optimizer without loss scale.",
+        )

@@ -1,0 +1,145 @@
+"""A model and its metrics tried out on a few examples, before anything is trained."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RefusalError
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
+from trainers.summable import unsummable
+
+# Uneven, so that a mean of means is no mean; from 0.25 to 3, so that whoever ignores them is seen.
+_WEIGHTS = (1.0, 0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 1.5, 0.5, 1.0, 2.0, 0.75)
+_CUTS = ((0, 6), (6, 11), (11, 12))
+
+
+class Trial:
+    """The first examples of a split and what the untrained model makes of them.
+
+    It runs once in each process, on no replica, and draws no random numbers. What stays is made in
+    the backend's scope, or its strategy would not know it; what is thrown away, out of it.
+
+    Attributes:
+        predictions: nest of tensors, of a dozen examples.
+    """
+
+    def __init__(
+        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
+    ) -> None:
+        self._model, self._workload, self._backend = model, workload, backend
+        self._x, self._y, weight = _first_examples(pipeline, len(_WEIGHTS))
+        factors = tf.constant(_WEIGHTS, weight.dtype)
+        self._weight = weight * tf.reshape(factors, [-1] + [1] * (weight.shape.rank - 1))
+        with backend.scope():  # a layer may make variables when it is called
+            self.predictions = model(self._x, training=False)
+
+    def losses(self) -> Any:
+        """What `Model.compile` makes of the workload's losses, as a copy of its own."""
+        kind = type(self._model.compiled_loss)
+        workload = self._workload
+        losses = kind(workload.loss, workload.loss_weights, output_names=self._output_names)
+        _refusing("losses", losses.build, self.predictions)
+        return losses
+
+    def metrics(self) -> Any:
+        """What `Model.compile` makes of the workload's metrics, as a copy of its own.
+
+        The names are those of training: Keras numbers the metrics that have been given none.
+        """
+        trained = self._model.compiled_metrics
+        metrics = type(trained)(
+            weighted_metrics=self._workload.metrics(), output_names=self._output_names
+        )
+        _refusing("metrics", self._build_metrics, metrics)
+        for metric, twin in zip(metrics.metrics, trained.metrics, strict=True):
+            metric._name = twin.name
+        return metrics
+
+    def _build_metrics(self, container: Any) -> None:
+        # Keras builds them in the first step, on a replica; there is no public way to do it before.
+        container.build(self.predictions, container._conform_to_outputs(self.predictions, self._y))
+
+    @property
+    def _output_names(self) -> Any:
+        return getattr(self._model, "output_names", None)
+
+    def check_metrics(self) -> None:
+        """Refuse metrics that do not fit the outputs, or are not exact under every backend.
+
+        Those of the training are made by this. Call it out of any scope.
+
+        Raises:
+            RefusalError: with the metric's name and the reason.
+        """
+        self._workload.check_metrics(len(tf.nest.flatten(self.predictions)))
+        trained = self._model.compiled_metrics
+        if not trained.built:
+            # Strings and functions become metrics only now. Made out of the scope they would have
+            # variables that no strategy sums.
+            with self._backend.scope():
+                _refusing("metrics", self._build_metrics, trained)
+        batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
+        reason = unsummable(self.metrics, trained.metrics, batches)
+        if reason is not None:
+            raise RefusalError(
+                "A metric must be exact under every backend: its state summed over replicas, "
+                "padding left out.",
+                received=reason,
+            )
+
+    def added_losses_depend_on_examples(self) -> bool:
+        """Whether the model adds a loss that is computed from the batch, not from weights alone.
+
+        Raises:
+            RefusalError: such a loss is no mean over the examples.
+        """
+        if not self._model.losses:
+            return False
+        *parts, whole = (self._added(*cut) for cut in (*_CUTS, (0, len(_WEIGHTS))))
+        tolerance = float(np.sqrt(np.finfo(tf.keras.backend.floatx()).eps))
+        if np.allclose(parts, whole, rtol=tolerance):
+            return False
+        mean = np.average(parts, weights=[stop - start for start, stop in _CUTS])
+        if not np.isclose(mean, whole, rtol=tolerance):
+            # Each replica would compute another one from its part of the batch.
+            raise RefusalError(
+                "A loss that the model adds itself must be a mean over the batch.",
+                received=f"{whole:.6g} for a batch, {mean:.6g} as the mean over its parts",
+                advice="Use tf.reduce_mean over the examples in add_loss.",
+            )
+        return True
+
+    def _added(self, start: int, stop: int) -> float:
+        self._model(_cut(self._x, start, stop), training=False)
+        return sum(float(loss) for loss in self._model.losses)
+
+
+def _first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:
+    """(x, y, weight) of the first examples of a split in one batch; few are repeated."""
+
+    @tf.autograph.experimental.do_not_convert
+    def without_scale(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> Any:
+        del scale
+        return x, y, weight, ids
+
+    examples = pipeline.dataset(InputShard(index=0, count=1)).map(without_scale).unbatch()
+    true = examples.filter(tf.autograph.experimental.do_not_convert(lambda *e: e[-1] >= 0))
+    x, y, weight, _ = next(iter(true.repeat().take(count).batch(count)))
+    return x, y, weight
+
+
+def _cut(nest: Any, start: int, stop: int) -> Any:
+    return tf.nest.map_structure(lambda tensor: tensor[start:stop], nest)
+
+
+def _refusing(what: str, build: Any, *arguments: Any) -> None:
+    """Tell Keras' complaint about the structure as a refusal."""
+    try:
+        build(*arguments)
+    except (ValueError, TypeError) as error:
+        raise RefusalError(
+            f"The {what} must fit the model's outputs.", received=str(error).rstrip(".")
+        ) from None
