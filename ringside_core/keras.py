@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
-        "TensorFlow was imported before Ringside, with Keras 3. Import legacy_keras "
+        "TensorFlow was imported before Ringside, with Keras 3. Import ringside_core.keras "
         "first, or set TF_USE_LEGACY_KERAS=1."
     )
 os.environ["TF_USE_LEGACY_KERAS"] = "1"

@@ -218,7 +218,7 @@ def test_the_model_loads_without_ringside_and_horovod(start: Start, tmp_path: Pa
     _, run_dir = trained(start, case)
     program = (
         "import os, sys; os.environ['TF_USE_LEGACY_KERAS'] = '1'\n"
-        "sys.modules.update(horovod=None, specs=None, legacy_keras=None)\n"
+        "sys.modules.update(horovod=None, ringside=None, ringside_core=None, trainers=None)\n"
         "import tensorflow as tf\n"
         f"model = tf.keras.models.load_model({str(run_dir / 'model.keras')!r})\n"
         "print(model.predict([[1.0, 2.0, 3.0]], verbose=0).shape)\n"

@@ -223,7 +223,7 @@ def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> No
 
 REPLICAS = """
 import json, sys, threading
-from legacy_keras import tf
+from ringside_core.keras import tf
 from ringside.verify.example_random import tie_to_examples
 
 cpu = tf.config.list_physical_devices("CPU")[0]

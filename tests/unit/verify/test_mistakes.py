@@ -126,7 +126,7 @@ def test_a_matrix_is_planned_without_tensorflow() -> None:
     """Importing the table brings neither TensorFlow nor Horovod."""
     program = (
         "import sys, ringside.verify.mistakes\n"
-        "print({'tensorflow', 'tf_keras', 'horovod', 'legacy_keras'} & set(sys.modules))"
+        "print({'tensorflow', 'tf_keras', 'horovod', 'ringside_core.keras'} & set(sys.modules))"
     )
 
     done = subprocess.run(
