@@ -1,6 +1,7 @@
-"""Fails on a Markdown link to a file, or to a heading, that is not in the checkout.
+"""Fail if a Markdown page names a file or a heading that is not in the checkout.
 
-Links to the web are left alone: a check that needs the network is red for the wrong reasons.
+Checked are links, and paths in back-ticks that begin with a folder of the checkout, such as
+`docs/compare.md`. Links to the web are not checked: that would need the network.
 """
 
 import re
@@ -10,6 +11,7 @@ from urllib.parse import unquote
 
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"(?<!`)`([\w.-]+/[\w./-]*)(?::\w+)?`(?!`)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 SKIPPED = {".venv", ".git", "build", "node_modules", "runs"}
@@ -28,13 +30,25 @@ def anchors(page: str) -> set[str]:
     return names
 
 
+def blank(match: re.Match[str]) -> str:
+    """Spaces of the same length, so that line numbers stay."""
+    return re.sub(r"[^\n]", " ", match.group())
+
+
 def broken_links(root: Path) -> list[str]:
-    """One line for each link that leads nowhere."""
+    """One line for each link, or path in back-ticks, that leads nowhere."""
     broken = []
     for page in sorted(root.rglob("*.md")):
         if SKIPPED & set(page.relative_to(root).parts):
             continue
-        text = CODE.sub(lambda code: re.sub(r"[^\n]", " ", code.group()), page.read_text())
+        prose = FENCE.sub(blank, page.read_text())
+        for match in PATH.finditer(prose):
+            top = match[1].split("/")[0]
+            if top in SKIPPED or not (root / top).is_dir() or (root / match[1]).exists():
+                continue
+            where = f"{page.relative_to(root)}:{prose.count(chr(10), 0, match.start()) + 1}"
+            broken.append(f"{where}: no such file: {match[1]}")
+        text = CODE.sub(blank, page.read_text())
         for match in LINK.finditer(text):
             link = unquote(match[1] or match[2])
             if re.match(r"[a-z][a-z0-9+.-]*:", link):

@@ -16,11 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
         ("[there](page.md#gone)", "guide.md:1: no such heading: page.md#gone"),
         ("[there](gone.md)", "guide.md:1: no such file: gone.md"),
         ("`[code](gone.md)`", None),
+        ("`scripts/check_links.py:anchors`", None),
+        ("`scripts/gone.py`", "guide.md:1: no such file: scripts/gone.py"),
+        ("`elsewhere/gone.py`", None),
         ("[web](https://example.org/gone)", None),
     ],
 )
 def test_links_lead_somewhere(tmp_path: Path, link: str, complaint: str | None) -> None:
-    """A link to a missing page or heading is named with its line; the web is left alone."""
+    """A missing page, heading or file is named with its line; the web is not checked."""
     (tmp_path / "scripts").mkdir()
     checker = tmp_path / "scripts" / "check_links.py"
     checker.write_text((ROOT / "scripts" / "check_links.py").read_text())
