@@ -1,4 +1,4 @@
-"""Trainings that leave something out, so that the time it saves is seen (`RunSpec.ablation`)."""
+"""Trainings that leave something out (`RunSpec.ablation`): a breakdown of a step needs them."""
 
 from collections.abc import Callable
 from functools import reduce

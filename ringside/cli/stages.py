@@ -22,7 +22,7 @@ from ringside.compare.experiment import keep, launched, run_rounds, spec_of
 from ringside.compare.hosts import fullest, placement_of, refuse_fewer_cores, refuse_other_links
 from ringside.compare.hosts_load import looks
 from ringside.compare.tuning import arms_to_tune, tune
-from ringside.compare.why import arms_that_explain
+from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.verify import store
 from ringside.verify.certify import Subject
 from ringside.verify.machines import machine_of
@@ -58,7 +58,7 @@ def begin(
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
     if why:
-        able += arms_that_explain(able, base, chosen.scaling)
+        able += breakdown_arms(able, base, chosen.scaling)
     addresses = {name: one.address for name, one in facts.items()}
     links = _links(console, placement, addresses)
     comparison = Comparison(
@@ -211,7 +211,7 @@ def _certified(console: Console, comparison: Comparison, folder: Path) -> Compar
     subjects = [
         Subject(arm, spec_of(comparison, arm))
         for arm in comparison.arms
-        if not (arm.twin_of or arm.explains or arm.label in there)
+        if not (arm.twin_of or arm.for_breakdown or arm.label in there)
     ]
     if not subjects:
         return comparison

@@ -78,8 +78,8 @@ def best_of(tried: Sequence[Tried]) -> Tried | None:
 
 
 def arms_to_tune(comparison: Comparison) -> list[Arm]:
-    """The largest arm of each group, the reference too; no twins and no arms that explain."""
-    return largest(a for a in comparison.arms if not (a.twin_of or a.explains or a.tuned_from))
+    """The largest arm of each group, the reference too; no twins and no breakdown arms."""
+    return largest(a for a in comparison.arms if not (a.twin_of or a.for_breakdown or a.tuned_from))
 
 
 def tune(

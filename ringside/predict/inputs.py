@@ -146,7 +146,9 @@ def inputs_of(
     found: dict[str, StackInputs] = {}
     reasons: dict[str, str] = {}
     first: RefusalError | None = None
-    groups = {arm.group: arm for arm in comparison.arms if not arm.twin_of and not arm.explains}
+    groups = {
+        arm.group: arm for arm in comparison.arms if not arm.twin_of and not arm.for_breakdown
+    }
     for group, arm in groups.items():
         if capabilities_of(arm.backend).family == "none":
             continue  # the reference trains alone: there is nothing to predict
@@ -165,7 +167,7 @@ def inputs_of(
 def measured_at(comparison: Comparison, group: str, replicas: int) -> Measured | None:
     """The runs of one stack at one size; None: none was timed."""
     for arm in comparison.arms:
-        own = arm.group == group and not arm.twin_of and not arm.explains
+        own = arm.group == group and not arm.twin_of and not arm.for_breakdown
         if own and arm.replicas == replicas:
             return _measured(comparison, arm)
     return None
@@ -283,7 +285,7 @@ def _arms_alone(comparison: Comparison, arm: Arm) -> list[Arm]:
         and other.ablation == "none"
         and not other.twin_of
     ]
-    return sorted(same, key=lambda one: one.explains)  # the arm itself comes first
+    return sorted(same, key=lambda one: one.for_breakdown)  # the arm itself comes first
 
 
 def _runs(comparison: Comparison, arm: Arm) -> list[Run]:

@@ -28,11 +28,11 @@ def render_mllog(comparison: Comparison) -> str:
     has no line, for nobody knows when anything happened; one that leaves something out
     (`RunSpec.ablation`) trains nothing that could be ranked.
     """
-    explaining = {arm.label for arm in comparison.arms if arm.explains}
+    breakdown_arms = {arm.label for arm in comparison.arms if arm.for_breakdown}
     lines: list[str] = []
     for run in sorted(comparison.runs, key=lambda run: run.position):
         chief = chief_of(run)
-        if chief is not None and run.arm not in explaining:
+        if chief is not None and run.arm not in breakdown_arms:
             lines += _Log(run, chief).lines()
     return "".join(f"{line}\n" for line in lines)
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ringside.report.breakdown_plots import breakdown_plot, communication_plot
 from ringside.report.drawing import (
     LEGEND_WIDTH,
     Plot,
@@ -19,7 +20,6 @@ from ringside.report.drawing import (
     series,
     styles_of,
 )
-from ringside.report.explaining_plots import breakdown_plot, communication_plot
 from ringside.report.ranking import twins_aside
 from ringside.report.svg import INK, MUTED, RULE
 from ringside.report.view import View
@@ -277,7 +277,7 @@ def _several_at_once(summary: Summary) -> bool:
     return any(
         epoch.steps_per_time > 1
         for one in summary.runs
-        if one.used and not (one.arm.explains or one.arm.twin_of)
+        if one.used and not (one.arm.for_breakdown or one.arm.twin_of)
         for record in one.run.records
         for epoch in record.epochs
     )

@@ -20,7 +20,7 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
     """Arms that are proved to compute the same and have a throughput, fastest first; no twins.
 
     Args:
-        summary: of a comparison; arms that only explain others are not in its arms.
+        summary: of a comparison; its `arms` hold no breakdown arms.
         replicas: only arms of this size.
     """
     rows = [

@@ -52,7 +52,7 @@ def render_csv(summary: Summary) -> str:
 
 def csv_rows(summary: Summary) -> Iterator[tuple[object, ...]]:
     """The rows below the head, as `render_csv` writes them."""
-    arms = (*summary.arms, *summary.explaining)
+    arms = (*summary.arms, *summary.breakdown_arms)
     reasons = {row.arm.label: row.not_comparable_because for row in arms}
     for row in summary.runs:
         fields = _row(row, summary, reasons[row.arm.label])

@@ -45,8 +45,8 @@ class Opinion:
 
     Attributes:
         figures: [position, figure], not a number where there is none.
-        rates: examples/s of the runs that count, with arm, round and position; arms that only
-            explain others are left out.
+        rates: examples/s of the runs that count, with arm, round and position; breakdown arms
+            are left out.
         drift: see `drift_of`.
         replicas: of each arm.
     """
@@ -71,7 +71,7 @@ def second_opinion(folder: Path) -> Opinion:
     rows = {
         run["position"]: _figures(run, counted.get(run["position"], set())) for run in body["runs"]
     }
-    explaining = {
+    breakdown_arms = {
         arm["label"]
         for arm in body["arms"]
         if arm["ablation"] != "none" or arm["global_batch"] is not None
@@ -84,7 +84,7 @@ def second_opinion(folder: Path) -> Opinion:
             "rate": rows[run["position"]].get("throughput_examples_s", math.nan),
         }
         for run in body["runs"]
-        if run["position"] in in_counted_round and run["arm"] not in explaining
+        if run["position"] in in_counted_round and run["arm"] not in breakdown_arms
     ]
     counting = pd.DataFrame(rates, columns=["arm", "round", "position", "rate"]).dropna()
     return Opinion(

@@ -17,7 +17,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.ranking import counted_runs
 from ringside.report.sections.accuracy import accuracy_section
-from ringside.report.sections.breakdown import Breakdown, breakdown_of, breakdown_section
+from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
 from ringside.report.sections.caveats import Caveat, caveats
 from ringside.report.sections.communication import communication_section
 from ringside.report.sections.core_shares import placements
@@ -67,7 +67,7 @@ class View:
     runs: Table
     failures: tuple[Failure, ...]
     sections: tuple[Section, ...]
-    breakdown: Breakdown | None
+    breakdown: Breakdowns | None
     digest: str
 
     def section(self, name: str) -> Section:
@@ -104,7 +104,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         runs=runs_table(summary, folder),
         failures=tuple(failures(comparison, folder)),
         sections=(),
-        breakdown=breakdown_of(comparison, summary),
+        breakdown=breakdowns_of(comparison, summary),
         digest=digest or digest_of(comparison.to_json().encode()),
     )
     return replace(view, sections=tuple(_sections(view)))
@@ -138,8 +138,8 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     what = f"{plural(arms, 'arm')} × {plural(comparison.rounds, 'round')}"
     if twins := sum(bool(row.arm.twin_of) for row in summary.arms):
         what += f", {twins} of them twice"
-    if summary.explaining:
-        what += f", {plural(len(summary.explaining), 'explaining arm')}"
+    if summary.breakdown_arms:
+        what += f", {plural(len(summary.breakdown_arms), 'breakdown arm')}"
     where = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
         f"{number(gib(machine.memory_bytes))} GiB"

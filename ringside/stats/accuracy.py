@@ -76,7 +76,7 @@ class ArmAccuracy:
 
 
 @dataclass(frozen=True)
-class TargetGap:
+class TargetBreakdown:
     """Time to accuracy of one arm less that of another, in seconds, and its parts.
 
     With means over the two arms of a round, E of their epochs and s of their seconds per epoch:
@@ -90,14 +90,14 @@ class TargetGap:
 
 
 def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
-    """Time to accuracy of every arm that is not there to explain others.
+    """Time to accuracy of every arm but the breakdown arms.
 
     MLPerf Training Rules (mlcommons/training_policies, "Benchmark Results"): the fastest and the
     slowest run are dropped, and the mean of the others is the result. Stricter than there, a run
     that never meets the target is not dropped as the slowest: all have to meet it. Rounds that
     are left out as disturbed are left out here too.
     """
-    arms = [arm for arm in comparison.arms if not arm.explains]
+    arms = [arm for arm in comparison.arms if not arm.for_breakdown]
     runs = {arm.label: _runs_of(comparison, arm) for arm in arms}
     reference = next((arm for arm in arms if capabilities_of(arm.backend).family == "none"), None)
     rows = []
@@ -109,7 +109,7 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     return tuple(rows)
 
 
-def target_gap(comparison: Comparison, first: str, second: str) -> TargetGap:
+def target_breakdown(comparison: Comparison, first: str, second: str) -> TargetBreakdown:
     """Why one arm comes to its target later than another, by rounds in which both did."""
     arms = {arm.label: arm for arm in comparison.arms}
     mine, yours = (
@@ -127,10 +127,10 @@ def target_gap(comparison: Comparison, first: str, second: str) -> TargetGap:
         split.append((whole - throughput - convergence, throughput, convergence))
     if not split:
         none = Estimate(None, None, 0, "in no round both met the target")
-        return TargetGap(none, none, none, none)
+        return TargetBreakdown(none, none, none, none)
     whole_s = mean_estimate([sum(parts) for parts in split])
     startup_s, throughput_s, convergence_s = map(mean_estimate, zip(*split, strict=True))
-    return TargetGap(whole_s, startup_s, throughput_s, convergence_s)
+    return TargetBreakdown(whole_s, startup_s, throughput_s, convergence_s)
 
 
 def olympic_mean(values: Sequence[float]) -> Estimate:

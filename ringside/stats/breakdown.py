@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ringside.stats.accuracy import target_gap
 from ringside.stats.breakdown_arms import Role, roles_of, work_of
 from ringside.stats.intervals import Estimate, mean_estimate
 from ringside.stats.rounds import rounds_used
@@ -23,7 +22,7 @@ STARTED = "framework tax, started"
 USED = "framework tax, used"
 COMMUNICATION = "exposed communication"
 
-# Each part is the time of one kind of run less that of another, or that time itself.
+# A part is the time of one kind of run, or that time less the time of another kind.
 PARTS: Mapping[str, tuple[Role] | tuple[Role, Role]] = {
     COMPUTE: ("serial_no_input",),
     INPUT: ("arm", "no_input"),
@@ -42,12 +41,12 @@ MEANINGS: Mapping[str, str] = {
 }
 ROUNDING = 1e-9  # of the whole: what sums of floats leave over
 NEVER_TOGETHER = "in no round all runs that are needed were timed"
-NOT_EXPLAINED = "no run explains it: ringside compare --why"
+NO_RUNS = "it has no breakdown runs: ringside compare --why"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a step, or of a difference, in ms per global batch."""
+    """One part of a breakdown, in ms per global batch."""
 
     name: str
     ms: Estimate
@@ -55,14 +54,19 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Split:
+class Breakdown:
     """Where one arm's time for a global batch goes, ms: whole = Σ parts + remainder.
 
+    Or the time of `arm` less that of `less`, part by part: each number is then the difference of
+    the two arms in the same round.
+
     Attributes:
-        parts: those that are known; none if no run explains the arm.
-        remainder: what no part explains: replicas that slow each other, parts that overlap, and
+        parts: the known ones; of two arms, those known of both. Empty: the arm has no breakdown
+            runs.
+        remainder: the rest of the whole: replicas that slow each other, parts that overlap, and
             parts that are not known.
         reason: which parts are not known, and why.
+        less: label of the arm whose time is subtracted; empty: none is.
     """
 
     arm: str
@@ -70,31 +74,13 @@ class Split:
     parts: tuple[Part, ...]
     remainder: Estimate
     reason: str = ""
+    less: str = ""
 
-
-@dataclass(frozen=True)
-class Gap:
-    """The time of `first` for a global batch less that of `second`, ms, part by part.
-
-    whole = Σ parts + remainder, each the difference of the two splits in the same round.
-
-    Attributes:
-        parts: those that are known of both.
-        adds_up: whether the interval of the remainder covers 0; False too where there is none,
-            and then `remainder` says why.
-        reason: which parts are not known, and why.
-        convergence_s: beside it, in seconds until the target: what `first` takes longer as it
-            needs more epochs; see `ringside.stats.accuracy.TargetGap`.
-    """
-
-    first: str
-    second: str
-    whole: Estimate
-    parts: tuple[Part, ...]
-    remainder: Estimate
-    adds_up: bool
-    reason: str
-    convergence_s: Estimate
+    @property
+    def adds_up(self) -> bool:
+        """Whether the interval of the remainder covers 0; False also if there is no interval."""
+        interval = self.remainder.interval
+        return interval is not None and interval.low <= 0 <= interval.high
 
 
 @dataclass(frozen=True)
@@ -102,8 +88,8 @@ class _Account:
     """One arm's parts by name and round, ms.
 
     Attributes:
-        nothing: parts that are 0 by definition, and why.
-        unknown: parts that are not known, and why.
+        nothing: parts that are 0 by definition, with the reason.
+        unknown: parts that are not known, with the reason.
     """
 
     whole: Mapping[int, float]
@@ -112,8 +98,8 @@ class _Account:
     unknown: Mapping[str, str]
 
     @property
-    def explained(self) -> bool:
-        """Whether runs were made for this arm; compute may be known from those for another."""
+    def has_runs(self) -> bool:
+        """Whether the arm has breakdown runs of its own; compute can come from another arm's."""
         return not set(self.parts) <= {COMPUTE}
 
     @property
@@ -126,10 +112,10 @@ class _Account:
         return 0.0 if name in self.nothing else self.parts[name][number]
 
 
-def split_of(comparison: Comparison, label: str) -> Split:
-    """The parts of one arm's time: each term is paired within a round, and then averaged.
+def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
+    """The parts of one arm's time: each part is a difference within a round, then averaged.
 
-    With T(x) = seconds for a global batch of the run x, for an arm with N replicas:
+    T(x) is the seconds that run x takes for a global batch. For an arm with N replicas:
     compute = T(serial at batch B/N, without input); input = T(arm) − T(arm, without input);
     framework tax, started = T(one replica at B/N, unused) − T(serial at B/N); framework tax,
     used = T(one replica at B/N) − T(one replica at B/N, unused); exposed communication =
@@ -141,38 +127,34 @@ def split_of(comparison: Comparison, label: str) -> Split:
     account = _account(comparison, label)
     if not account.whole:
         none = Estimate(None, None, 0, "no run was timed")
-        return Split(label, none, (), none, none.reason)
-    if not account.explained:
+        return Breakdown(label, none, (), none, none.reason)
+    if not account.has_runs:
         whole = mean_estimate(list(account.whole.values()))
-        return Split(label, whole, (), Estimate(None, None, 0, NOT_EXPLAINED), NOT_EXPLAINED)
+        return Breakdown(label, whole, (), Estimate(None, None, 0, NO_RUNS), NO_RUNS)
     whole, parts, remainder = _estimates(account, None)
-    reason = _told(account.unknown)
-    return Split(label, whole, parts, remainder, whole.reason if not whole.n else reason)
+    reason = _told(account.unknown) if whole.n else whole.reason
+    return Breakdown(label, whole, parts, remainder, reason)
 
 
-def gap_between(comparison: Comparison, first: str, second: str) -> Gap:
-    """The split of one arm less that of another, round by round.
+def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakdown:
+    """The breakdown of the first arm less that of the second, round by round.
 
     Raises:
         RefusalError: there is no such arm.
     """
     mine, yours = (_account(comparison, label) for label in (first, second))
-    convergence_s = target_gap(comparison, first, second).convergence_s
-    unknown = {**yours.unknown, **mine.unknown}
-    why_not = _told(unknown)
-    if not (mine.explained and yours.explained):
-        why_not = f"{second if mine.explained else first}: {NOT_EXPLAINED}"
+    if not (mine.has_runs and yours.has_runs):
+        why_not = f"{second if mine.has_runs else first}: {NO_RUNS}"
     elif len(batches := _batches(comparison, first, second)) > 1:
         why_not = f"they train global batches of {' and '.join(map(str, sorted(batches)))}"
     elif not mine.rounds & yours.rounds:
         why_not = NEVER_TOGETHER
     else:
         whole, parts, remainder = _estimates(mine, yours)
-        return Gap(
-            first, second, whole, parts, remainder, _covers_0(remainder), why_not, convergence_s
-        )
+        reason = _told({**yours.unknown, **mine.unknown})
+        return Breakdown(first, whole, parts, remainder, reason, second)
     none = Estimate(None, None, 0, why_not)
-    return Gap(first, second, none, (), none, False, why_not, convergence_s)
+    return Breakdown(first, none, (), none, why_not, second)
 
 
 def _estimates(
@@ -208,11 +190,6 @@ def _estimate(values: Sequence[float]) -> Estimate:
     return mean_estimate(values) if values else Estimate(None, None, 0, NEVER_TOGETHER)
 
 
-def _covers_0(estimate: Estimate) -> bool:
-    interval = estimate.interval
-    return interval is not None and interval.low <= 0 <= interval.high
-
-
 def _told(unknown: Mapping[str, str]) -> str:
     return "; ".join(f"{name} is in the remainder: {why}" for name, why in unknown.items())
 
@@ -221,7 +198,7 @@ def _told(unknown: Mapping[str, str]) -> str:
 
 
 def _account(comparison: Comparison, label: str) -> _Account:
-    """Every part of one arm that its runs and those that explain it give."""
+    """Every part of one arm that is known from its own runs and its breakdown runs."""
     arms = {arm.label: arm for arm in comparison.arms}
     if label not in arms:
         raise RefusalError("There is no arm of that name in the comparison.", received=repr(label))

@@ -1,6 +1,6 @@
-"""Which runs explain an arm: the arms that are measured beside it for that."""
+"""The arms that run only for the breakdown of others (`ringside compare --why`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ringside_core.specs import (
@@ -17,20 +17,33 @@ Role = Literal["arm", "no_reduction", "no_input", "alone", "unused", "serial", "
 Work = tuple[str, str, str, int, int, str]
 
 
-def explaining_arms(
+def breakdown_arms(
+    arms: Sequence[Arm], base: RunSpec, scaling: Literal["strong", "weak"]
+) -> tuple[Arm, ...]:
+    """The breakdown arms of every arm of the largest size and of the serial one, each once."""
+    most = max(arm.replicas for arm in arms)
+    found: dict[str, Arm] = {}
+    for arm in arms:
+        if arm.replicas == most or arm.backend == REFERENCE:
+            for one in breakdown_arms_of(arm, base, scaling=scaling):
+                found.setdefault(one.label, one)
+    return tuple(found.values())
+
+
+def breakdown_arms_of(
     arm: Arm, base: RunSpec, *, scaling: Literal["strong", "weak"] = "strong"
 ) -> tuple[Arm, ...]:
-    """The arms whose runs `breakdown.split_of` needs beside `arm` and the serial reference.
+    """The arms that `breakdown_of` needs beside `arm` and the serial reference.
 
-    Those that several arms need have the same label for each. A twin, or an arm that itself
-    explains others, needs none.
+    An arm that several others need has the same label for each of them. A twin and a breakdown arm
+    need none themselves.
 
     Args:
-        arm: to be explained.
+        arm: whose time is broken down.
         base: what every arm trains.
         scaling: of the comparison; weak: the global batch of `base` is that of one replica.
     """
-    if arm.twin_of or arm.explains:
+    if arm.twin_of or arm.for_breakdown:
         return ()
     batch = base.global_batch * (arm.replicas if scaling == "weak" else 1)
     reference = _one_replica(REFERENCE, Settings(), base.global_batch)
@@ -40,10 +53,10 @@ def explaining_arms(
 
 
 def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
-    """Every kind of run beside the arm's own that its split needs.
+    """Every kind of run that the breakdown of an arm needs beside its own runs.
 
     Args:
-        arm: that is split.
+        arm: whose time is broken down.
         batch: global batch of its runs.
     """
     part = batch // arm.replicas

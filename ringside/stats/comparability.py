@@ -12,7 +12,7 @@ from ringside_core.specs import (
 )
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
-EXPLAINS = "it explains other arms and is not ranked"
+FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
 
 

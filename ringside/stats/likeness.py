@@ -144,9 +144,9 @@ def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
 
 
 def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
-    """Whether a certificate says that the arm, or one that this one explains, trains otherwise."""
+    """Whether a certificate says that the arm, or one that it breaks down, trains otherwise."""
     unlike = [one.arm for one in comparison.certificates if not one.passed]
-    if arm.explains:
+    if arm.for_breakdown:
         return arm.backend in {one.backend for one in unlike}
     return bool({arm.label, arm.twin_of} & {one.label for one in unlike})
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ringside.stats.comparability import EXPLAINS, certificates_by_arm, why_not_comparable
+from ringside.stats.comparability import FOR_BREAKDOWN, certificates_by_arm, why_not_comparable
 from ringside.stats.evidence import Answer, examples_once, worst
 from ringside.stats.intervals import Estimate, Interval, geometric_estimate
 from ringside.stats.likeness import arms_by_label, check_alike
@@ -125,7 +125,7 @@ class Summary:
 
     Attributes:
         arms: that are ranked if they are comparable, and their twins.
-        explaining: arms that explain others, see `Arm.explains`.
+        breakdown_arms: see `Arm.for_breakdown`; never ranked.
         serial: label of the arm without any distribution; empty if there is none.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
         verdicts: of every pair of comparable arms, twins aside, judged together; the faster one by
@@ -143,7 +143,7 @@ class Summary:
     verdicts: tuple[PairVerdict, ...]
     noise_floor: tuple[PairVerdict, ...]
     rounds: RoundsUsed
-    explaining: tuple[ArmRow, ...]
+    breakdown_arms: tuple[ArmRow, ...]
 
     def verdict_of(self, first: str, second: str) -> PairVerdict:
         """The verdict of a pair, turned round if need be.
@@ -197,7 +197,7 @@ def summarize(comparison: Comparison) -> Summary:
     measured = [
         _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
     ]
-    ranked = [row for row in measured if not row.arm.explains]
+    ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next(
         (row for row in ranked if capabilities_of(row.arm.backend).family == "none"), None
     )
@@ -212,7 +212,7 @@ def summarize(comparison: Comparison) -> Summary:
         verdicts=tuple(verdicts.values()),
         noise_floor=noise_floor,
         rounds=rounds,
-        explaining=tuple(row for row in measured if row.arm.explains),
+        breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
     )
 
 
@@ -296,8 +296,8 @@ def _run_rows(
     """Every run; what the diagnostic ones were fed says nothing about the others."""
     ordered = sorted(comparison.runs, key=lambda run: run.position)
     once: dict[int, Answer] = {}
-    for explains in (False, True):
-        of_kind = [run for run in ordered if arms[run.arm].explains == explains]
+    for diagnostic in (False, True):
+        of_kind = [run for run in ordered if arms[run.arm].for_breakdown == diagnostic]
         answers = examples_once(of_kind)
         once |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
     return tuple(
@@ -328,8 +328,8 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
         against_serial=nothing,
         each_example_once=once,
         replicas_equal=worst([row.figures.replicas_equal for row in completed]),
-        not_comparable_because=EXPLAINS if arm.explains else why_not,
-        certificate=None if arm.explains else certificate,
+        not_comparable_because=FOR_BREAKDOWN if arm.for_breakdown else why_not,
+        certificate=None if arm.for_breakdown else certificate,
     )
 
 

@@ -36,9 +36,9 @@ class Arm(Noun):
         twin_of: label of the arm of which this is the same again: the difference between the two is
             the noise floor. Empty: of none.
         tuned_from: label of the arm whose settings a search has changed. Empty: not tuned.
-        ablation: what its runs leave out, see RunSpec. Such an arm explains others.
-        global_batch: of its runs; None: as the comparison's scaling says. Given only to arms that
-            explain others.
+        ablation: what its runs leave out, see RunSpec; then it is a breakdown arm.
+        global_batch: of its runs; None: as the comparison's scaling says. Given only to
+            breakdown arms.
     """
 
     label: str
@@ -53,8 +53,8 @@ class Arm(Noun):
     global_batch: PositiveInt | None = None
 
     @property
-    def explains(self) -> bool:
-        """Whether it is there to explain other arms, and is neither certified nor ranked."""
+    def for_breakdown(self) -> bool:
+        """Whether it runs only for the breakdown of other arms: neither certified nor ranked."""
         return self.ablation != "none" or self.global_batch is not None
 
     @model_validator(mode="before")

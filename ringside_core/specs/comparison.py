@@ -187,7 +187,7 @@ class Comparison(Document):
         links_at_end: the same after the last round.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
-    never verified. 3 rounds until a precision, load, twins, arms that explain, tuning,
+    never verified. 3 rounds until a precision, load, twins, breakdown arms, tuning,
     communication; older files are read as ended after their rounds. 4 hosts and the links between
     them; older files are of one machine.
     """

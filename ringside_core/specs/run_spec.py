@@ -108,7 +108,8 @@ class RunSpec(Document):
         steps_per_execution: updates in one call of the compiled training function (Keras' argument
             of that name). Times are then known at the end of each call only.
         jit_compile: compile the training step by XLA (Keras' argument of that name).
-        ablation: what is left out, to see what it costs; such a run is timed and never ranked.
+        ablation: what the run leaves out (the usual word of machine learning), to see what that
+            costs. Breakdowns (`ringside.stats.breakdown`) use such runs; they are never ranked.
             `unused`: the backend is started, and the training does not use it (one replica).
             `no_reduction`: gradients are not combined over replicas. `no_input`: one batch,
             prepared before the first step, is fed again and again.

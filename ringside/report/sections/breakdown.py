@@ -16,8 +16,14 @@ from ringside.report.blocks import (
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, estimated, number, said, share, why_no_interval
-from ringside.stats.accuracy import TargetGap, target_gap
-from ringside.stats.breakdown import COMPUTE, Gap, Part, Split, gap_between, split_of
+from ringside.stats.accuracy import TargetBreakdown, target_breakdown
+from ringside.stats.breakdown import (
+    COMPUTE,
+    Breakdown,
+    Part,
+    breakdown_between,
+    breakdown_of,
+)
 from ringside.stats.intervals import Estimate
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -29,88 +35,89 @@ NOT_MEASURED = (
 
 
 @dataclass(frozen=True)
-class Breakdown:
-    """The splits of the arms of the largest size, and the gap between the two that it is about.
+class Breakdowns:
+    """The breakdowns of the arms of the largest size, and of what two of them differ in.
 
     Attributes:
-        gap: None: there are no two, or their split is not known.
-        faster: whether the first of the gap is told to be faster.
-        target: what the two need until the target; None: there is no gap.
+        difference: of the two arms that the headline is about; None: there are no two, or their
+            parts are not known.
+        faster: whether the first of these two has the verdict `faster`.
+        target: what the two need until the target; None: there is no difference.
     """
 
-    splits: tuple[Split, ...]
-    gap: Gap | None
+    arms: tuple[Breakdown, ...]
+    difference: Breakdown | None
     faster: bool = False
-    target: TargetGap | None = None
+    target: TargetBreakdown | None = None
 
 
-def breakdown_of(comparison: Comparison, summary: Summary) -> Breakdown | None:
-    """Splits and gap; None where no run was made to explain others."""
+def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None:
+    """The breakdowns of a comparison; None if it has no breakdown arms."""
     rows = ranked(summary)
-    if not rows or not any(arm.explains for arm in comparison.arms):
+    if not rows or not any(arm.for_breakdown for arm in comparison.arms):
         return None
     largest = sizes_of(rows)[-1]
     labels = [row.arm.label for row in rows if row.arm.replicas == largest]
-    splits = tuple(split_of(comparison, label) for label in labels)
+    arms = tuple(breakdown_of(comparison, label) for label in labels)
     pair = contenders(summary, largest)
-    # What serial takes is known for every arm; it explains none of them alone.
-    shown = tuple(one for one in splits if {part.name for part in one.parts} - {COMPUTE})
+    # The time of the serial run is known for every arm; alone it says nothing about one.
+    shown = tuple(one for one in arms if {part.name for part in one.parts} - {COMPUTE})
     if pair is None:
-        return Breakdown(shown, None)
+        return Breakdowns(shown, None)
     first, second = (row.arm.label for row in pair)
-    gap = gap_between(comparison, first, second)
-    if not {part.name for part in gap.parts} - {COMPUTE}:
-        return Breakdown(shown, None)
+    difference = breakdown_between(comparison, first, second)
+    if not {part.name for part in difference.parts} - {COMPUTE}:
+        return Breakdowns(shown, None)
     faster = summary.verdict_of(first, second).word == "faster"
-    return Breakdown(shown, gap, faster, target_gap(comparison, first, second))
+    return Breakdowns(shown, difference, faster, target_breakdown(comparison, first, second))
 
 
-def breakdown_section(found: Breakdown | None) -> Section:
+def breakdown_section(found: Breakdowns | None) -> Section:
     """The parts of a step, and of the difference between the two arms that matter."""
     if found is None:
-        return Section("why", TITLE, "Where time goes", NOT_MEASURED, ())
-    if not found.splits:
-        told = "Runs that explain were asked for; none of them gave the parts of an arm."
-        return Section("why", TITLE, "Where time goes", told, (), sure=False)
+        return Section("breakdown", TITLE, "Where time goes", NOT_MEASURED, ())
+    if not found.arms:
+        told = "Breakdown runs were asked for; none of them gave the parts of an arm."
+        return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
     names = _names(found)
-    blocks: list[Block] = [Picture("breakdown"), _splits(found, names)]
+    blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
     if why_not := why_no_interval(_estimates(found)):
         blocks.append(Text(why_not))
-    blocks += [*_gap_blocks(found), *_target_blocks(found)]
+    blocks += [*_difference_blocks(found), *_target_blocks(found)]
     blocks += [
         Heading("What the parts are"),
         Terms(tuple(_meanings(found).items()), label="What the parts are"),
     ]
-    if unknown := tuple((one.arm, one.reason) for one in found.splits if one.reason):
+    if unknown := tuple((one.arm, one.reason) for one in found.arms if one.reason):
         blocks += [Heading("Not known"), Terms(unknown, label="Parts that are not known")]
     return Section(
-        "why",
+        "breakdown",
         TITLE,
         "Where time goes",
         _answer(found),
         tuple(blocks),
-        sure=found.gap is None or found.gap.adds_up,
+        sure=found.difference is None or found.difference.adds_up,
     )
 
 
-def _gap_blocks(found: Breakdown) -> list[Block]:
+def _difference_blocks(found: Breakdowns) -> list[Block]:
     """Part by part, what the two arms differ in."""
-    gap = found.gap
-    if gap is None:
+    difference = found.difference
+    if difference is None:
         return []
-    asked = f"Why is {gap.first} faster than {gap.second}?"
-    title = asked if found.faster else f"{gap.first} and {gap.second}: where they differ"
-    return [Heading(title), Text(_gap_line(gap)), _gap(gap)]
+    asked = f"Why is {difference.arm} faster than {difference.less}?"
+    title = asked if found.faster else f"{difference.arm} and {difference.less}: where they differ"
+    return [Heading(title), Text(_difference_line(difference)), _difference_table(difference)]
 
 
-def _target_blocks(found: Breakdown) -> list[Block]:
+def _target_blocks(found: Breakdowns) -> list[Block]:
     """What lies between the two until the target; nothing where no round tells."""
-    gap, target = found.gap, found.target
-    if gap is None or target is None or target.whole_s.value is None:
+    difference, target = found.difference, found.target
+    if difference is None or target is None or target.whole_s.value is None:
         return []
     columns = (
         Column("Part", numeric=False),
-        Column("Difference", f"s, {gap.first} less {gap.second}"),
+        Column("Difference", f"s, {difference.arm} less {difference.less}"),
     )
     rows = tuple(
         (Cell(name), Cell(*estimated(part)))
@@ -121,16 +128,16 @@ def _target_blocks(found: Breakdown) -> list[Block]:
             ("whole", target.whole_s),
         )
     )
-    label = f"Time to the target of {gap.first} less that of {gap.second}"
+    label = f"Time to the target of {difference.arm} less that of {difference.less}"
     return [
         Heading(label),
-        Table(columns, rows, label="Parts of the time to the target", kind="gap"),
+        Table(columns, rows, label="Parts of the time to the target", kind="difference"),
     ]
 
 
-def _estimates(found: Breakdown) -> list[Estimate]:
+def _estimates(found: Breakdowns) -> list[Estimate]:
     """Everything of which an interval is shown."""
-    pictures: list[Split | Gap] = [*found.splits, *([found.gap] if found.gap else [])]
+    pictures: list[Breakdown] = [*found.arms, *([found.difference] if found.difference else [])]
     return [
         estimate
         for one in pictures
@@ -138,34 +145,35 @@ def _estimates(found: Breakdown) -> list[Estimate]:
     ]
 
 
-def _answer(found: Breakdown) -> str:
-    if found.gap is not None:
-        return _gap_line(found.gap)
-    first = found.splits[0]
+def _answer(found: Breakdowns) -> str:
+    if found.difference is not None:
+        return _difference_line(found.difference)
+    first = found.arms[0]
     return f"{first.arm}: {_ms(first.whole)} per global batch, {_largest(first.parts)}."
 
 
-def _gap_line(gap: Gap) -> str:
-    """`A needs 1.9 ms less than B`; what makes most of it; whether the parts add up."""
-    if gap.whole.value is None:
-        return f"{gap.first} and {gap.second}: {gap.whole.reason or gap.reason}."
-    less = "less" if gap.whole.value <= 0 else "more"
+def _difference_line(between: Breakdown) -> str:
+    """`A needs 1.9 ms less than B`; the part that does most of it; whether the parts add up."""
+    whole, remainder = between.whole, between.remainder
+    if whole.value is None:
+        return f"{between.arm} and {between.less}: {whole.reason or between.reason}."
+    less = "less" if whole.value <= 0 else "more"
     told = (
-        f"{gap.first} needs {number(abs(gap.whole.value))} ms {less} for a global batch than "
-        f"{gap.second}; {_largest(gap.parts, gap.whole.value)}. "
+        f"{between.arm} needs {number(abs(whole.value))} ms {less} for a global batch than "
+        f"{between.less}; {_largest(between.parts, whole.value)}. "
     )
-    if gap.remainder.value is None:
-        return told + f"There is no remainder: {gap.remainder.reason}."
-    rest = f"{_signed(gap.remainder.value)} ms"
-    if gap.whole.value:
-        rest += f", {share(abs(gap.remainder.value / gap.whole.value))} of it,"
+    if remainder.value is None:
+        return told + f"There is no remainder: {remainder.reason}."
+    rest = f"{_signed(remainder.value)} ms"
+    if whole.value:
+        rest += f", {share(abs(remainder.value / whole.value))} of it,"
     rest += " remain unexplained"
-    if gap.remainder.interval is None:
-        why_not = gap.remainder.reason or "no interval"
+    if remainder.interval is None:
+        why_not = remainder.reason or "no interval"
         return told + f"Whether the parts add up cannot be told: {why_not} ({rest})."
     return told + (
         f"{rest}; with this noise that can be chance."
-        if gap.adds_up
+        if between.adds_up
         else f"The parts do not add up: {rest}."
     )
 
@@ -178,7 +186,7 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
         return "no part is known"
     value, part = max(known, key=lambda pair: sign * pair[0])
     if sign * value <= 0:
-        return "no known part explains it"
+        return "no known part accounts for it"
     if covers(part.ms, 0):
         told = said(part.ms, "ms")
         return f"no single part can be told from 0; the largest is {part.name}, {told}"
@@ -193,18 +201,18 @@ def _ms(estimate: Estimate) -> str:
     return NOTHING if estimate.value is None else f"{number(estimate.value)} ms"
 
 
-def _names(found: Breakdown) -> list[str]:
+def _names(found: Breakdowns) -> list[str]:
     """Names of all parts, in the order in which they first come."""
-    return list(dict.fromkeys(part.name for split in found.splits for part in split.parts))
+    return list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
 
 
-def _meanings(found: Breakdown) -> dict[str, str]:
-    parts = [part for split in found.splits for part in split.parts]
+def _meanings(found: Breakdowns) -> dict[str, str]:
+    parts = [part for one in found.arms for part in one.parts]
     meanings = {part.name: part.meaning for part in reversed(parts)}
     return {name: meanings[name] for name in _names(found)}
 
 
-def _splits(found: Breakdown, names: list[str]) -> Table:
+def _arms_table(found: Breakdowns, names: list[str]) -> Table:
     columns = (
         Column("Arm", numeric=False),
         Column("Whole", "ms per global batch"),
@@ -212,35 +220,37 @@ def _splits(found: Breakdown, names: list[str]) -> Table:
         Column("Remainder", "ms"),
     )
     rows = []
-    for split in found.splits:
-        parts = {part.name: part.ms for part in split.parts}
+    for one in found.arms:
+        parts = {part.name: part.ms for part in one.parts}
         absent = Estimate(None, None, 0, "in the remainder")
         cells = [Cell(*estimated(parts.get(name, absent))) for name in names]
         rows.append(
             (
-                Cell(split.arm),
-                Cell(*estimated(split.whole)),
+                Cell(one.arm),
+                Cell(*estimated(one.whole)),
                 *cells,
-                _remainder(split.remainder),
+                _remainder(one.remainder),
             )
         )
-    return Table(columns, tuple(rows), label="Parts of a step, one row for each arm", kind="splits")
+    return Table(
+        columns, tuple(rows), label="Parts of a step, one row for each arm", kind="breakdowns"
+    )
 
 
 def _remainder(remainder: Estimate) -> Cell:
-    """What no part explains; marked where that is more than chance."""
+    """The remainder; marked if it is more than chance."""
     value, note = estimated(remainder)
     if remainder.interval is None or covers(remainder, 0):
         return Cell(value, note)
     return Cell(value, f"{note}, does not add up", bad=True)
 
 
-def _gap(gap: Gap) -> Table:
+def _difference_table(difference: Breakdown) -> Table:
     columns = (
         Column("Part", numeric=False),
-        Column("Difference", f"ms, {gap.first} less {gap.second}"),
+        Column("Difference", f"ms, {difference.arm} less {difference.less}"),
     )
-    rows = [(Cell(part.name), Cell(*estimated(part.ms))) for part in gap.parts]
-    rows.append((Cell("remainder"), _remainder(gap.remainder)))
-    rows.append((Cell("whole"), Cell(*estimated(gap.whole))))
-    return Table(columns, tuple(rows), label="Parts of the gap", kind="gap")
+    rows = [(Cell(part.name), Cell(*estimated(part.ms))) for part in difference.parts]
+    rows.append((Cell("remainder"), _remainder(difference.remainder)))
+    rows.append((Cell("whole"), Cell(*estimated(difference.whole))))
+    return Table(columns, tuple(rows), label="Parts of the difference", kind="difference")

@@ -230,7 +230,7 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
     ranked_runs = [
         one.run
         for one in summary.runs
-        if one.used and one.run.outcome.completed and not one.arm.explains
+        if one.used and one.run.outcome.completed and not one.arm.for_breakdown
     ]
     reasons: dict[str, list[str]] = {}
     for run in ranked_runs:

@@ -13,7 +13,7 @@ from ringside.report.blocks import (
     Table,
     Text,
 )
-from ringside.report.sections.breakdown import Breakdown
+from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.tables import arms_in_order, spread_cell
 from ringside.report.words import (
     NOTHING,
@@ -56,7 +56,7 @@ Models = Mapping[tuple[str, str], CostModel]
 
 
 def communication_section(
-    comparison: Comparison, summary: Summary, breakdown: Breakdown | None
+    comparison: Comparison, summary: Summary, breakdown: Breakdowns | None
 ) -> Section:
     """Collectives beside their model, then what each arm sends and waits for."""
     found = comparison.communication
@@ -78,8 +78,8 @@ def communication_section(
             ),
             arms,
         ]
-        splits = breakdown.splits if breakdown else ()
-        exposed = (part.ms for one in splits for part in one.parts if part.name == COMMUNICATION)
+        known = breakdown.arms if breakdown else ()
+        exposed = (part.ms for one in known for part in one.parts if part.name == COMMUNICATION)
         if why_not := why_no_interval(exposed):
             blocks.append(Text(why_not))
     wrong = sum(stack.wrong for stack in found.stacks) if found else 0
@@ -259,7 +259,7 @@ def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) 
 
 
 def _arms_table(
-    summary: Summary, models: Models, breakdown: Breakdown | None, *, hosts: int
+    summary: Summary, models: Models, breakdown: Breakdowns | None, *, hosts: int
 ) -> Table:
     columns = (
         Column("Arm", numeric=False),
@@ -278,7 +278,7 @@ def _arms_table(
 
 
 def _arm(
-    row: ArmRow, summary: Summary, models: Models, breakdown: Breakdown | None, *, hosts: int
+    row: ArmRow, summary: Summary, models: Models, breakdown: Breakdowns | None, *, hosts: int
 ) -> tuple[Cell, ...]:
     counted = spread_cell(row.spreads["sent_bytes_per_step"])
     if isinstance(sent := row.spreads["sent_bytes_per_step"], Spread):
@@ -329,11 +329,11 @@ def _gradient_bytes(summary: Summary, row: ArmRow) -> int | None:
     return found[0] if found else None
 
 
-def _exposed(row: ArmRow, breakdown: Breakdown | None) -> Cell:
-    for split in breakdown.splits if breakdown else ():
-        if split.arm == row.arm.label:
-            for part in split.parts:
+def _exposed(row: ArmRow, breakdown: Breakdowns | None) -> Cell:
+    for one in breakdown.arms if breakdown else ():
+        if one.arm == row.arm.label:
+            for part in one.parts:
                 if part.name == COMMUNICATION:
                     return Cell(*estimated(part.ms))
-            return Cell(NOTHING, split.reason)
+            return Cell(NOTHING, one.reason)
     return Cell(NOTHING, "not measured for this arm" if breakdown else "run with --why")

@@ -130,15 +130,15 @@ def test_settings_stand_in_the_name() -> None:
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
-    """The global batch grows with the replicas; an arm that explains has its own."""
+    """The global batch grows with the replicas; a breakdown arm has its own."""
     base = spec_from_flags(Surroundings(), backend="serial", save="record", global_batch=12)
     arms = parse_arms("mirrored", "1,3")
 
     assert [arm_spec(base, arm, "weak").global_batch for arm in arms] == [12, 12, 36]
     assert [arm_spec(base, arm).global_batch for arm in arms] == [12, 12, 12]
-    explains = arms[2].replace(global_batch=6, ablation="no_input")
-    assert arm_spec(base, explains, "weak").global_batch == 6
-    assert arm_spec(base, explains).ablation == "no_input"
+    diagnostic = arms[2].replace(global_batch=6, ablation="no_input")
+    assert arm_spec(base, diagnostic, "weak").global_batch == 6
+    assert arm_spec(base, diagnostic).ablation == "no_input"
 
 
 def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:

@@ -17,7 +17,7 @@ def test_certificates_go_both_ways() -> None:
     again = Comparison.from_json(comparison.to_json())
 
     assert again == comparison
-    ranked = [arm.label for arm in comparison.arms if not (arm.explains or arm.twin_of)]
+    ranked = [arm.label for arm in comparison.arms if not (arm.for_breakdown or arm.twin_of)]
     assert [one.arm.label for one in again.certificates] == ranked
     assert again.detection is not None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.stats.breakdown_arms import explaining_arms
+from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Certificate,
@@ -65,7 +65,7 @@ ARMS: dict[tuple[str, int, str], tuple[float, float]] = {
     ("horovod", 2, "mpi"): (21100, 9.1),
 }
 TUNED = ("multi_worker_mirrored", 2, 19_300.0, 9.4)
-# What an explaining run takes, as a share of the arm that it explains or of serial.
+# What a breakdown run takes, as a share of the arm that it is for or of serial.
 WITHOUT = {"no_reduction": 0.74, "no_input": 0.95}
 HALF_BATCH = 0.58
 LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
@@ -84,7 +84,7 @@ LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
 def bout() -> Comparison:
     """Eight rounds, one of them disturbed, one failed run, a TPU that is not there; certified."""
     comparison = verified(_bout())
-    arms = [arm.label for arm in comparison.arms if not (arm.explains or arm.twin_of)]
+    arms = [arm.label for arm in comparison.arms if not (arm.for_breakdown or arm.twin_of)]
     return comparison.replace(detection=matrix(*arms))
 
 
@@ -138,12 +138,12 @@ def _bout() -> Comparison:
         tuned_from=default.label,
     )
     speeds |= {tuned: TUNED[2:], twin: speeds[last]}
-    explaining = {
-        arm.label: arm for row in (last, default, tuned) for arm in explaining_arms(row, base)
+    diagnostic = {
+        arm.label: arm for row in (last, default, tuned) for arm in breakdown_arms_of(row, base)
     }
     known = {arm.label for arm in speeds}
     speeds |= {
-        arm: _explaining_speed(arm, arms) for arm in explaining.values() if arm.label not in known
+        arm: _breakdown_speed(arm, arms) for arm in diagnostic.values() if arm.label not in known
     }
     runs: list[Run] = []
     for number in range(ROUNDS):
@@ -169,8 +169,8 @@ def _bout() -> Comparison:
     )
 
 
-def _explaining_speed(arm: Arm, arms: list[Arm]) -> tuple[float, float]:
-    """Examples/s of an arm that explains others, so that the parts are a share of its step."""
+def _breakdown_speed(arm: Arm, arms: list[Arm]) -> tuple[float, float]:
+    """Examples/s of a breakdown arm, so that the parts are a share of its step."""
     rates = {
         (one.backend, str(getattr(one.options, "controller", None)), one.replicas): speed
         for one, speed in zip(arms, ARMS.values(), strict=True)
@@ -222,7 +222,7 @@ def _run(arm: Arm, number: int, position: int, rate: float, startup_s: float, ra
         ablation=arm.ablation,
         steps_per_execution=arm.settings.steps_per_execution or 1,
         resources=_resources(arm),
-        **({"save": "record"} if arm.explains else {}),
+        **({"save": "record"} if arm.for_breakdown else {}),
     )
     disturbed = number == DISTURBED
     rate *= random.normal(0.9 if disturbed else 1, 0.012)

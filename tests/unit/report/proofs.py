@@ -95,7 +95,7 @@ def verified(comparison: Comparison) -> Comparison:
         certificates=tuple(
             certificate(arm, specs.get(arm.label))
             for arm in comparison.arms
-            if not (arm.explains or arm.twin_of)
+            if not (arm.for_breakdown or arm.twin_of)
         )
     )
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ringside.report.blocks import Heading
-from ringside.report.sections.breakdown import Breakdown, breakdown_section
-from ringside.stats.breakdown import Gap, Part, Split
+from ringside.report.sections.breakdown import Breakdowns, breakdown_section
+from ringside.stats.breakdown import Breakdown, Part
 from ringside.stats.intervals import Estimate, Interval
 from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.judged import tables
@@ -25,18 +25,16 @@ def test_parts_that_were_not_measured_say_how() -> None:
     assert breakdown_section(None).blocks == ()
 
 
-def test_gap_names_the_part_that_does_most_of_it() -> None:
+def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     """In the direction of the whole: a part that works against it is not its cause."""
     parts = (
         Part("input", estimate(0.8), "feeding"),
         Part("exposed communication", estimate(-1.2), "waiting"),
     )
-    gap = Gap(
-        "A", "B", estimate(-0.5), parts, estimate(-0.1), True, "", Estimate(None, None, 0, "none")
-    )
-    split = Split("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
+    difference = Breakdown("A", estimate(-0.5), parts, estimate(-0.1, 0.2), less="B")
+    one = Breakdown("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
 
-    section = breakdown_section(Breakdown((split,), gap))
+    section = breakdown_section(Breakdowns((one,), difference))
     shown = tables(*section.blocks)
 
     assert section.answer == (
@@ -45,22 +43,24 @@ def test_gap_names_the_part_that_does_most_of_it() -> None:
         "with this noise that can be chance."
     )
     assert Heading("A and B: where they differ") in section.blocks
-    told = breakdown_section(Breakdown((split,), gap, faster=True))
+    told = breakdown_section(Breakdowns((one,), difference, faster=True))
     assert Heading("Why is A faster than B?") in told.blocks
-    assert [row[0].main for row in shown["Parts of the gap"].rows] == [
+    assert [row[0].main for row in shown["Parts of the difference"].rows] == [
         "input",
         "exposed communication",
         "remainder",
         "whole",
     ]
     assert section.sure
-    apart = breakdown_section(Breakdown((split,), replace(gap, adds_up=False)))
+    apart = breakdown_section(Breakdowns((one,), replace(difference, remainder=estimate(-0.1))))
     assert not apart.sure
     assert "The parts do not add up: -0.100 ms, 20 % of it, remain unexplained." in apart.answer
     # 3.4 ± 0.05: no chance; -0.1 ± 0.2: chance
     (row,) = shown["Parts of a step, one row for each arm"].rows
     assert row[-1].bad and row[-1].note.endswith("does not add up")
-    chance = breakdown_section(Breakdown((replace(split, remainder=estimate(-0.1, 0.2)),), gap))
+    chance = breakdown_section(
+        Breakdowns((replace(one, remainder=estimate(-0.1, 0.2)),), difference)
+    )
     (row,) = tables(*chance.blocks)["Parts of a step, one row for each arm"].rows
     assert not row[-1].bad
 
@@ -70,10 +70,9 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
     why = "1 round: too few for an interval, 3 are needed"
     once = Estimate(2.96, None, 1, why)
     parts = (Part("exposed communication", Estimate(1.0, None, 1, why), "waiting"),)
-    none = Estimate(None, None, 0, "none")
-    gap = Gap("A", "B", Estimate(3.96, None, 1, why), parts, once, False, "", none)
+    difference = Breakdown("A", Estimate(3.96, None, 1, why), parts, once, less="B")
 
-    answer = breakdown_section(Breakdown((Split("A", once, parts, once),), gap)).answer
+    answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
 
     assert answer.endswith(
         f"Whether the parts add up cannot be told: {why} (+2.96 ms, 75 % of it, remain "
@@ -84,17 +83,17 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
 def test_a_part_that_covers_0_is_no_cause() -> None:
     """It is the largest all the same, and its interval says how little that means."""
     parts = (Part("input", estimate(-0.064, 0.08), "feeding"),)
-    gap = Gap("A", "B", estimate(-0.22), parts, estimate(-0.136, 0.15), True, "", estimate(0.0))
+    difference = Breakdown("A", estimate(-0.22), parts, estimate(-0.136, 0.15), less="B")
 
     answer = breakdown_section(
-        Breakdown((Split("A", estimate(3), parts, estimate(0)),), gap)
+        Breakdowns((Breakdown("A", estimate(3), parts, estimate(0)),), difference)
     ).answer
 
     assert "no single part can be told from 0; the largest is input, -0.064 ms [" in answer
     assert "-0.136 ms, 62 % of it, remain unexplained; with this noise that can be" in answer
 
 
-def test_the_way_to_the_target_is_split_too() -> None:
+def test_the_way_to_the_target_is_broken_down_too() -> None:
     """Paid once, seconds for an epoch and epochs come to the whole, as the runs tell it."""
     labels = ("horovod:controller=mpi ×2", "multi_worker_mirrored:steps_per_execution=10 ×2")
     times = [
@@ -112,7 +111,7 @@ def test_the_way_to_the_target_is_split_too() -> None:
     both = times[0].keys() & times[1].keys()
     whole = statistics.fmean(times[0][number] - times[1][number] for number in both)
 
-    rows = tables(*bout_view().section("why").blocks)["Parts of the time to the target"].rows
+    rows = tables(*bout_view().section("breakdown").blocks)["Parts of the time to the target"].rows
 
     parts = {row[0].main: float(row[1].main) for row in rows}
     assert parts["whole"] == pytest.approx(whole, abs=6e-4)

@@ -161,9 +161,9 @@ def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
     assert "Same arithmetic: both certified, one by convergence only." in head.evidence
 
 
-def test_twins_and_arms_that_explain_are_never_ranked() -> None:
+def test_twins_and_breakdown_arms_are_never_ranked() -> None:
     """Neither in a sentence, nor in a pair, nor in the results of a ranking."""
-    hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.explains}
+    hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.for_breakdown}
     summary = bout_view().summary
 
     assert len(hidden) > 5

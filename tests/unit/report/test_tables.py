@@ -60,10 +60,10 @@ def test_twins_are_left_out_of_the_highest_and_said_to_be() -> None:
 
 
 def test_all_that_was_run_is_in_the_lead() -> None:
-    """Arms times rounds is not the number of runs: one arm ran twice, others only explain."""
-    explaining = sum(arm.explains for arm in bout().arms)
+    """Arms times rounds is not the number of runs: one arm ran twice, some are diagnostic."""
+    diagnostic = sum(arm.for_breakdown for arm in bout().arms)
 
-    assert f"15 arms × 8 rounds, 1 of them twice, {explaining} explaining arms on" in (
+    assert f"15 arms × 8 rounds, 1 of them twice, {diagnostic} breakdown arms on" in (
         bout_view().lead
     )
     assert "3 arms × 4 rounds on" in view_of(small()).lead

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean, target_gap
+from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean, target_breakdown
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -144,7 +144,7 @@ def test_disturbed_rounds_are_left_out() -> None:
     assert row.time_s.value == pytest.approx(12)
 
 
-def test_arms_that_explain_others_have_no_time() -> None:
+def test_breakdown_arms_have_no_time() -> None:
     """They are not trained to be good."""
     lame = arm_of("serial").replace(label="lame", group="lame", ablation="no_input")
 
@@ -205,7 +205,7 @@ def test_the_gap_in_time_is_start_up_throughput_and_convergence() -> None:
     runs = [run_to(HOROVOD, 4, k, startup_s=8.0, s_per_epoch=3.0) for k in range(3)]
     runs += [run_to(SERIAL, 5, k) for k in range(3)]
 
-    gap = target_gap(comparison_of([SERIAL, HOROVOD], runs), HOROVOD.label, "serial")
+    gap = target_breakdown(comparison_of([SERIAL, HOROVOD], runs), HOROVOD.label, "serial")
 
     assert gap.whole_s.value == pytest.approx(4)
     assert gap.startup_s.value == pytest.approx(2)
@@ -216,8 +216,8 @@ def test_the_gap_in_time_is_start_up_throughput_and_convergence() -> None:
 
 def test_the_gap_in_time_needs_rounds_in_which_both_arrive() -> None:
     """A round in which one does not has no difference."""
-    one = target_gap(of_epochs([4, None, 5], [None, 5, 5]), HOROVOD.label, "serial")
-    none = target_gap(of_epochs([4, None], [None, 5]), HOROVOD.label, "serial")
+    one = target_breakdown(of_epochs([4, None, 5], [None, 5, 5]), HOROVOD.label, "serial")
+    none = target_breakdown(of_epochs([4, None], [None, 5]), HOROVOD.label, "serial")
 
     assert one.whole_s.n == 1
     assert one.whole_s.value == pytest.approx(0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.breakdown import Gap, Split, gap_between, split_of
-from ringside.stats.breakdown_arms import explaining_arms
+from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
+from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -61,12 +61,12 @@ def timed(arm: Arm, ms: float, number: int, batch: int = BATCH) -> Run:
     return run_of(arm, records, number=number)
 
 
-def explained(
+def broken_down(
     ms: Mapping[str, float], *arms: Arm, rounds: int = 4, noise: float = 0.0, **changes: Any
 ) -> Comparison:
-    """The arms with all that explain them, their times with noise of each run's own."""
+    """The arms with their breakdown arms, their times with noise of each run's own."""
     generator = np.random.default_rng(1)
-    both = {one.label: one for arm in arms for one in (arm, *explaining_arms(arm, BASE))}
+    both = {one.label: one for arm in arms for one in (arm, *breakdown_arms_of(arm, BASE))}
     chosen = [both[label] for label in ms]
     runs = [
         timed(arm, ms[arm.label] * (1 + noise * generator.normal()), number)
@@ -76,9 +76,9 @@ def explained(
     return comparison_of(chosen, runs, **changes)
 
 
-def parts_of(split: Split | Gap) -> dict[str, float | None]:
+def parts_of(found: Breakdown) -> dict[str, float | None]:
     """Names and values of the parts and the remainder."""
-    return {part.name: part.ms.value for part in split.parts} | {"remainder": split.remainder.value}
+    return {part.name: part.ms.value for part in found.parts} | {"remainder": found.remainder.value}
 
 
 def labels(arms: Sequence[Arm]) -> set[str]:
@@ -86,12 +86,12 @@ def labels(arms: Sequence[Arm]) -> set[str]:
     return {arm.label for arm in arms}
 
 
-def test_two_replicas_need_six_runs_that_explain() -> None:
+def test_two_replicas_need_six_breakdown_arms() -> None:
     """Exactly these, of the right batch and with the right thing left out; none is ranked."""
-    arms = {arm.label: arm for arm in explaining_arms(HOROVOD, BASE)}
+    arms = {arm.label: arm for arm in breakdown_arms_of(HOROVOD, BASE)}
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
-    assert all(arm.explains and arm.group == arm.label for arm in arms.values())
+    assert all(arm.for_breakdown and arm.group == arm.label for arm in arms.values())
     told = {
         label: (arm.backend, arm.replicas, arm.global_batch, arm.ablation)
         for label, arm in arms.items()
@@ -108,7 +108,7 @@ def test_two_replicas_need_six_runs_that_explain() -> None:
 
 def test_arms_of_one_size_share_the_serial_runs() -> None:
     """Equal labels mean equal arms, so that they are run once."""
-    both = [*explaining_arms(HOROVOD, BASE), *explaining_arms(MIRRORED, BASE)]
+    both = [*breakdown_arms_of(HOROVOD, BASE), *breakdown_arms_of(MIRRORED, BASE)]
 
     by_label = {arm.label: arm for arm in both}
     assert len(both) == 12
@@ -116,30 +116,30 @@ def test_arms_of_one_size_share_the_serial_runs() -> None:
     assert all(by_label[arm.label] == arm for arm in both)
 
 
-def test_one_replica_explains_itself_in_part() -> None:
+def test_one_replica_needs_fewer_breakdown_arms() -> None:
     """The arm is its own run at batch B/N, and the serial reference is there already."""
-    assert labels(explaining_arms(arm_of("horovod"), BASE)) == {
+    assert labels(breakdown_arms_of(arm_of("horovod"), BASE)) == {
         "horovod ×1 at batch 32 without input",
         "horovod ×1 unused at batch 32",
         "serial ×1 at batch 32 without input",
     }
-    assert labels(explaining_arms(SERIAL, BASE)) == {"serial ×1 at batch 32 without input"}
+    assert labels(breakdown_arms_of(SERIAL, BASE)) == {"serial ×1 at batch 32 without input"}
 
 
 def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
-    """No asynchronous run without reduction; nothing for twins and for those that explain."""
+    """No asynchronous run without reduction; nothing for twins and for breakdown arms."""
     twin = HOROVOD.replace(label="horovod ×2 again", twin_of=HOROVOD.label)
 
     assert "no_reduction" not in {
-        arm.ablation for arm in explaining_arms(arm_of("parameter_server", 2), BASE)
+        arm.ablation for arm in breakdown_arms_of(arm_of("parameter_server", 2), BASE)
     }
-    assert explaining_arms(twin, BASE) == ()
-    assert explaining_arms(explaining_arms(HOROVOD, BASE)[0], BASE) == ()
+    assert breakdown_arms_of(twin, BASE) == ()
+    assert breakdown_arms_of(breakdown_arms_of(HOROVOD, BASE)[0], BASE) == ()
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
     """32 examples for each replica: the serial reference is at B/N already."""
-    assert labels(explaining_arms(HOROVOD, BASE, scaling="weak")) == {
+    assert labels(breakdown_arms_of(HOROVOD, BASE, scaling="weak")) == {
         "horovod ×2 without reduction",
         "horovod ×2 without input",
         "horovod ×1 at batch 32",
@@ -148,11 +148,11 @@ def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
     }
 
 
-def test_own_settings_go_to_the_runs_that_explain() -> None:
+def test_own_settings_go_to_the_breakdown_arms() -> None:
     """XLA is no part of the framework's tax: the serial runs have it too, by name."""
     arm = arm_of("horovod").replace(settings=Settings(jit_compile=True), group="horovod:xla")
 
-    arms = explaining_arms(arm, BASE)
+    arms = breakdown_arms_of(arm, BASE)
 
     assert all(one.settings.jit_compile for one in arms)
     assert "serial:jit_compile=true ×1 at batch 32" in labels(arms)
@@ -160,10 +160,10 @@ def test_own_settings_go_to_the_runs_that_explain() -> None:
 
 def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
     """Known parts in, the same parts out, and nothing is lost between them."""
-    split = split_of(explained(HOROVOD_MS, HOROVOD), "horovod ×2")
+    found = breakdown_of(broken_down(HOROVOD_MS, HOROVOD), "horovod ×2")
 
-    assert split.whole.value == pytest.approx(21)
-    assert parts_of(split) == pytest.approx(
+    assert found.whole.value == pytest.approx(21)
+    assert parts_of(found) == pytest.approx(
         {
             "compute": 10,
             "input": 2,
@@ -173,20 +173,20 @@ def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
             "remainder": 3,
         }
     )
-    assert split.reason == ""
+    assert found.reason == ""
 
 
 def test_parts_and_remainder_are_the_whole_with_noise_too() -> None:
     """The sums are exact: every term is averaged over the same rounds."""
-    split = split_of(explained(HOROVOD_MS, HOROVOD, noise=0.1), "horovod ×2")
+    found = breakdown_of(broken_down(HOROVOD_MS, HOROVOD, noise=0.1), "horovod ×2")
 
-    total = sum(value for value in parts_of(split).values() if value is not None)
-    assert split.whole.value == pytest.approx(total, rel=1e-12)
+    total = sum(value for value in parts_of(found).values() if value is not None)
+    assert found.whole.value == pytest.approx(total, rel=1e-12)
 
 
 def test_intervals_are_those_of_paired_differences() -> None:
     """Exposed communication against scipy's paired t interval of the raw times."""
-    comparison = explained(HOROVOD_MS, HOROVOD, rounds=6, noise=0.1)
+    comparison = broken_down(HOROVOD_MS, HOROVOD, rounds=6, noise=0.1)
     raw: dict[str, list[float]] = {}
     for run in comparison.runs:
         raw.setdefault(run.arm, []).append(1000 * run.records[0].epochs[1].train_s / 2)
@@ -194,26 +194,26 @@ def test_intervals_are_those_of_paired_differences() -> None:
         raw["horovod ×2"], raw["horovod ×2 without reduction"]
     ).confidence_interval(0.95)
 
-    split = split_of(comparison, "horovod ×2")
+    found = breakdown_of(comparison, "horovod ×2")
 
-    measured = {part.name: part.ms for part in split.parts}["exposed communication"].interval
+    measured = {part.name: part.ms for part in found.parts}["exposed communication"].interval
     assert measured is not None
     assert (measured.low, measured.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_a_round_without_one_of_the_runs_is_left_out_of_all_parts() -> None:
     """Else the parts would be of other rounds than the whole, and would not add up."""
-    comparison = explained(HOROVOD_MS, HOROVOD, rounds=5, noise=0.1)
+    comparison = broken_down(HOROVOD_MS, HOROVOD, rounds=5, noise=0.1)
     lost = [
         run
         for run in comparison.runs
         if not (run.round == 2 and run.arm == "horovod ×2 without input")
     ]
 
-    split = split_of(comparison.replace(runs=lost), "horovod ×2")
+    found = breakdown_of(comparison.replace(runs=lost), "horovod ×2")
 
-    assert {part.ms.n for part in split.parts} == {4}
-    assert (split.whole.n, split.remainder.n) == (4, 4)
+    assert {part.ms.n for part in found.parts} == {4}
+    assert (found.whole.n, found.remainder.n) == (4, 4)
 
 
 def test_one_replica_has_no_communication_by_definition() -> None:
@@ -225,9 +225,9 @@ def test_one_replica_has_no_communication_by_definition() -> None:
         "horovod ×1 unused at batch 32": 12.5,
         "serial ×1 at batch 32 without input": 10.0,
     }
-    comparison = explained(ms, arm_of("horovod"), SERIAL)
+    comparison = broken_down(ms, arm_of("horovod"), SERIAL)
 
-    one, serial = split_of(comparison, "horovod ×1"), split_of(comparison, "serial")
+    one, serial = breakdown_of(comparison, "horovod ×1"), breakdown_of(comparison, "serial")
 
     assert parts_of(one) == pytest.approx(
         {
@@ -247,16 +247,16 @@ def test_one_replica_has_no_communication_by_definition() -> None:
 def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None:
     """It cannot be switched off; two workers' steps are one global batch."""
     arm = arm_of("parameter_server", 2)
-    needed = explaining_arms(arm, BASE)
+    needed = breakdown_arms_of(arm, BASE)
     ms = {arm.label: 20.0} | dict.fromkeys(labels(needed), 10.0)
-    comparison = explained(ms, arm)
+    comparison = broken_down(ms, arm)
 
-    split = split_of(comparison, arm.label)
+    found = breakdown_of(comparison, arm.label)
 
     # 40 ms in an epoch of 2 steps, each of one worker's 16 examples.
-    assert split.whole.value == pytest.approx(40)
-    assert "exposed communication" not in parts_of(split)
-    assert split.reason == (
+    assert found.whole.value == pytest.approx(40)
+    assert "exposed communication" not in parts_of(found)
+    assert found.reason == (
         "exposed communication is in the remainder: an asynchronous run cannot leave its "
         "reduction out"
     )
@@ -283,51 +283,51 @@ def test_a_padded_last_batch_counts_whole_in_every_kind_of_run() -> None:
     comparison = comparison_of([SERIAL, many, one, unused], runs)
 
     whole = {
-        arm.label: split_of(comparison, arm.label).whole.value
+        arm.label: breakdown_of(comparison, arm.label).whole.value
         for arm in (SERIAL, many, one, unused)
     }
 
     assert whole == pytest.approx({SERIAL.label: 500, many.label: 500, "alone": 250, "unused": 250})
 
 
-def test_a_run_that_explains_and_failed_leaves_its_parts_out_by_name() -> None:
+def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
     """Nothing is made up for it, and the other parts stand."""
-    comparison = explained(HOROVOD_MS, HOROVOD)
+    comparison = broken_down(HOROVOD_MS, HOROVOD)
     failed = {"kind": "failed", "reason": "boom"}
     runs = [
         run.replace(outcome=failed) if run.arm == "horovod ×1 unused at batch 16" else run
         for run in comparison.runs
     ]
 
-    split = split_of(comparison.replace(runs=runs), "horovod ×2")
+    found = breakdown_of(comparison.replace(runs=runs), "horovod ×2")
 
-    assert parts_of(split) == pytest.approx(
+    assert parts_of(found) == pytest.approx(
         {"compute": 10, "input": 2, "exposed communication": 4, "remainder": 5}
     )
-    assert "framework tax, used is in the remainder" in split.reason
-    assert "no run of 'horovod ×1 unused at batch 16' was timed" in split.reason
+    assert "framework tax, used is in the remainder" in found.reason
+    assert "no run of 'horovod ×1 unused at batch 16' was timed" in found.reason
 
 
-def test_without_runs_that_explain_there_are_no_parts() -> None:
+def test_without_breakdown_runs_there_are_no_parts() -> None:
     """The whole is known, and what to do for the rest."""
-    split = split_of(explained({"horovod ×2": 21.0}, HOROVOD), "horovod ×2")
+    found = breakdown_of(broken_down({"horovod ×2": 21.0}, HOROVOD), "horovod ×2")
 
-    assert split.whole.value == pytest.approx(21)
-    assert split.parts == ()
-    assert split.reason == "no run explains it: ringside compare --why"
+    assert found.whole.value == pytest.approx(21)
+    assert found.parts == ()
+    assert found.reason == "it has no breakdown runs: ringside compare --why"
     with pytest.raises(RefusalError, match="no arm of that name"):
-        split_of(comparison_of([HOROVOD], []), "horovod ×3")
+        breakdown_of(comparison_of([HOROVOD], []), "horovod ×3")
 
 
 def test_a_gap_is_the_difference_of_two_splits() -> None:
     """First less second, part by part; a remainder beyond its interval is not hidden."""
-    comparison = explained(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED, noise=0.001)
+    comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED, noise=0.001)
 
-    gap = gap_between(comparison, "horovod ×2", "mirrored ×2")
-    back = gap_between(comparison, "mirrored ×2", "horovod ×2")
+    difference = breakdown_between(comparison, "horovod ×2", "mirrored ×2")
+    back = breakdown_between(comparison, "mirrored ×2", "horovod ×2")
 
-    assert gap.whole.value == pytest.approx(9, abs=0.05)
-    assert parts_of(gap) == pytest.approx(
+    assert difference.whole.value == pytest.approx(9, abs=0.05)
+    assert parts_of(difference) == pytest.approx(
         {
             "compute": 0,
             "input": -1,
@@ -338,42 +338,46 @@ def test_a_gap_is_the_difference_of_two_splits() -> None:
         },
         abs=0.1,
     )
-    assert gap.whole.value == pytest.approx(sum(v or 0 for v in parts_of(gap).values()))
-    assert not gap.adds_up
-    assert parts_of(back) == pytest.approx({name: -(v or 0) for name, v in parts_of(gap).items()})
+    assert difference.whole.value == pytest.approx(
+        sum(v or 0 for v in parts_of(difference).values())
+    )
+    assert not difference.adds_up
+    assert parts_of(back) == pytest.approx(
+        {name: -(v or 0) for name, v in parts_of(difference).items()}
+    )
 
 
 def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
     """The same remainder in both arms: the interval of the difference covers 0."""
     alike = {**MIRRORED_MS, "mirrored ×2": 17.5, "mirrored ×2 without reduction": 16.5}
     alike["mirrored ×2 without input"] = 14.5
-    noisy = explained(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6, noise=0.01)
-    quiet = explained(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6)
-    few = explained(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=2)
+    noisy = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6, noise=0.01)
+    quiet = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6)
+    few = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=2)
 
-    assert gap_between(noisy, "horovod ×2", "mirrored ×2").adds_up
-    assert gap_between(quiet, "horovod ×2", "mirrored ×2").adds_up
-    without = gap_between(few, "horovod ×2", "mirrored ×2")
+    assert breakdown_between(noisy, "horovod ×2", "mirrored ×2").adds_up
+    assert breakdown_between(quiet, "horovod ×2", "mirrored ×2").adds_up
+    without = breakdown_between(few, "horovod ×2", "mirrored ×2")
     assert not without.adds_up
     assert "too few for an interval" in without.remainder.reason
 
 
 def test_a_gap_of_different_work_is_not_told() -> None:
     """Milliseconds for 32 and for 64 examples do not stand side by side."""
-    comparison = explained(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
+    comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
     larger = {
-        one.label: one for one in explaining_arms(MIRRORED, spec_of("serial", global_batch=64))
+        one.label: one for one in breakdown_arms_of(MIRRORED, spec_of("serial", global_batch=64))
     }
     runs = [run for run in comparison.runs if not run.arm.startswith("mirrored")]
     for number in range(4):
         runs += [timed(arm, 9.0, number, batch=64) for arm in (MIRRORED, *larger.values())]
-    arms = [*explained(HOROVOD_MS, HOROVOD).arms, MIRRORED, *larger.values()]
+    arms = [*broken_down(HOROVOD_MS, HOROVOD).arms, MIRRORED, *larger.values()]
 
-    gap = gap_between(comparison_of(arms, runs), "horovod ×2", "mirrored ×2")
+    difference = breakdown_between(comparison_of(arms, runs), "horovod ×2", "mirrored ×2")
 
-    assert gap.whole.value is None
-    assert gap.reason == "they train global batches of 32 and 64"
-    unexplained = explained(HOROVOD_MS | {"mirrored ×2": 12.0}, HOROVOD, MIRRORED)
-    assert gap_between(unexplained, "horovod ×2", "mirrored ×2").reason == (
-        "mirrored ×2: no run explains it: ringside compare --why"
+    assert difference.whole.value is None
+    assert difference.reason == "they train global batches of 32 and 64"
+    without = broken_down(HOROVOD_MS | {"mirrored ×2": 12.0}, HOROVOD, MIRRORED)
+    assert breakdown_between(without, "horovod ×2", "mirrored ×2").reason == (
+        "mirrored ×2: it has no breakdown runs: ringside compare --why"
     )

@@ -12,7 +12,7 @@ from ringside_core.specs import (
     Run,
 )
 from tests.unit.report.proofs import failed as unlike
-from tests.unit.stats.explained import again_and_explaining
+from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -101,7 +101,7 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
     label: str, rank: int, changes: dict[str, Any], words: str
 ) -> None:
     """Of any process of any arm; the certificates are of the model of their time."""
-    comparison = again_and_explaining()
+    comparison = twin_and_breakdown_arm()
     comparison = with_model(comparison, 0, gradient_bytes=4)
     run = next(one for one in comparison.runs if one.arm == label and one.round == 3)
     comparison = with_model(comparison, run.position, rank, **changes)
@@ -116,7 +116,7 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
 
 def test_what_says_nothing_of_its_model_is_no_other_one() -> None:
     """Servers and older records have none; each round has its own weights; nor failed runs."""
-    comparison = again_and_explaining()
+    comparison = twin_and_breakdown_arm()
     for run in comparison.runs:
         for rank in range(len(run.records)):
             own: dict[str, Any] = {"initial_digest": f"{run.round:02}" * 32, "gradient_bytes": 4}
@@ -132,7 +132,7 @@ def test_what_says_nothing_of_its_model_is_no_other_one() -> None:
 
 def test_an_arm_that_is_proved_unlike_does_not_take_the_others_with_it() -> None:
     """It begins with other weights, its certificate says so, and it is not ranked."""
-    comparison = again_and_explaining()
+    comparison = twin_and_breakdown_arm()
     comparison = comparison.replace(
         certificates=tuple(
             unlike(one) if one.arm.label == "horovod ×2" else one for one in comparison.certificates

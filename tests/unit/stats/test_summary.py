@@ -18,7 +18,7 @@ from ringside_core.specs import (
     RunSpec,
 )
 from tests.unit.report.proofs import answered, certificate, verified
-from tests.unit.stats.explained import again_and_explaining
+from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -300,9 +300,9 @@ def test_two_quality_targets_are_refused() -> None:
         summarize(comparison_of([arm_of("serial")], runs))
 
 
-def test_twins_and_explaining_arms_are_no_rivals() -> None:
+def test_twins_and_breakdown_arms_are_no_rivals() -> None:
     """One verdict of two arms; the twin is the noise floor; the diagnostic arm is not ranked."""
-    summary = summarize(again_and_explaining())
+    summary = summarize(twin_and_breakdown_arm())
 
     assert [(one.first, one.second, one.word) for one in summary.verdicts] == [
         ("serial", "horovod ×2", "faster")
@@ -310,9 +310,9 @@ def test_twins_and_explaining_arms_are_no_rivals() -> None:
     assert [(one.first, one.second) for one in summary.noise_floor] == [
         ("horovod ×2 again", "horovod ×2")
     ]
-    assert [row.arm.label for row in summary.explaining] == ["horovod ×2 no input"]
-    assert summary.explaining[0].not_comparable_because == (
-        "it explains other arms and is not ranked"
+    assert [row.arm.label for row in summary.breakdown_arms] == ["horovod ×2 no input"]
+    assert summary.breakdown_arms[0].not_comparable_because == (
+        "it is run for the breakdown and is not ranked"
     )
     assert all(row.comparable for row in summary.arms)
     assert summary.verdict_of("horovod ×2", "serial").word == "slower"

@@ -1,4 +1,4 @@
-"""A made-up comparison with a twin and an arm that explains another."""
+"""A made-up comparison with a twin and a breakdown arm."""
 
 import math
 
@@ -9,7 +9,7 @@ from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 
-def again_and_explaining() -> Comparison:
+def twin_and_breakdown_arm() -> Comparison:
     """Serial, horovod ×2 and its twin, and a diagnostic arm; in orders that differ."""
     plain = arm_of("horovod", 2)
     twin = plain.replace(label="horovod ×2 again", group="horovod again", twin_of=plain.label)

@@ -1,4 +1,4 @@
-"""Plots of what lies behind the figures: the parts of a step, and the collectives."""
+"""Plots of the breakdown of a step, and of the collectives within it."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from ringside.report.drawing import (
     plot,
     series,
 )
-from ringside.report.sections.breakdown import Breakdown
+from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.communication import (
     OPERATIONS,
     models_of,
@@ -33,19 +33,19 @@ POINTS = 64  # of a model's line
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----")
 
 
-def breakdown_plot(found: Breakdown | None) -> Plot:
+def breakdown_plot(found: Breakdowns | None) -> Plot:
     """The parts of a step of each arm, stacked; what saves time stands left of zero."""
     title = "Parts of a step"
-    if found is None or not found.splits:
+    if found is None or not found.arms:
         return Plot("breakdown", title, "Not measured.")
-    names = list(dict.fromkeys(part.name for split in found.splits for part in split.parts))
+    names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
     names.append("remainder")
     rows = [
         {
-            **{part.name: part.ms.value for part in split.parts},
-            "remainder": split.remainder.value,
+            **{part.name: part.ms.value for part in one.parts},
+            "remainder": one.remainder.value,
         }
-        for split in found.splits
+        for one in found.arms
     ]
     caption = (
         "Milliseconds for one global batch; the bars of an arm add up to the whole, which the "
@@ -55,11 +55,11 @@ def breakdown_plot(found: Breakdown | None) -> Plot:
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         _stacked(axes, names, rows)
-        for height, split in enumerate(found.splits):
-            if split.whole.value is not None:
-                axes.plot([split.whole.value] * 2, [height - 0.42, height + 0.42], color=INK)
+        for height, one in enumerate(found.arms):
+            if one.whole.value is not None:
+                axes.plot([one.whole.value] * 2, [height - 0.42, height + 0.42], color=INK)
         axes.axvline(0, color=MUTED, linewidth=0.8)
-        labels = [wrapped(split.arm, LABEL_WIDTH, max_lines=2) for split in found.splits]
+        labels = [wrapped(one.arm, LABEL_WIDTH, max_lines=2) for one in found.arms]
         axes.set_yticks(range(len(rows)), labels)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("ms per global batch")
