@@ -47,9 +47,10 @@ from launch import Site, make_plan  # noqa: E402
 from launch.children import environment  # noqa: E402
 from ringside.collectives.place import Place  # noqa: E402
 from ringside.collectives.run import measure_stacks  # noqa: E402
-from ringside.collectives.sizes import parse_sizes, size_text  # noqa: E402
+from ringside.collectives.sizes import parse_sizes  # noqa: E402
 from ringside.stats.collectives import times_of  # noqa: E402
 from ringside_core.readings.process import cores_for, pin  # noqa: E402
+from ringside_core.text import byte_size  # noqa: E402
 
 Latencies = dict[int, float]  # microseconds by size in bytes
 OSU = {"allreduce": "osu_allreduce", "broadcast": "osu_bcast"}
@@ -226,7 +227,7 @@ def _print_table(
         noise = [max(a[size] / b[size], b[size] / a[size]) for a, b in ours]
         ratio, floor = statistics.median(ratios), max(noise)
         print(
-            f"{size_text(size):>8} {statistics.median(mine):12.1f} "
+            f"{byte_size(size):>8} {statistics.median(mine):12.1f} "
             f"{statistics.median(reference):12.1f} {ratio:6.2f} "
             f"{min(ratios):6.2f}–{max(ratios):<6.2f} {1 / floor:6.2f}–{floor:<6.2f}  "
             f"{'yes' if 1 / floor <= ratio <= floor else 'no'}"

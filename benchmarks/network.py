@@ -40,7 +40,7 @@ from launch.remote.host_checks import check_hosts  # noqa: E402
 from ringside.collectives.link import measure_links  # noqa: E402
 from ringside.collectives.place import Place  # noqa: E402
 from ringside.collectives.run import measure_stacks, samples_csv  # noqa: E402
-from ringside.collectives.sizes import parse_sizes, size_text  # noqa: E402
+from ringside.collectives.sizes import parse_sizes  # noqa: E402
 from ringside.collectives.stacks import parse_stacks, stack_of  # noqa: E402
 from ringside.lab import Lab  # noqa: E402
 from ringside.lab.lab import CONGESTION_CONTROL  # noqa: E402
@@ -58,6 +58,7 @@ from ringside_core.specs import (  # noqa: E402
     Timing,
     write_whole,
 )
+from ringside_core.text import byte_size  # noqa: E402
 
 NAME = "bench"
 STACKS = (
@@ -98,7 +99,7 @@ class Line:
             self.rate,
             str(self.hosts),
             stack_name(self.stack),
-            size_text(self.timing.size_bytes),
+            byte_size(self.timing.size_bytes),
             f"{1e3 * slowest_s:.1f}",
             "–" if bus is None else f"{bus / 1e9:.3g}",
             f"{self.share:.0%}" + (" ?" if self.share > IMPOSSIBLE else ""),

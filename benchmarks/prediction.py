@@ -46,10 +46,9 @@ from ringside.compare.experiment import Observer, launched, run_arm
 from ringside.lab import Lab, parse_rate
 from ringside.predict.conditions import link_notes
 from ringside.predict.inputs import inputs_of, link_rate
-from ringside.predict.pages import percent
+from ringside.predict.pages import error_percent
 from ringside.predict.predict import Asked, checks_of, predict
 from ringside.predict.prediction import Checked
-from ringside.report.words import number
 from ringside.stats.collectives import stack_of
 from ringside.verify.machines import machine_of
 from ringside_core.specs import (
@@ -65,6 +64,7 @@ from ringside_core.specs import (
     unknown_name,
     write_whole,
 )
+from ringside_core.text import number
 
 LAB, HOSTS = "bench", 4
 # Four hosts together leave a part of a machine of two cores to the kernel and to what starts them:
@@ -216,7 +216,7 @@ def markdown(rows: list[Row]) -> str:
             ends = f"{number(step.low_ms)} – {number(step.high_ms)}"
         held = {True: "yes", False: "no", None: "–"}[one.within]
         cells = (model, rate, one.label, number(step.step_ms), ends, number(one.measured_ms))
-        lines.append(f"| {' | '.join(cells)} | {percent(one.error)} | {held} |")
+        lines.append(f"| {' | '.join(cells)} | {error_percent(one.error)} | {held} |")
     return "\n".join(lines) + "\n"
 
 

@@ -27,7 +27,7 @@ from ringside.collectives.pattern import check_ranks
 from ringside.collectives.place import Place, filled
 from ringside.collectives.request import BUDGET_S
 from ringside.collectives.run import measure_stacks, samples_csv
-from ringside.collectives.sizes import LONGEST_S, check_memory, fitting, parse_sizes, size_text
+from ringside.collectives.sizes import LONGEST_S, check_memory, fitting, parse_sizes
 from ringside.collectives.stacks import parse_stacks
 from ringside.collectives.store import keep, why_not_kept
 from ringside.report.words import stack_name
@@ -47,6 +47,7 @@ from ringside_core.specs import (
     Timing,
     write_whole,
 )
+from ringside_core.text import byte_size
 
 NOTE = (
     "float32; input and result are separate arrays (MPI's broadcast has one). The result of bare "
@@ -192,7 +193,7 @@ def _fitting(sizes: tuple[int, ...], place: Place, console: Console) -> tuple[in
     fit = fitting(sizes, ranks=place.ranks, bits_per_s=bits_per_s)
     if fit != sizes:
         console.print(
-            f"sizes up to {size_text(max(fit))}: more would take longer than {LONGEST_S:.0f} s "
+            f"sizes up to {byte_size(max(fit))}: more would take longer than {LONGEST_S:.0f} s "
             "each time on the slowest link (--sizes insists)",
             highlight=False,
         )
@@ -291,7 +292,7 @@ def _cells(timing: Timing) -> tuple[str, ...]:
     wrong = f"[red]{timing.wrong:,}[/]" if timing.wrong else "0"
     return (
         timing.operation.replace("_", "/"),
-        size_text(size),
+        byte_size(size),
         f"{timing.count:,}",
         *(f"{1000 * s:.3f}" for s in (times.shortest_s, times.average_s, times.longest_s)),
         f"{algorithm:.3f}",

@@ -6,6 +6,7 @@ from rich.table import Table
 from ringside.compare.arms import DEFAULT_BACKENDS, parse_arms
 from ringside.compare.available_arms import ask
 from ringside_core.readings.machine import machine_facts
+from ringside_core.text import byte_size
 
 
 def command() -> None:
@@ -22,7 +23,7 @@ def command() -> None:
     console.print(table)
     facts = machine_facts()
     console.print(
-        f"{facts.cores} cores ({facts.cpu_model}), {facts.memory_bytes / 2**30:.0f} GiB, "
+        f"{facts.cores} cores ({facts.cpu_model}), {byte_size(facts.memory_bytes)}, "
         f"{answer['gpus']} GPUs, Python {facts.python}"
     )
     console.print(", ".join(f"{k} {v}" for k, v in facts.packages.items()), highlight=False)

@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launch import Progress as TaskProgress
-from ringside.compare.budget import State, counted, duration, time_left_s, width_of
+from ringside.compare.budget import State, time_left_s, width_of
 from ringside.compare.experiment import Observer
 from ringside_core.specs import Comparison, Run
+from ringside_core.text import duration, plural
 
 
 class ComparisonProgress(Observer):
@@ -78,7 +79,7 @@ class ComparisonProgress(Observer):
 
     def round_end(self, comparison: Comparison, state: State) -> None:
         """A whole round is made: how far, how precise, how long still."""
-        told = [f"{counted(state.made, 'round')} made"]
+        told = [f"{plural(state.made, 'round')} made"]
         if disturbed := state.made - state.undisturbed:
             again = "" if comparison.ended_because else ", to be made again at the end"
             told.append(f"{disturbed} of them disturbed{again}")

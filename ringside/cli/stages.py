@@ -15,7 +15,6 @@ from ringside.collectives.link import measure_links
 from ringside.collectives.place import hosts_of_ranks
 from ringside.collectives.store import find_communication
 from ringside.compare.arms import twin
-from ringside.compare.budget import counted, duration, percent
 from ringside.compare.circumstances import circumstances
 from ringside.compare.durations import expected_s
 from ringside.compare.experiment import keep, launched, run_rounds, spec_of
@@ -34,6 +33,7 @@ from ringside_core.specs import (
     RefusalError,
     Rounds,
 )
+from ringside_core.text import duration, percent, plural
 
 LINK_S = 1.0  # for each of them, before the first run and after the last
 
@@ -179,17 +179,17 @@ def announcement(comparison: Comparison) -> list[str]:
     """What will be run, and about how long that takes."""
     asked, arms = comparison.asked, comparison.arms
     if asked.precision is None:
-        rounds = counted(asked.least, "round")
+        rounds = plural(asked.least, "round")
         if asked.most > asked.least:
             rounds += f", up to {asked.most} if disturbed"
     else:
         rounds = (
-            f"at least {counted(asked.least, 'round')}, until every interval of interest is at "
+            f"at least {plural(asked.least, 'round')}, until every interval of interest is at "
             f"most {percent(asked.precision)} wide"
         )
     if asked.budget_s is not None:
         rounds += f" or {duration(asked.budget_s)} are over"
-    lines = [f"{counted(len(arms), 'arm')} × {rounds}"]
+    lines = [f"{plural(len(arms), 'arm')} × {rounds}"]
     if comparison.addresses and looks(tuple(comparison.addresses)) is None:
         lines.append("nobody can look at what else the hosts do: no round is known to be quiet")
     placement = placement_of(comparison)
@@ -228,7 +228,7 @@ def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison
     total = each * len(arms)
     once_s = expected_s((spec_of(comparison, arm) for arm in arms), placement_of(comparison))
     about = "" if once_s is None else f", about {duration(each * once_s)}"
-    console.print(f"{each} trials for each of {counted(len(arms), 'arm')}{about}", highlight=False)
+    console.print(f"{each} trials for each of {plural(len(arms), 'arm')}{about}", highlight=False)
     with ComparisonProgress(
         console, total_runs=total, done=len(comparison.trials), unit="trial"
     ) as progress:

@@ -8,11 +8,12 @@ from rich.console import Console
 
 from ringside.cli.progress import Stages
 from ringside.verify import store
-from ringside.verify.certify import Subject, certify, file_name
+from ringside.verify.certify import Subject, certify
 from ringside.verify.detect import detect
 from ringside.verify.processes import HERE, Start
 from ringside.verify.request import DEFAULT_STEPS
 from ringside_core.specs import Certificate, DetectionMatrix, write_whole
+from ringside_core.text import file_name
 
 
 def certify_arms(

@@ -30,6 +30,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.specs.communication import Operation
+from ringside_core.text import file_name
 
 # Moving 256 MiB ten times between slow machines is slow; standing still for so long is not.
 DEADLINE_S = 300.0
@@ -87,15 +88,10 @@ def measure_stacks(
             most=most,
             budget_s=budget_s,
         )
-        timings += (_measure(stack, request, place, folder / folder_name(stack)),)
+        timings += (_measure(stack, request, place, folder / file_name(stack)),)
         communication = Communication(stacks=timings, **known)
         on_end(communication)
     return communication
-
-
-def folder_name(stack: str) -> str:
-    """Of what a stack's processes write."""
-    return "".join(c if c.isalnum() or c in "._=" else "-" for c in stack)
 
 
 def _measure(name: str, request: Request, place: Place, folder: Path) -> StackTimings:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from ringside_core.specs import RefusalError
+from ringside_core.text import byte_size
 
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 STEP = 4
@@ -71,9 +72,8 @@ def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> N
     if needed > available_bytes:
         raise RefusalError(
             "The arrays of all ranks must fit into the memory that is free.",
-            received=f"{ranks} ranks, {ARRAYS} arrays of {size_text(max(sizes))} each: "
-            f"{needed / UNITS['GiB']:.1f} GiB, and {available_bytes / UNITS['GiB']:.1f} GiB are "
-            "free",
+            received=f"{ranks} ranks, {ARRAYS} arrays of {byte_size(max(sizes))} each: "
+            f"{byte_size(needed)}, and {byte_size(available_bytes)} are free",
             advice="Use smaller --sizes, or fewer --replicas.",
         )
 
@@ -87,9 +87,3 @@ def _parse(text: str, whole: str) -> int:
             advice=EXAMPLE,
         )
     return int(match[1]) * UNITS[match[2]]
-
-
-def size_text(size_bytes: int) -> str:
-    """`4 KiB`: in the largest unit that gives a whole number."""
-    unit = max((u for u in UNITS if size_bytes % UNITS[u] == 0), key=lambda u: UNITS[u])
-    return f"{size_bytes // UNITS[unit]} {unit}"

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from ringside_core.specs import RefusalError, Rounds
+from ringside_core.text import duration, percent, plural
 
 DEFAULT_PRECISION = 0.05
 DEFAULT_BUDGET_S = 900.0
@@ -122,7 +123,7 @@ def why_end(asked: Rounds, state: State) -> str:
     if enough and (why := _shown(asked, state)):
         return why
     if state.made >= asked.most:
-        most = counted(asked.most, "round")
+        most = plural(asked.most, "round")
         verb = "is" if asked.most == 1 else "are"
         return f"{most} {verb} the most that {verb} made. {_still(asked, state)}".strip()
     if asked.budget_s is not None and state.spent_s + state.round_s > asked.budget_s:
@@ -194,28 +195,9 @@ def time_left_s(asked: Rounds, state: State) -> float:
     return max(least, wanted)
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 round`, `2 rounds`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def were(number: int, more: str = "") -> str:
     """`1 was`, `2 were`, `1 more was`."""
     return " ".join(filter(None, (str(number), more, "was" if number == 1 else "were")))
-
-
-def percent(share: float) -> str:
-    """0.0213 → `2.1 %`."""
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: `40 s`, `12 min`, `1.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def width_of(widest: tuple[str, float]) -> str:

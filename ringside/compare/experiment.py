@@ -34,6 +34,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.specs.run_spec import MAX_SEED
+from ringside_core.text import file_name
 
 RESULTS = "results.json"
 LONGEST_NAME = 80  # characters of a label in the name of a folder
@@ -173,7 +174,7 @@ def run_arm(
         placement: where.
         place: folder for the runs, in that of the comparison.
     """
-    run_dir = folder / place / f"{position:03d}-{_file_name(arm.label)}"
+    run_dir = folder / place / f"{position:03d}-{file_name(arm.label, longest=LONGEST_NAME)}"
     if run_dir.exists():  # of a run that was interrupted: it is not in the results
         shutil.rmtree(run_dir)
     execution, load = executor(arm, spec, run_dir)
@@ -243,9 +244,3 @@ def state_of(comparison: Comparison, *, spent_s: float) -> State:
         spent_s=spent_s,
         round_s=per_run_s * len(comparison.arms),
     )
-
-
-def _file_name(label: str) -> str:
-    """Its position makes the name of a folder unique, so that a long label may be cut."""
-    plain = "".join(c if c.isalnum() else "-" for c in label.replace(" ×", "-x"))
-    return plain[:LONGEST_NAME]

@@ -10,7 +10,8 @@ from rich.text import Text as RichText
 from ringside.predict.prediction import Checked, PredictedStep, Prediction, StackPrediction
 from ringside.predict.published import ASSUMPTIONS, BATCH, SOURCES, OnPaper
 from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Text
-from ringside.report.words import NOTHING, decimals_for, number, plain, share, wrapped
+from ringside.report.words import NOTHING
+from ringside_core.text import decimals_for, number, percent, plain, wrapped
 
 LABEL_WIDTH = 34
 GROWTH = {"served": "queue at the server", "open_mpi": "Open MPI's choice"}
@@ -147,10 +148,10 @@ def _step_words(step: PredictedStep) -> tuple[str, str]:
 
 
 def _efficiency(stack: StackPrediction, step: PredictedStep) -> tuple[str, str]:
-    value = share(stack.efficiency(step))
+    value = percent(stack.efficiency(step))
     if step.low_ms is None or step.high_ms is None:
         return value, ""
-    low, high = (share(stack.efficiency(step, end)) for end in (step.high_ms, step.low_ms))
+    low, high = (percent(stack.efficiency(step, end)) for end in (step.high_ms, step.low_ms))
     return value, f"[{low.removesuffix(' %')}, {high.removesuffix(' %')}]"
 
 
@@ -197,7 +198,7 @@ def _checks_section(prediction: Prediction) -> Section:
     told = [one for one in found if one.within is not None]
     worst = max(found, key=lambda one: abs(one.error))
     answer = (
-        f"Largest error {percent(worst.error)} ({worst.label} ×{worst.predicted.replicas}); "
+        f"Largest error {error_percent(worst.error)} ({worst.label} ×{worst.predicted.replicas}); "
         f"{len(inside)} of {len(told)} intervals hold what was measured."
     )
     return Section("check", "Predicted and measured", "Check", answer, (checks_table(found),))
@@ -220,7 +221,7 @@ def checks_table(checks: Iterable[Checked]) -> Table:
             Cell(f"{one.predicted.replicas:,}"),
             Cell(*_step_words(one.predicted)),
             Cell(number(one.measured_ms), f"n={one.rounds}"),
-            Cell(percent(one.error)),
+            Cell(error_percent(one.error)),
             Cell(words[one.within], bad=one.within is False),
         )
         for one in checks
@@ -228,7 +229,7 @@ def checks_table(checks: Iterable[Checked]) -> Table:
     return Table(columns, rows, label="Predicted and measured")
 
 
-def percent(error: float) -> str:
+def error_percent(error: float) -> str:
     """An error of 0.052 as +5.2 %."""
     return f"{100 * error:+.1f} %"
 

@@ -18,7 +18,6 @@ from ringside.report.sections.proof import (
     evaluation_cell,
     results_by_cell,
 )
-from ringside.report.words import listed, plain, plural, wrapped
 from ringside_core.specs import (
     Certificate,
     Check,
@@ -26,6 +25,7 @@ from ringside_core.specs import (
     DetectionMatrix,
     Deviation,
 )
+from ringside_core.text import listed, plain, plural, wrapped
 
 LABEL_WIDTH = 24
 PLACE_WIDTH = 18

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ringside.report.svg import INK, MUTED, RULE, SERIES, to_svg
-from ringside.report.words import plural, wrapped
 from ringside.stats.summary import ArmRow
 from ringside_core.specs import capabilities_of
+from ringside_core.text import plural, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

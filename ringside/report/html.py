@@ -11,7 +11,8 @@ from markupsafe import Markup, escape
 from ringside.report.drawing import Plot
 from ringside.report.forest import forest_of
 from ringside.report.view import View
-from ringside.report.words import pieces, plain, times
+from ringside.report.words import times
+from ringside_core.text import pieces, plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -16,7 +16,7 @@ from ringside.report.blocks import (
     Terms,
 )
 from ringside.report.view import View
-from ringside.report.words import plain
+from ringside_core.text import plain
 
 # What Markdown or HTML would take for its own.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@])")

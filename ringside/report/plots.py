@@ -23,9 +23,9 @@ from ringside.report.drawing import (
 from ringside.report.ranking import twins_aside
 from ringside.report.svg import INK, MUTED, RULE
 from ringside.report.view import View
-from ringside.report.words import number, plain, wrapped
 from ringside.stats.run_figures import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary
+from ringside_core.text import number, plain, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

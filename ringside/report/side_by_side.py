@@ -9,19 +9,10 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
-from ringside.report.words import (
-    NOTHING,
-    estimated,
-    plain,
-    plural,
-    span_of,
-    span_or_none,
-    times,
-    why_no_interval,
-    wrapped,
-)
+from ringside.report.words import NOTHING, estimated, span_of, span_or_none, times, why_no_interval
 from ringside.stats.side_by_side import Change, SideBySide
 from ringside_core.specs import write_whole
+from ringside_core.text import plain, plural, wrapped
 
 LABEL_WIDTH = 24
 PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"

@@ -11,9 +11,10 @@ from ringside.report.sections.headline import headlines
 from ringside.report.sections.noise import noise_line, rounds_line
 from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_of
 from ringside.report.sections.tables import arms_in_order, results_table
-from ringside.report.words import outcome_of, plain, why_no_interval, wrapped
+from ringside.report.words import outcome_of, why_no_interval
 from ringside.stats.summary import ArmRow, Summary, summarize
 from ringside_core.specs import Comparison
+from ringside_core.text import plain, wrapped
 
 LABEL_WIDTH = 20
 SHORT = {NOT_COMPARABLE: "not\ncomp."}  # the whole word would take the room of a number

@@ -32,9 +32,9 @@ from ringside.report.sections.tables import evidence_table, results_table, runs_
 from ringside.report.sections.tuning import tuning_section
 from ringside.report.sections.verdicts import verdicts_section
 from ringside.report.source import digest_of
-from ringside.report.words import gib, listed, number, plural
 from ringside.stats.summary import Spread, Summary, summarize
 from ringside_core.specs import Comparison
+from ringside_core.text import byte_size, listed, plural
 
 ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 
@@ -142,7 +142,7 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
         what += f", {plural(len(summary.breakdown_arms), 'breakdown arm')}"
     where = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
-        f"{number(gib(machine.memory_bytes))} GiB"
+        f"{byte_size(machine.memory_bytes)}"
     )
     if machine.gpus:
         where += f", {listed(machine.gpus)}"

@@ -1,42 +1,15 @@
-"""Numbers and names as a reader sees them; the same in every format."""
+"""Statistics as a reader sees them, the same in every output: estimates, intervals, outcomes."""
 
-import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ringside.stats.intervals import Estimate, Interval
 from ringside.stats.summary import Efficiency, Spread
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Outcome
+from ringside_core.text import decimals_for, number, percent
 
-# What terminals obey and no page may hold: escape sequences, then all other control characters.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 NOTHING = "–"
 NARROW = 0.04  # width of the interval of a ratio, of which two decimals would say too little
-
-
-def plain(text: str) -> str:
-    """The text without escape sequences and control characters; tab and newline stay."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
-
-
-def decimals_for(value: float) -> int:
-    """Decimals that show at least three digits that count."""
-    if value == 0 or not math.isfinite(value):
-        return 0
-    return max(0, 2 - math.floor(math.log10(abs(value))))
-
-
-def number(value: float, decimals: int | None = None) -> str:
-    """At least three digits that count, thousands apart: 12,345 and 0.0123."""
-    places = decimals_for(value) if decimals is None else decimals
-    return f"{value:,.{places}f}"
-
-
-def gib(value: float) -> float:
-    """Bytes in GiB, 2**30 bytes."""
-    return value / 2**30
 
 
 def range_of(spread: Spread, *, scale: float = 1.0) -> str:
@@ -52,17 +25,9 @@ def range_of(spread: Spread, *, scale: float = 1.0) -> str:
     return f"[{low}–{high}] {count}"
 
 
-def percent(value: Efficiency) -> str:
-    """An efficiency of 0.87 as 87 %."""
-    return NOTHING if value.value is None else f"{100 * value.value:.0f} %"
-
-
-def share(value: float) -> str:
-    """A share of 0.062 as 6.2 %; of 0.31 as 31 %; two digits that count."""
-    if value == 0:
-        return "0 %"
-    places = max(0, 1 - math.floor(math.log10(abs(100 * value))))
-    return f"{100 * value:.{min(places, 2)}f} %"
+def efficiency(value: Efficiency) -> str:
+    """An efficiency as `87 %`."""
+    return NOTHING if value.value is None else percent(value.value)
 
 
 def times(ratio: float, within: Interval | None = None) -> str:
@@ -130,15 +95,6 @@ def covers(estimate: Estimate, value: float) -> bool:
     return within is not None and within.low <= value <= within.high
 
 
-def duration(seconds: float) -> str:
-    """`40 seconds`, `15 minutes`, `1.5 hours`."""
-    for size_s, unit, least_s in ((3600, "hour", 6000), (60, "minute", 100), (1, "second", 0)):
-        if seconds >= least_s:
-            count = f"{seconds / size_s:.1f}".removesuffix(".0")
-            return f"{count} {unit if count == '1' else unit + 's'}"
-    raise AssertionError("no time is negative")
-
-
 def outcome_of(outcome: Outcome) -> str:
     """An outcome as a reader sees it: `refused: needs a GPU`."""
     if outcome.completed:
@@ -172,41 +128,3 @@ def said(estimate: Estimate, unit: str) -> str:
     if estimate.interval:
         return f"{value} {unit} {note}"
     return f"{value} {unit} ({estimate.reason or note})"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 run`, `3 runs`."""
-    endings = {"process": "processes"}
-    return f"{count} {noun if count == 1 else endings.get(noun, noun + 's')}"
-
-
-def listed(names: Sequence[str], *, limit: int = 6) -> str:
-    """`a, b and c`; beyond the limit, how many more."""
-    shown = list(names[:limit])
-    if len(names) > limit:
-        shown.append(f"{len(names) - limit} more")
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + f" and {shown[-1]}"
-
-
-def pieces(label: str) -> list[str]:
-    """A long name, cut where a reader would break it: after `_`, `:`, `=`, `,`, `/` and spaces."""
-    return [piece for piece in re.split(r"(?<=[_:=,/ ])", label) if piece]
-
-
-def wrapped(label: str, width: int, *, max_lines: int = 99) -> str:
-    """The name over several lines of at most `width`; a piece that is longer is cut.
-
-    Of a name that needs more lines than there are, the middle is left out: its end tells sizes and
-    options apart.
-    """
-    lines = [""]
-    for piece in pieces(" ".join(plain(label).split())):
-        for start in range(0, len(piece), width):
-            part = piece[start : start + width]
-            if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
-                lines.append("")
-            lines[-1] += part
-    if len(lines) > max_lines:
-        end = "".join(lines).rstrip()[1 - width :]
-        lines = [*lines[: max_lines - 1], "…" + end]
-    return "\n".join(line.rstrip() for line in lines)

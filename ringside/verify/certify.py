@@ -29,6 +29,7 @@ from ringside_core.specs import (
     capabilities_of,
 )
 from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
+from ringside_core.text import file_name
 
 REFERENCE = "serial"
 COUNTING = "counting"
@@ -102,11 +103,6 @@ def certify(
         certificates.append(made)
         on_end(made)
     return tuple(certificates)
-
-
-def file_name(label: str) -> str:
-    """A label as the name of a folder."""
-    return "".join(c if c.isalnum() else "-" for c in label.replace(" ×", "-x"))
 
 
 # What is asked

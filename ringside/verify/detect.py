@@ -12,7 +12,6 @@ from ringside.verify.certify import (
     REFERENCE,
     Subject,
     counting_case,
-    file_name,
     judge,
     on_own_workload,
     watched_spec,
@@ -36,6 +35,7 @@ from ringside_core.specs import (
     Topology,
     backend_options,
 )
+from ringside_core.text import file_name
 
 # Runs without a mistake, in each arm: (name, seed, workload's mistake that needs it).
 CLEAN = (

@@ -8,9 +8,9 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from ringside_core.specs.digits import is_whole_number
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
+from ringside_core.text import is_whole_number
 
 TaskType = Literal["chief", "worker", "ps"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from ringside_core.specs.digits import is_whole_number
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
+from ringside_core.text import is_whole_number
 
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._:\-\[\]]+)(?:\s+slots=(?P<slots>\S+))?\s*")
 # As horovodrun's -H has it.

@@ -11,9 +11,9 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ringside_core.specs.cluster import Cluster, ClusterTask
-from ringside_core.specs.digits import is_whole_number
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
+from ringside_core.text import is_whole_number
 
 RANK = "SLURM_PROCID"
 SIZE = "SLURM_STEP_NUM_TASKS"

@@ -7,10 +7,10 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs.capabilities import capabilities_of
 from ringside_core.specs.cluster import ClusterTask, parse_tf_config
-from ringside_core.specs.digits import is_whole_number
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
 from ringside_core.specs.slurm import NodeAddresses, SlurmStep, read_slurm
+from ringside_core.text import is_whole_number
 
 # (rank, size, local rank, local size) as each engine names them.
 HOROVODRUN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")

@@ -1,11 +1,12 @@
 """Time to accuracy, split into how fast an arm trains and how many epochs it needs."""
 
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
-from ringside.report.words import NOTHING, listed, number, plural
+from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from ringside.stats.intervals import Estimate
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
+from ringside_core.text import listed, number, plural
 
 TITLE = "How soon does it reach the target?"
 

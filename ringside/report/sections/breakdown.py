@@ -15,7 +15,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
-from ringside.report.words import NOTHING, covers, estimated, number, said, share, why_no_interval
+from ringside.report.words import NOTHING, covers, estimated, said, why_no_interval
 from ringside.stats.accuracy import TargetBreakdown, target_breakdown
 from ringside.stats.breakdown import (
     COMPUTE,
@@ -27,6 +27,7 @@ from ringside.stats.breakdown import (
 from ringside.stats.intervals import Estimate
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
+from ringside_core.text import number, percent
 
 TITLE = "Where does the time of a step go?"
 NOT_MEASURED = (
@@ -166,7 +167,7 @@ def _difference_line(between: Breakdown) -> str:
         return told + f"There is no remainder: {remainder.reason}."
     rest = f"{_signed(remainder.value)} ms"
     if whole.value:
-        rest += f", {share(abs(remainder.value / whole.value))} of it,"
+        rest += f", {percent(abs(remainder.value / whole.value))} of it,"
     rest += " remain unexplained"
     if remainder.interval is None:
         why_not = remainder.reason or "no interval"

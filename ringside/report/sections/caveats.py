@@ -8,7 +8,6 @@ from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.core_shares import Placement, placements
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
-from ringside.report.words import listed, plural, share
 from ringside.stats.link_share import (
     SAME_LINK,
     congestion_controls,
@@ -20,6 +19,7 @@ from ringside.stats.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
 from ringside.stats.summary import ArmRow, Missing, RunRow, Summary
 from ringside.stats.warm_up import warm_up
 from ringside_core.specs import Comparison, MachineFacts, capabilities_of
+from ringside_core.text import listed, percent, plural
 
 MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
 
@@ -251,10 +251,10 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
     for row in summary.arms:
         spread = row.spreads["clock_share"]
         if not isinstance(spread, Missing) and spread.median > MUCH_CLOCK:
-            dear.append(f"{row.arm.label} ({share(spread.median)})")
+            dear.append(f"{row.arm.label} ({percent(spread.median)})")
     if dear:
         yield Caveat(
-            f"Ringside's own clock and counting cost more than {share(MUCH_CLOCK)} of a step: "
+            f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
             "It is in every arm; with longer steps its share falls.",
         )
@@ -355,8 +355,9 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             changed.append(f"{link.sender} → {link.receiver} ({before}, then {after})")
     if changed:
         yield Caveat(
-            f"Between the first and the last run links changed by more than {share(SAME_LINK)}, or "
-            f"TCP's congestion control on them: {listed(changed, limit=3)}.",
+            "Between the first and the last run the rate of links changed by more than "
+            f"{percent(SAME_LINK)}, or their TCP congestion control changed: "
+            f"{listed(changed, limit=3)}.",
             "Compare within rounds only, or measure again on a network that nobody else uses.",
         )
 

@@ -15,16 +15,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.tables import arms_in_order, spread_cell
-from ringside.report.words import (
-    NOTHING,
-    estimated,
-    number,
-    outcome_of,
-    plural,
-    share,
-    stack_name,
-    why_no_interval,
-)
+from ringside.report.words import NOTHING, estimated, outcome_of, stack_name, why_no_interval
 from ringside.stats.breakdown import COMMUNICATION
 from ringside.stats.collectives import (
     CostModel,
@@ -47,6 +38,7 @@ from ringside_core.specs import (
     capabilities_of,
 )
 from ringside_core.specs.communication import Operation
+from ringside_core.text import byte_size, number, percent, plural
 
 TITLE = "What does communication cost?"
 NOT_MEASURED = "The collectives are not measured here. Run `ringside allreduce`, then compare."
@@ -113,14 +105,6 @@ def timings_by_operation(stack: StackTimings) -> dict[str, list[Timing]]:
     return found
 
 
-def size_of(count: float) -> str:
-    """Bytes as 4 KiB or 256 MiB."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 2**power:
-            return f"{count / 2**power:,.3g} {unit}"
-    return f"{count:,.0f} B"
-
-
 def _answer(found: Communication, models: Models) -> str:
     best = []
     for stack in found.stacks:
@@ -134,11 +118,11 @@ def _answer(found: Communication, models: Models) -> str:
     right = "every element was right" if not wrong else f"{wrong:,} ELEMENTS WERE WRONG"
     worst = max((one.relative_error for one in models.values()), default=None)
     told = (
-        f"Fastest all-reduce of {size_of(size)} among {plural(found.num_ranks, 'rank')}: "
+        f"Fastest all-reduce of {byte_size(size)} among {plural(found.num_ranks, 'rank')}: "
         f"{stack_name(name)}, {number(bandwidth)} GB/s bus bandwidth; {right}."
     )
     if worst is not None:
-        told += f" The models miss by {share(worst)} or less (median over sizes)."
+        told += f" The models miss by {percent(worst)} or less (median over sizes)."
     return told
 
 
@@ -200,8 +184,8 @@ def _model_cells(model: CostModel | None) -> tuple[Cell, ...]:
             else number(model.gamma_s_per_byte * 1e9 * 1024)
         ),
         Cell(
-            share(model.relative_error),
-            model.reason or share(model.largest_relative_error),
+            percent(model.relative_error),
+            model.reason or percent(model.largest_relative_error),
             bad=bool(model.reason),
         ),
     )
@@ -235,7 +219,7 @@ def _of_the_link(found: Communication, timing: Timing) -> tuple[Cell, ...]:
         return ()
     hosts = len(set(found.hosts))
     reached = share_of_link(timing, num_hosts=hosts, bits_per_s=bits_per_s)
-    return (Cell(share(reached), bad=reached > IMPOSSIBLE),)
+    return (Cell(percent(reached), bad=reached > IMPOSSIBLE),)
 
 
 def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) -> tuple[Cell, ...]:
@@ -245,7 +229,7 @@ def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) 
     return (
         Cell(stack_name(stack.stack)),
         Cell(OPERATIONS[timing.operation]),
-        Cell(size_of(timing.size_bytes)),
+        Cell(byte_size(timing.size_bytes)),
         Cell(str(len(timing.seconds))),
         Cell(number(times.average_s * 1e6), f"[{low}–{high}]"),
         Cell(number(algorithm)),

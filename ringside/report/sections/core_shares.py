@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.report.words import plural
 from ringside.stats.run_figures import expected_processes
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Run, RunRecord
+from ringside_core.text import plural
 
 
 @dataclass(frozen=True)

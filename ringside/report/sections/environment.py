@@ -7,10 +7,10 @@ from ringside.report.blocks import Folded, Section, Terms
 from ringside.report.sections.core_shares import Placement
 from ringside.report.sections.tables import processes_table, resources_table
 from ringside.report.source import report_version
-from ringside.report.words import gib, listed, number, plural
 from ringside.stats.link_share import link_words, links_by_pair
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
+from ringside_core.text import byte_size, listed, plural
 
 
 def environment_section(comparison: Comparison, digest: str) -> Section:
@@ -23,7 +23,7 @@ def environment_section(comparison: Comparison, digest: str) -> Section:
     machine = comparison.machine
     answer = (
         f"{machine.host}: {plural(machine.cores, 'core')} of {machine.cpu_model}, "
-        f"{number(gib(machine.memory_bytes))} GiB."
+        f"{byte_size(machine.memory_bytes)}."
     )
     if len(comparison.addresses) > 1:
         answer = f"{plural(len(comparison.addresses), 'host')}, of which the first is {answer}"
@@ -42,7 +42,7 @@ def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
         *hosts_and_links(comparison),
         ("Host", machine.host),
         ("Processor", f"{machine.cpu_model}, {plural(machine.cores, 'core')}"),
-        ("Memory", f"{number(gib(machine.memory_bytes))} GiB"),
+        ("Memory", f"{byte_size(machine.memory_bytes)}"),
         ("GPUs", listed(machine.gpus) if machine.gpus else "none found"),
         ("Kernel", machine.kernel),
         ("Python", machine.python),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from ringside.report.words import outcome_of, plain
+from ringside.report.words import outcome_of
 from ringside_core.specs import Comparison, Run
+from ringside_core.text import plain
 
 TAIL_LINES = 12
 TAIL_BYTES = 16_384

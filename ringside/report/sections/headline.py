@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from ringside.report.ranking import family_of, ranked, sizes_of, word_of
-from ringside.report.words import covers, plural, ratio_between, said, share, times
+from ringside.report.words import covers, ratio_between, said, times
 from ringside.stats.intervals import Interval
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
+from ringside_core.text import percent, plural
 
 CONTENDERS = ("Horovod", "tf.distribute")
 
@@ -146,7 +147,7 @@ def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
 
 def seen(smallest_visible: float) -> str:
     """What this experiment would have called, and how surely."""
-    much = share(smallest_visible)
+    much = percent(smallest_visible)
     return f"A difference of {much} would have been seen in 4 of 5 such experiments"
 
 

@@ -5,18 +5,11 @@ import math
 from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text
 from ringside.report.ranking import verdict_cell, word_of
 from ringside.report.sections.verdicts import SURE, visible_cell
-from ringside.report.words import (
-    duration,
-    listed,
-    plural,
-    ratio_between,
-    share,
-    times,
-    why_no_interval,
-)
+from ringside.report.words import ratio_between, times, why_no_interval
 from ringside.stats.summary import Summary
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Comparison
+from ringside_core.text import duration, listed, percent, plural
 
 NO_TWIN = "Not measured: no arm ran twice under two names."
 
@@ -116,7 +109,7 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     if asked.most > asked.least:
         rules.append(f"at most {asked.most}")
     if asked.precision is not None:
-        rules.append(f"until each interval of interest is at most {share(asked.precision)} wide")
+        rules.append(f"until each interval of interest is at most {percent(asked.precision)} wide")
     if asked.budget_s is not None:
         rules.append(f"within {duration(asked.budget_s)}")
     facts = [
@@ -127,7 +120,7 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     ]
     if widest := summary.widest_of_interest():
         pair, width = widest
-        told = share(width) if math.isfinite(width) else "not there yet"
+        told = percent(width) if math.isfinite(width) else "not there yet"
         facts.append(("Widest interval of interest", f"{told}: {pair}"))
     return facts
 

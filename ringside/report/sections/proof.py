@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ringside.report.blocks import Cell, Column, Table
-from ringside.report.words import NOTHING, listed, plural
+from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
     ByDesign,
@@ -15,6 +15,7 @@ from ringside_core.specs import (
     DetectionMatrix,
     Deviation,
 )
+from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
 CHECK_NAME_LENGTH = 40

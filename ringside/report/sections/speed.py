@@ -13,9 +13,10 @@ from ringside.report.blocks import (
 )
 from ringside.report.ranking import ranked, sizes_of, twins_aside
 from ringside.report.sections.tables import NO_SERIAL, efficiency_cell, steps_table, throughput_cell
-from ringside.report.words import number, percent, plural, said, why_no_interval
+from ringside.report.words import efficiency, said, why_no_interval
 from ringside.stats.summary import ArmRow, Missing, Spread, Summary
 from ringside_core.specs import Comparison
+from ringside_core.text import number, plural
 
 
 def results_section(
@@ -73,8 +74,8 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
         )
         if best is not None:
             told.append(
-                f"with {size} replicas {best.arm.label} reaches {percent(best.against_serial)} of "
-                f"{size} × {best.against_serial.base}"
+                f"with {size} replicas {best.arm.label} reaches "
+                f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
             )
     if not told:
         return "There is no comparable base to scale from."

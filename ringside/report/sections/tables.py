@@ -7,17 +7,10 @@ from ringside.report.blocks import Cell, Column, Table
 from ringside.report.sections.core_shares import Placement
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
-from ringside.report.words import (
-    NOTHING,
-    decimals_for,
-    estimated,
-    number,
-    percent,
-    plural,
-    range_of,
-)
+from ringside.report.words import NOTHING, efficiency, estimated, range_of
 from ringside.stats.run_figures import Figure, process_figures
 from ringside.stats.summary import ArmRow, Efficiency, Missing, RunRow, Spread, Summary
+from ringside_core.text import decimals_for, number, plural
 
 NO_SERIAL = "no arm without distribution"
 
@@ -63,7 +56,7 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    return Cell(percent(value), f"{span}of {value.base}")
+    return Cell(efficiency(value), f"{span}of {value.base}")
 
 
 def results_table(summary: Summary) -> Table:

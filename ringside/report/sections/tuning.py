@@ -5,18 +5,11 @@ from collections.abc import Sequence
 
 from ringside.report.blocks import Block, Cell, Column, Folded, Section, Table, Text
 from ringside.report.ranking import ranked, verdict_cell
-from ringside.report.words import (
-    NOTHING,
-    estimated,
-    listed,
-    number,
-    outcome_of,
-    plural,
-    why_no_interval,
-)
+from ringside.report.words import NOTHING, estimated, outcome_of, why_no_interval
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import Summary
 from ringside_core.specs import Arm, Comparison, Trial
+from ringside_core.text import listed, number, plural
 
 NOT_TUNED = "Not tuned: every arm ran with the settings it was named with. Run with --tuned."
 

@@ -2,17 +2,10 @@
 
 from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text
 from ringside.report.ranking import ranked, sizes_of, verdict_cell, word_of
-from ringside.report.words import (
-    NOTHING,
-    plural,
-    ratio_between,
-    share,
-    span_or_none,
-    times,
-    why_no_interval,
-)
+from ringside.report.words import NOTHING, ratio_between, span_or_none, times, why_no_interval
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
+from ringside_core.text import percent, plural
 
 SURE = Column("Sure to be seen", "difference, 4 times in 5")
 
@@ -139,7 +132,7 @@ def visible_cell(verdict: PairVerdict) -> Cell:
     """The difference that such an experiment calls four times in five."""
     if verdict.smallest_visible is None:
         return Cell(NOTHING)
-    return Cell(share(verdict.smallest_visible))
+    return Cell(percent(verdict.smallest_visible))
 
 
 def _p(value: float | None) -> str:

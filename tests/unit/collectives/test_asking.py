@@ -4,7 +4,7 @@ import pytest
 
 from ringside.collectives.place import Place
 from ringside.collectives.request import repetitions
-from ringside.collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes, size_text
+from ringside.collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes
 from ringside.collectives.stacks import STACKS, obstacle, options_of, parse_stacks
 from ringside_core.specs import RefusalError
 from ringside_core.specs.options import CommunicationOptions
@@ -47,11 +47,6 @@ def test_other_sizes_are_refused(text: str, words: str) -> None:
         parse_sizes(text, ranks=2)
 
     assert "4KiB-256MiB" in str(refused.value)
-
-
-def test_a_size_is_said_in_the_largest_whole_unit() -> None:
-    """No roundings."""
-    assert [size_text(n) for n in (8, 4096, 6144, 2**28)] == ["8 B", "4 KiB", "6 KiB", "256 MiB"]
 
 
 def test_arrays_must_fit_into_memory() -> None:

@@ -103,7 +103,7 @@ def test_a_model_is_printed_with_its_error() -> None:
         (["--seconds", "inf"], "must be a number of seconds. Received: inf"),
         (["--seconds", "nan"], "greater than or equal to 0.01"),
         # 2 arrays × 2 ranks × 1 EiB
-        (["--sizes", "1073741824GiB"], "2 arrays of 1073741824 GiB each: 4294967296.0 GiB"),
+        (["--sizes", "1073741824GiB"], "2 arrays of 1,073,741,824 GiB each: 4,294,967,296 GiB"),
         (["--name", "full"], "a folder of their own"),
         (["--replicas", "5000", "--sizes", "1MiB"], "exact in float32"),
     ],

@@ -6,7 +6,6 @@ import pytest
 
 from ringside.compare.budget import (
     State,
-    duration,
     parse_duration,
     parse_precision,
     rounds_asked,
@@ -114,15 +113,19 @@ def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
     [
         (ASKED, state(2, 0.001), ""),  # too few rounds to believe it
         (ASKED, state(7, 0.06), ""),
-        (ASKED, state(7, 0.05), "at most 5 % wide"),
+        (ASKED, state(7, 0.05), "at most 5.0 % wide"),
         (ASKED, state(6, 0.001), ""),  # whoever stops at the first lucky width is wrong too often
         (ASKED, state(8, 0.04, undisturbed=6), ""),  # of six rounds, too
-        (ASKED, state(10, 0.06), "still 6 %; 5 % was asked for"),  # the eleventh ends at 660 s
+        (ASKED, state(10, 0.06), "still 6.0 %; 5.0 % was asked for"),  # the eleventh ends at 660 s
         (ASKED, state(9, 0.06), ""),  # the tenth ends at 600 s
         (ASKED, state(2, 0.06, spent_s=900.0), ""),  # the least are made all the same
         (ASKED, state(3), "no interval to wait for"),
         (ASKED, state(4, 0.04, undisturbed=2), ""),  # precise only because of disturbed rounds
-        (ASKED, state(7, 0.04, undisturbed=2), "at most 5 % wide"),  # as many repeats as asked for
+        (
+            ASKED,
+            state(7, 0.04, undisturbed=2),
+            "at most 5.0 % wide",
+        ),  # as many repeats as asked for
         (ASKED, state(100, 0.06, spent_s=1.0, round_s=0.01), "the most that are made"),
         (ASKED, state(10, float("inf")), "no interval yet"),
         (COUNTED, state(2), ""),
@@ -159,14 +162,3 @@ def test_when_it_ends(asked: Rounds, now: State, words: str) -> None:
 def test_time_left(asked: Rounds, now: State, seconds: float) -> None:
     """Intervals narrow with the root of the rounds; the budget ends it, but for the least."""
     assert time_left_s(asked, now) == pytest.approx(seconds)
-
-
-def test_durations_are_said_as_people_say_them() -> None:
-    """No seconds where minutes are meant."""
-    assert [duration(s) for s in (9.6, 99, 150, 5400, 9000)] == [
-        "10 s",
-        "99 s",
-        "2 min",
-        "90 min",
-        "2.5 h",
-    ]

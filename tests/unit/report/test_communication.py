@@ -9,7 +9,6 @@ from ringside.report.sections.communication import (
     NOT_MEASURED,
     communication_section,
     models_of,
-    size_of,
 )
 from ringside_core.specs import Host, Link
 from tests.unit.report.bout import PARAMETERS, bout
@@ -132,14 +131,6 @@ def test_wrong_elements_are_shouted() -> None:
 
     assert "3 ELEMENTS WERE WRONG" in section.answer
     assert not section.sure
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(4096, "4 KiB"), (2**28, "256 MiB"), (2**30, "1 GiB"), (100, "100 B")]
-)
-def test_sizes_are_powers_of_two(count: int, text: str) -> None:
-    """As they are asked for on the command line."""
-    assert size_of(count) == text
 
 
 def test_every_operation_is_drawn() -> None:

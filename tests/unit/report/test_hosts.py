@@ -72,13 +72,13 @@ def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
     """By more than a tenth, up or down, with both values."""
     comparison = placed(links_at_end=(link("a", "b", after), link("b", "a", 0.95)))
 
-    found = [what for what in told(comparison) if "links changed" in what]
+    found = [what for what in told(comparison) if "rate of links changed" in what]
 
     assert bool(found) == named
     if named:
         assert found == [
-            "Between the first and the last run links changed by more than 10 %, or TCP's "
-            f"congestion control on them: a → b (0.94 Gbit/s, then {after:.3g} Gbit/s)."
+            "Between the first and the last run the rate of links changed by more than 10 %, or "
+            f"their TCP congestion control changed: a → b (0.94 Gbit/s, then {after:.3g} Gbit/s)."
         ]
 
 

@@ -102,7 +102,7 @@ def test_rounds_say_what_was_asked_for() -> None:
     (facts,) = [block for block in section.blocks if isinstance(block, Terms)]
     assert dict(facts.items)["Asked for"] == (
         "at least 3 undisturbed rounds, at most 40, until each interval of interest is at most "
-        "5.0 % wide, within 15 minutes"
+        "5.0 % wide, within 15 min"
     )
     fixed = noise_section(bare().replace(asked=Rounds(least=3, most=6)), judged())
     (facts,) = [block for block in fixed.blocks if isinstance(block, Terms)]

@@ -5,44 +5,19 @@ from dataclasses import replace
 import pytest
 
 from ringside.report.words import (
-    duration,
+    efficiency,
     estimated,
-    listed,
-    number,
     outcome_of,
-    percent,
-    plain,
-    plural,
     range_of,
     ratio_between,
     said,
-    share,
     times,
     why_no_interval,
-    wrapped,
 )
 from ringside.stats.intervals import Estimate, Interval
 from ringside.stats.summary import Efficiency, Spread
 from ringside_core.specs import Outcome
 from tests.unit.report.judged import verdict
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (12345.6, "12,346"),
-        (999.6, "1,000"),
-        (123.4, "123"),
-        (12.34, "12.3"),
-        (0.96789, "0.968"),
-        (0.0012345, "0.00123"),
-        (0, "0"),
-        (-12.34, "-12.3"),
-    ],
-)
-def test_number(value: float, text: str) -> None:
-    """Three digits that count at least; thousands apart."""
-    assert number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -66,31 +41,9 @@ def test_range_is_scaled_like_its_median() -> None:
 
 def test_percent() -> None:
     """An efficiency above 1 is shown as it is."""
-    assert percent(Efficiency(0.874, "serial")) == "87 %"
-    assert percent(Efficiency(1.204, "serial")) == "120 %"
-    assert percent(Efficiency(None, "serial")) == "–"
-
-
-def test_plain_text_holds_nothing_that_a_terminal_obeys() -> None:
-    """Colours, window titles, bells and backspaces go; letters, tabs and newlines stay."""
-    assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07é×\t\n\x07\x08\x9b") == "red é×\t\n"
-
-
-def test_lists_and_plurals() -> None:
-    """A long list says how much is left away."""
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert listed(["a", "b", "c"], limit=2) == "a, b and 1 more"
-    assert (plural(1, "run"), plural(2, "process")) == ("1 run", "2 processes")
-
-
-def test_long_names_break_where_a_reader_would() -> None:
-    """After _ : = and spaces; a piece that is too long is cut; nothing is lost."""
-    assert wrapped("multi_worker_mirrored ×2", 16) == "multi_worker_\nmirrored ×2"
-    assert wrapped("x" * 25, 10) == "x" * 10 + "\n" + "x" * 10 + "\n" + "x" * 5
-    assert wrapped("", 10) == ""
-    assert wrapped("a" * 40 + " ×2", 10, max_lines=2) == "a" * 10 + "\n…" + "a" * 6 + " ×2"
-    assert all(len(line) <= 12 for line in wrapped("a_bc:def=ghij,klmno pqrstu", 12).split("\n"))
+    assert efficiency(Efficiency(0.874, "serial")) == "87 %"
+    assert efficiency(Efficiency(1.204, "serial")) == "120 %"
+    assert efficiency(Efficiency(None, "serial")) == "–"
 
 
 @pytest.mark.parametrize(
@@ -125,21 +78,6 @@ def test_reasons_of_missing_intervals_are_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1, "1 second"),
-        (40, "40 seconds"),
-        (900, "15 minutes"),
-        (5400, "90 minutes"),
-        (7200, "2 hours"),
-    ],
-)
-def test_duration(seconds: float, text: str) -> None:
-    """In the unit that a person would use."""
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
     ("outcome", "text"),
     [
         (Outcome(kind="completed"), "completed"),
@@ -164,11 +102,3 @@ def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:
     assert times(1.004, Interval(0.991, 1.017)) == "1.004×"
     assert ratio_between(narrow) == "[0.991, 1.017]"
     assert ratio_between(verdict("a", "b", 1.25, "faster")) == "[1.19, 1.31]"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.062, "6.2 %"), (0.31, "31 %"), (0.0005, "0.05 %"), (0.0, "0 %")]
-)
-def test_share(value: float, text: str) -> None:
-    """Two digits that count."""
-    assert share(value) == text
