@@ -1,6 +1,6 @@
-# Each target sets .venv up first if it is missing, out of date, or was moved here from elsewhere.
+# Each target first makes .venv if it is missing, out of date, or was moved here from elsewhere.
 #
-#   make compare ARGS="--rounds 1"     ARGS goes to the command that a target runs
+#   make compare ARGS="--rounds 1"     ARGS is passed to the command that a target runs
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,14 +8,14 @@ SHELL := /bin/bash
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 ifeq ($(shell id -u),0)
-# What .venv/bin/activate does for a shell: Open MPI refuses root unless it is told twice.
+# As .venv/bin/activate does: Open MPI refuses root unless it is told twice.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
 ARGS ?=
 READY := .venv/ready
-# Scripts in .venv hold its absolute path: one that was made elsewhere is out of date.
+# Scripts in .venv hold its absolute path, so a .venv that was made elsewhere is out of date.
 MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
 
 .PHONY: help setup compare tax test test-fast check lock clean remake
@@ -23,7 +23,7 @@ MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,r
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(READY) ## set .venv up (every other target does so by itself)
+setup: $(READY) ## make .venv (every other target does so by itself)
 
 $(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/check_horovod.py \
 		scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE)
@@ -32,7 +32,7 @@ $(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/check_hor
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 	@ringside compare $(ARGS)
 
-tax: $(READY) ## Ringside's own cost against hand-written scripts
+tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
 test: $(READY) ## every test, two files at a time
@@ -48,8 +48,8 @@ check: $(READY) ## format, lint, types, who imports whom, links
 	@lint-imports
 	@python scripts/check_links.py
 
-# uv lives only as long as the command: its version decides the lock's text, so it is pinned here.
-# Keeps the versions of the present lock where they still fit; ARGS=--upgrade takes the newest.
+# uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
+# Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
 lock: ## requirements.in -> requirements.lock and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3.11} -m venv "$$temporary"; \

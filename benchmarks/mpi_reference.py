@@ -1,31 +1,32 @@
-"""Is the bare-MPI line of `ringside allreduce` what others measure? Both, interleaved.
+"""Compare the bare-MPI line of `ringside allreduce` with what others measure, interleaved.
 
     python benchmarks/mpi_reference.py                  # against a plain loop in mpi4py
     python benchmarks/mpi_reference.py --osu FOLDER     # against OSU's own programs, in C
 
 FOLDER holds `osu_allreduce` and `osu_bcast` of the OSU Micro-Benchmarks 7.4, built by
 `./configure CC=mpicc CXX=mpicxx && make` with .venv activated (c/mpi/collective/blocking). mpi4py
-brings no benchmark of an all-reduce: demo/ of its 4.1.2 source distribution has osu_bcast.py, which
-starts one clock for all repetitions in rank 0 alone, with no barrier between them. That is the rate
-at which a root sends, not the time of a broadcast, so the plain loop below, line by line what the
-C programs do, is used instead.
+has no benchmark of an all-reduce. demo/ of its 4.1.2 source distribution has osu_bcast.py, which
+starts one clock for all repetitions, in rank 0 alone, with no barrier between them. That gives the
+rate at which a root sends, not the time of a broadcast. So the plain loop below is used instead; it
+does line by line what the C programs do.
 
-Every round runs Ringside's twice and the reference once, in an order that is drawn, all by the
-command line of mpirun that `ringside allreduce` uses, every rank pinned to the same cores. Printed
-are, for each size, medians over the rounds, the ratio Ringside ÷ reference of each round with its
-range, and the noise floor: Ringside ÷ Ringside of the two runs of a round, both ways round.
+Every round runs Ringside's loop twice and the reference once, in an order that is drawn. All use
+the command line of mpirun that `ringside allreduce` uses, with every rank pinned to the same cores.
+For each size it prints medians over the rounds, the ratio Ringside ÷ reference with the range over
+the rounds, and the noise floor: Ringside ÷ Ringside of the two runs of a round, both ways round.
 
-Alike: float32 sums from one array into another (a broadcast has one array); the array filled anew,
-then a barrier, before each repetition, a clock around it, the result checked after it; the median
-over the repetitions (OSU: `-c -z50`, of rank 0, and `-T mpi_float`, since its default are sums of
-bytes; else of each rank, then their mean).
+The same on both sides: float32 sums from one array into another (a broadcast has one array). Before
+each repetition the array is filled again, then a barrier follows. A clock runs around the
+repetition, and the result is checked after it. The figure is the median over the repetitions of
+each rank, then the mean of the ranks (OSU: `-c -z50`, of rank 0, with `-T mpi_float`, because its
+default sums bytes).
 
-Different: a call through mpi4py takes a microsecond or two more than one in C, which is seen at the
-smallest sizes; the plain loop pays for it as Ringside does.
+Different: a call through mpi4py takes a microsecond or two more than one in C. That is visible at
+the smallest sizes. The plain loop pays for it as Ringside does.
 
-OSU's default, without `-c`, is another question: the same arrays again and again, each repetition
-at once after the barrier that follows the one before. `--again` asks it of the reference, to see
-by how much the answers differ; Ringside's stays as it is.
+OSU's default, without `-c`, answers another question: it uses the same arrays again and again, and
+each repetition begins at once after the barrier that follows the one before. `--again` makes the
+reference do that, to see by how much the answers differ. Ringside's loop stays as it is.
 """
 
 import argparse
@@ -87,9 +88,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", default="4KiB-16MiB")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order")
     parser.add_argument("--osu", type=Path, help="folder of osu_allreduce and osu_bcast")
-    parser.add_argument("--again", action="store_true", help="the reference fills no array anew")
+    parser.add_argument(
+        "--again", action="store_true", help="the reference does not fill its arrays again"
+    )
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -154,7 +157,7 @@ def _theirs(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
 
 
 def _as_rank(asked: argparse.Namespace) -> None:
-    """One rank of the reference: pinned as ours are, then whatever it is."""
+    """One rank of the reference: pin it as ours are, then run it."""
     cores = sorted(os.sched_getaffinity(0))
     local_rank = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     share = Place.here(asked.replicas).of_stack("mpi")[0].resources.cores_per_replica
@@ -223,7 +226,7 @@ def _print_table(
         mine = [(one[size] * other[size]) ** 0.5 for one, other in ours]
         reference = [run[size] for run in theirs]
         ratios = [a / b for a, b in zip(mine, reference, strict=True)]
-        # Whichever ran first: the floor has no direction.
+        # Take the larger ratio: the noise floor has no direction.
         noise = [max(a[size] / b[size], b[size] / a[size]) for a, b in ours]
         ratio, floor = statistics.median(ratios), max(noise)
         print(

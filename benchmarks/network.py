@@ -1,22 +1,23 @@
-"""How much of a link does each stack reach, and which setting mends it? On a lab of its own.
+"""Measure how much of a link each stack reaches, and with which setting. On a lab of its own.
 
     python benchmarks/network.py   # 2 hosts at 10, 100, 1000 Mbit/s, 4 at 100; about ten minutes
     python benchmarks/network.py --rates 1gbit --hosts 2 --sizes 64MiB --stacks "horovod gloo,mpi"
     python benchmarks/network.py --rates 100mbit --congestion-control bbr
 
-Needs root, as `ringside lab up` does. For each number of hosts a lab is made, each host with its
-share of the cores, and for each rate its links are set and measured by a plain TCP transfer. Then
-each stack sums arrays over the hosts, one rank a host, as `ringside allreduce --hostfile` does it;
-parameter servers: the last host serves a variable that each of the others reads and adds to. To
-save time the first number of hosts has every rate, the others have the one in the middle alone, and
-so has bare MPI.
+Needs root, as `ringside lab up` does. For each number of hosts it makes a lab, in which each host
+has its share of the cores. For each rate it sets the links and measures them by a plain TCP
+transfer. Then each stack sums arrays over the hosts, one rank a host, as
+`ringside allreduce --hostfile` does. With parameter servers, the last host serves a variable that
+each of the others reads and adds to. To save time, only the first number of hosts runs at every
+rate; the others, and bare MPI, run at the middle rate alone.
 
-Printed is Markdown: a line for each measurement, and for each stack its best setting. `of link` is
-the least time that the slowest link allows, ÷ the median time of the slowest rank. `CPU` is CPU
-seconds per wall second of the busiest rank, beside what its host may take: where it is all of that,
-the link waits for the processor. MPI waits by asking again and again, so its CPU says nothing, and
-of parameter servers it is not counted. `?`: more than the link carries, so it was not as measured;
-such a line, and one with wrong elements, is no setting's best. Every sample is in runs/NAME.
+It prints Markdown: a line for each measurement, and the best setting of each stack. `of link` is
+the least time that the slowest link allows ÷ the median time of the slowest rank. `CPU` is CPU
+seconds per wall second of the busiest rank, beside what its host may take. If it takes all of that,
+the link waits for the processor. MPI waits by asking again and again, so its CPU says nothing. CPU
+of parameter servers is not counted. `?` means more than the link carries, so the link was not as
+measured. Such a line is never the best setting, nor is one with wrong elements. Every sample is in
+runs/NAME.
 """
 
 import argparse
@@ -67,7 +68,7 @@ STACKS = (
     "tf.distribute RING,tf.distribute RING:bytes_per_pack=1048576,"
     "parameter_server"
 )
-# Of one operation; larger arrays are left out where the link is too slow for them.
+# Longest time of one operation; if the link is too slow, larger arrays are left out.
 LONGEST_S = 2.5
 REPETITIONS = 3
 ENOUGH = 0.9
@@ -91,9 +92,9 @@ class Line:
         return share_of_link(self.timing, num_hosts=self.hosts, bits_per_s=self.bits_per_s)
 
     def cells(self) -> tuple[str, ...]:
-        """Under HEADINGS; all of the slowest rank, of which the median over the repetitions."""
+        """Under HEADINGS; each is the median over the repetitions of the slowest rank."""
         slowest_s = statistics.median(map(max, self.timing.seconds))
-        # With one rank a host the share is that of the bus bandwidth, which push/pull has not.
+        # With one rank a host the share is that of the bus bandwidth; push/pull has none.
         bus = self.share * self.bits_per_s if self.timing.operation == "allreduce" else None
         return (
             self.rate,
@@ -109,7 +110,7 @@ class Line:
 
     @property
     def sound(self) -> bool:
-        """Whether it may be the best: right, and possible."""
+        """Whether it may be the best setting: no wrong element, and no more than the link."""
         return not self.timing.wrong and self.share <= IMPOSSIBLE
 
     def cpu(self) -> str:
@@ -143,15 +144,19 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--hosts", default="2,4")
     parser.add_argument("--sizes", default="1MiB,16MiB,64MiB")
     parser.add_argument("--stacks", default=STACKS)
-    parser.add_argument("--congestion-control", default=CONGESTION_CONTROL, help="TCP's")
+    parser.add_argument(
+        "--congestion-control",
+        default=CONGESTION_CONTROL,
+        help="TCP congestion control of the hosts",
+    )
     parser.add_argument("--repetitions", type=int, default=REPETITIONS)
     parser.add_argument("--output", type=Path, default=ROOT / "runs")
-    parser.add_argument("--name", help="of the folder")
+    parser.add_argument("--name", help="name of the folder")
     return parser.parse_args()
 
 
 def _lines(asked: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """A lab for each number of hosts; its links at each rate; every stack on them."""
+    """Make a lab for each number of hosts; at each rate of its links, run every stack."""
     stacks = parse_stacks(asked.stacks)
     all_rates = asked.rates.split(",")
     middle = all_rates[len(all_rates) // 2]
@@ -177,7 +182,7 @@ def _lines(asked: argparse.Namespace, folder: Path) -> Iterator[Line]:
 def _measure(
     lab: Lab, stacks: Sequence[str], sizes: Sequence[int], folder: Path, repetitions: int
 ) -> Communication:
-    """All stacks on the lab as it is."""
+    """Run all stacks on the lab as it is."""
     hosts = tuple(Host(name=host.name) for host in lab.hosts)
     placement, site = Placement(hosts=hosts, interface=lab.interface), Site.here()
     folder.mkdir(parents=True)
@@ -191,7 +196,7 @@ def _measure(
         [size for size in sizes if size == min(sizes) or _is_quick(size, len(hosts), slowest)],
         place=place,
         most=repetitions,
-        budget_s=1e-3,  # as few as there may be
+        budget_s=1e-3,  # as few repetitions as allowed
         folder=folder,
         command=shlex.join(sys.argv),
         operations=("allreduce", "push_pull"),
@@ -249,7 +254,9 @@ def _without_settings(line: Line) -> str:
 if __name__ == "__main__":
     if os.geteuid() != 0:
         sys.exit("A lab needs root: start this with sudo.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the lab is taken down in any case
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # so that the lab is always taken down
     try:
         main()
     except RefusalError as error:

@@ -1,14 +1,14 @@
-"""Is a planted slowdown found? One arm sleeps for a share of each step; its verdict is printed.
+"""Check that a planted slowdown is found: one arm sleeps for a share of each step.
 
     python benchmarks/planted.py                 # 5 %, one_device, at most 10 minutes of rounds
     python benchmarks/planted.py --slow 0.02 --backend horovod --replicas 2 --budget 1h
 
-Three arms that are the same in all but the sleep: the arm, the arm with the sleep, and the arm
-again (A/A). They run through the same functions as `ringside compare`. Exits with 0 if the sleeping
-arm comes out as slower and the A/A pair as `cannot tell`.
+There are three arms, which differ in the sleep only: the arm, the arm with the sleep, and the arm
+again (its twin). They run through the same functions as `ringside compare`. It prints the verdicts
+and exits with 0 if the sleeping arm is `slower` and the twin `cannot tell`.
 
-Under mirrored and central_storage with several replicas a sleep can cost nothing: replicas share
-threads, so the one computes while the other sleeps.
+Under mirrored and central_storage with several replicas a sleep can cost nothing: the replicas
+share threads, so one computes while the other sleeps.
 """
 
 import os
@@ -55,7 +55,7 @@ EXAMPLES, EPOCHS, BATCH = 960, 16, 48
 def workload() -> Any:
     """A convolution net on random images, with a layer that sleeps in training.
 
-    Every arm calls the sleep, the others for no time: its call costs the same everywhere.
+    Every arm calls the sleep, the others with no time, so that the call costs the same everywhere.
     """
     from ringside_core.keras import tf
     from ringside_core.workloads.workload import Workload
@@ -99,16 +99,14 @@ def workload() -> Any:
 
 
 def command(
-    slow: Annotated[float, typer.Option(min=0, help="Share of a step that is slept.")] = 0.05,
+    slow: Annotated[float, typer.Option(min=0, help="Sleep, as a share of a step.")] = 0.05,
     backend: Annotated[str, typer.Option(help="One backend, with options.")] = "one_device",
     replicas: Annotated[int, typer.Option(min=1)] = 1,
     precision: Annotated[str, typer.Option(help="As of ringside compare.")] = "2%",
     budget: Annotated[str, typer.Option(help="As of ringside compare.")] = "10m",
-    output: Annotated[Path, typer.Option(help="Folder in which its folder is made.")] = Path(
-        "runs"
-    ),
+    output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
 ) -> None:
-    """Plant a slowdown and look whether it is found."""
+    """Plant a slowdown and check whether it is found."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     folder = output.absolute() / f"planted-{datetime.now():%Y%m%d-%H%M%S}"
     own = f"{Path(__file__).resolve()}:workload"
@@ -118,7 +116,7 @@ def command(
     )  # fmt: skip
     arm = parse_arms(backend, str(replicas))[-1]
     planted = arm.replace(label=f"{arm.label} slowed down", group=f"{arm.group} slowed down")
-    # One core for each replica: fewer threads, less noise, and a sleep that nothing else fills.
+    # One core for each replica: less noise, and nothing else can use the time of the sleep.
     one_core = spec.resources.replace(cores_per_replica=1)
     base = spec.replace(resources=shared_out(one_core, (arm,)))
     asked = Rounds(
@@ -183,7 +181,7 @@ def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) 
 
 
 def _sleeping(executor: Executor, planted: Arm, sleep_s: float) -> Executor:
-    """The same executor; in runs of the planted arm every process knows that it has to sleep."""
+    """The same executor; in runs of the planted arm it tells every process to sleep."""
 
     def run(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         os.environ[SLEEP] = str(sleep_s if arm.label == planted.label else 0.0)

@@ -1,21 +1,21 @@
-"""Predict four hosts from one and two, at several rates, and look how far off it was.
+"""Predict four hosts from one and two at several rates, and compare with what four take.
 
     python benchmarks/prediction.py                  # about an hour and a half on a quiet machine
     python benchmarks/prediction.py --rounds 1       # about an hour
     python benchmarks/prediction.py --rates 100mbit --models small --backends horovod:controller=mpi
 
-Brings up a lab of its own (root), `bench1` … `bench4` with 0.4 of a core each, so that computing
-does not depend on how many hosts are busy. For each model and rate: all-reduces between two hosts,
-and runs of each stack at 1, 2 and 4 hosts (weak scaling; those at 4, which are for checking only,
-once). Prints each part of a Markdown table as soon as it is known, and all of it at the end, or
-when it is interrupted; every run is kept, and the folder of a model and rate can be given to
-`ringside predict`, with its `allreduce` as `--communication`.
+It brings up its own lab (as root), `bench1` … `bench4` with 0.4 of a core each, so that computing
+does not depend on how many hosts are busy. For each model and rate it runs all-reduces between two
+hosts, and each stack at 1, 2 and 4 hosts (weak scaling; the runs at 4 are only for the check, so
+there is one of each). It prints each part of a Markdown table as soon as it is known, and the whole
+table at the end or when it is interrupted. Every run is kept. The folder of a model and rate can be
+given to `ringside predict`, with its `allreduce` as `--communication`.
 
-Models: `filling` is one whose gradients take the link a second, but no more than 32 MB: 1.2 MB at
-10 Mbit/s, 32 MB and a quarter of a second at 1 Gbit/s, since part of a core is slow to apply more.
-Such hosts compute and wait in steps of the kernel's quota, 10 ms; so it shows what the network
-does, which is what is predicted. `small` has 1.2 MB at every rate: at the faster ones it is mostly
-the hosts that decide.
+Models: the gradients of `filling` take the link a second, but are at most 32 MB: 1.2 MB at
+10 Mbit/s, 32 MB and a quarter of a second at 1 Gbit/s, because part of a core is slow to apply
+more. Such hosts compute and wait in steps of the kernel's quota, 10 ms. So this model shows what
+the network does, and that is what is predicted. `small` has 1.2 MB at every rate; at the faster
+rates mostly the hosts decide.
 """
 
 import itertools
@@ -67,40 +67,38 @@ from ringside_core.specs import (
 from ringside_core.text import number
 
 LAB, HOSTS = "bench", 4
-# Four hosts together leave a part of a machine of two cores to the kernel and to what starts them:
-# else four would be slower than one, and not for the network.
+# Four hosts must leave part of a machine of two cores to the kernel and to what starts them.
+# Otherwise four would be slower than one, and not because of the network.
 CORES = 0.4
-# As it is, Open MPI fills one direction of a link at a time, and erratically (HorovodOptions). The
-# limit is beyond n/4 at the slower rates; larger messages that nobody awaits yet are copied once
-# more, for which part of a core takes longer than the announcement does at 1 Gbit/s.
+# Without options Open MPI fills one direction of a link at a time, and erratically
+# (HorovodOptions). The limit is above n/4 at the slower rates. Larger messages that nobody awaits
+# yet are copied once more; with part of a core that takes longer than an announcement at 1 Gbit/s.
 BACKENDS = (
     "horovod:controller=gloo,"
     "horovod:controller=mpi:btl_tcp_flags=9:btl_tcp_eager_limit=4194304"
     ":coll_tuned_allreduce_algorithm=ring,"
     "multi_worker_mirrored:implementation=RING,parameter_server"
 )
-# All-reduces of 2 KiB, for the latency, and of these parts of the kernels' gradients; the largest
-# is more than all of a model's, with its biases and last layer.
+# All-reduces of 2 KiB, for the latency, and of these parts of the kernels' gradients. The largest
+# is more than all gradients of a model, with its biases and last layer.
 SMALLEST, PARTS = 2048, (1 / 16, 1 / 4, 1 / 2, 1.1)
 MOST, BUDGET_S = 10, 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
 # The workload `synthetic` has about 18·width² weights; images of 2 pixels keep computing small.
 WEIGHTS, WEIGHT_BYTES, SMALL_WIDTH, MOST_BYTES = 18, 4, 128, 32e6
-BATCH, STEPS, EPOCHS = 4, 6, 3  # of each replica; of an epoch at four; of which the first is no use
+BATCH, STEPS, EPOCHS = 4, 6, 3  # of each replica; in an epoch at four; the first epoch is not used
 MODELS = ("filling", "small")
 
 
 def command(
-    rates: Annotated[str, typer.Option(help="Of each host's link.")] = "10mbit,100mbit,1gbit",
+    rates: Annotated[str, typer.Option(help="Rates of each host's link.")] = "10mbit,100mbit,1gbit",
     models: Annotated[str, typer.Option(help="filling, small, or both.")] = "filling",
-    rounds: Annotated[int, typer.Option(min=1, help="Of the runs at 1 and 2.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of the runs at 1 and 2 hosts.")] = 2,
     backends: Annotated[
-        str, typer.Option(help="As those of `ringside compare`, with their settings.")
+        str, typer.Option(help="As for `ringside compare`, with settings.")
     ] = BACKENDS,
-    output: Annotated[Path, typer.Option(help="Folder in which its folder is made.")] = Path(
-        "runs"
-    ),
+    output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
 ) -> None:
     """Bring up the lab, measure, predict, and print the table."""
     console = Console(width=None if sys.stdout.isatty() else 130)
@@ -158,7 +156,7 @@ class Bench:
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """Whose all-reduces are needed, bare MPI's among them for its latency."""
+        """The stacks whose all-reduces are needed; bare MPI is one of them, for its latency."""
         named = (stack_of(arm.backend, arm.options) for arm in self.arms(1))
         return ("mpi", *(name for name in named if name and name != "parameter_server"))
 
@@ -170,7 +168,7 @@ def _print_all(rows: list[Row], folder: Path, console: Console) -> None:
 
 
 def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Iterator[list[Row]]:
-    """Everything, one rate and model after the other; one that failed ends it."""
+    """Run everything, one rate and model after the other; a failure ends it."""
     for rate, name in itertools.product(rates, models):
         lab.set_rate(None, rate)
         place = bench.folder / f"{name}-{rate}"
@@ -186,13 +184,13 @@ def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Ite
 
 
 def predicted(comparison: Comparison, communication: Communication) -> tuple[Checked, ...]:
-    """Four hosts from one and two, beside what four took."""
+    """Predict four hosts from one and two, and set what four took beside it."""
     known = tuple(arm.label for arm in comparison.arms if arm.replicas in KNOWN)
     rate = link_rate(communication, comparison)
     small = comparison.replace(
         arms=tuple(arm for arm in comparison.arms if arm.label in known),
         runs=tuple(run for run in comparison.runs if run.arm in known),
-    )  # what is checked by is not among what is predicted from
+    )  # the runs of the check must not be used for the prediction
     link_notes(small, communication)
     stacks, reasons = inputs_of(small, communication, rate)
     for label, reason in reasons.items():
@@ -221,7 +219,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def filling_width(bits_per_s: int) -> int:
-    """Width of the model whose gradients take the link a second, or are MOST_BYTES."""
+    """Width of the model whose gradients take the link one second, or are MOST_BYTES."""
     return round(math.sqrt(min(bits_per_s / 8, MOST_BYTES) / WEIGHT_BYTES / WEIGHTS))
 
 
@@ -235,7 +233,7 @@ def _base(width: int) -> RunSpec:
 
 
 def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> tuple[Run, ...]:
-    """Each stack at one size, round after round.
+    """Run each stack at one size, round after round.
 
     Raises:
         RefusalError: a run did not complete.
@@ -266,7 +264,7 @@ def sizes_of(width: int) -> tuple[int, ...]:
 
 
 def _communication(bench: Bench, width: int, folder: Path) -> Communication:
-    """All-reduces between the first two hosts, of parts of a model's gradients."""
+    """Time all-reduces between the first two hosts, of parts of a model's gradients."""
     site = Site.here()
     pair = bench.placement.replace(hosts=(bench.placement.hosts or ())[:2])
     facts = check_hosts(pair, site, folder=bench.folder)

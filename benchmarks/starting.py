@@ -12,7 +12,7 @@ from ringside_core.specs import RefusalError
 def start(command: Callable[..., None]) -> None:
     """Run a command with the flags that this process was given, and exit.
 
-    A refusal is a line on standard error and exit code 2, as it is of `ringside`.
+    A refusal is printed as one line on standard error, with exit code 2, as `ringside` does.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(command)

@@ -1,10 +1,10 @@
-"""What Ringside itself costs: each backend through Ringside against a hand-written script.
+"""Measure what Ringside itself costs: each backend against a hand-written script.
 
 python benchmarks/tax.py --rounds 8 --backends serial,horovod --workload conv
 
-Both sides of every arm run in fresh processes, interleaved: each round holds all arms, in an order
-that is drawn, and of each arm one side right after the other, which first being drawn too. A round
-gives one ratio of step times for each arm; what is printed is their geometric mean and its 95 %
+Both sides of every arm run in fresh processes, interleaved. Each round holds all arms, in an order
+that is drawn. The two sides of an arm run right after each other; which goes first is drawn too. A
+round gives one ratio of step times for each arm. Printed are their geometric mean and its 95 %
 interval. benchmarks/README.md says what is the same on both sides, and what is not.
 """
 
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass
 class Tax:
-    """Everything that one call has seen; on disk after each run."""
+    """Everything that one call has measured; written to disk after each run."""
 
     command: str
     workload: str
@@ -113,7 +113,7 @@ def ratio(pairs: list[tuple[Timing, Timing]]) -> Estimate:
 
 
 def holds(estimate: Estimate) -> str:
-    """Whether a ratio is at most AT_MOST, as far as its interval can tell."""
+    """Whether a ratio is at most AT_MOST, if its interval can tell."""
     if estimate.interval is None:
         return "cannot tell"
     if estimate.interval.high <= AT_MOST:
@@ -122,7 +122,7 @@ def holds(estimate: Estimate) -> str:
 
 
 def epochs_for(seconds: float, sizing: Timing) -> int:
-    """Epochs of which those after the warm-up take about so many seconds."""
+    """Number of epochs, so that those after the warm-up take about so many seconds."""
     epoch_s = sizing.step_ms * sizing.steps_per_epoch / 1e3
     return WARM_UP_EPOCHS + max(2, math.ceil(seconds / epoch_s))
 
@@ -130,12 +130,14 @@ def epochs_for(seconds: float, sizing: Timing) -> int:
 def main(
     *,
     backends: Annotated[str, typer.Option(help="Names with commas between.")] = BACKENDS,
-    replicas: Annotated[str, typer.Option(help="Of each backend that can have several.")] = "2",
-    workload: Annotated[str, typer.Option(help=f"{' or '.join(WORKLOADS)}.")] = "digits",
+    replicas: Annotated[
+        str, typer.Option(help="Replicas of each backend that can have several.")
+    ] = "2",
+    workload: Annotated[str, typer.Option(help=f"Either {' or '.join(WORKLOADS)}.")] = "digits",
     rounds: Annotated[int, typer.Option(min=1, help="Pairs of runs of each arm.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="Timed part of each run.")] = 5.0,
-    order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
-    output: Annotated[Path, typer.Option(help="Folder in which the results' one is made.")] = Path(
+    order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
+    output: Annotated[Path, typer.Option(help="Where the folder of the results is made.")] = Path(
         "runs"
     ),
 ) -> None:
@@ -163,7 +165,7 @@ def main(
 
 
 def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
-    """The run of each arm as `ringside launch` has it by default, on its share of the cores.
+    """The run of each arm as `ringside launch` makes it by default, on its share of the cores.
 
     Raises:
         RefusalError: an unknown workload or arm.
@@ -188,7 +190,7 @@ def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
 
 
 def _size(console: Console, tax: Tax, folder: Path, *, seconds: float, rounds: int) -> None:
-    """Give each arm as many epochs as it needs, seen in one short run by hand that counts not."""
+    """Give each arm as many epochs as one short run by hand, which does not count, says."""
     left_s = 0.0
     for number, (arm, spec) in enumerate(list(tax.specs.items())):
         began = time.monotonic()
@@ -213,7 +215,7 @@ def _size(console: Console, tax: Tax, folder: Path, *, seconds: float, rounds: i
 
 
 def _measure(console: Console, tax: Tax, folder: Path, *, rounds: int) -> None:
-    """All rounds; what has been seen is on disk after each run."""
+    """Run all rounds; results are written to disk after each run."""
     generator = random.Random(tax.seed)
     position = 0
     for number in range(rounds):
@@ -251,7 +253,7 @@ def _one(tax: Tax, arm: str, side: Side, number: int, position: int, folder: Pat
 
 
 def _check(tax: Tax, number: int) -> None:
-    """Note every pair of this round that did not do the same."""
+    """Note every pair of this round whose two sides did not do the same."""
     for arm in tax.specs:
         sides = {s.side: s.timing for s in tax.samples if s.arm == arm and s.round == number}
         if len(sides) == len(SIDES) and (why := unlike(sides["ringside"], sides["by hand"])):

@@ -1,4 +1,4 @@
-"""One run of either side of the tax: through Ringside, and by a hand-written script."""
+"""One run of each side: through Ringside, and by a hand-written script."""
 
 import json
 import os
@@ -25,7 +25,7 @@ WORKLOADS = {
 
 
 class RunFailedError(RuntimeError):
-    """A run of one side has not come to its end."""
+    """A run of one side did not complete."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Timing:
 
 
 def unlike(ringside: Timing, by_hand: Timing) -> str:
-    """Why two timings are not of the same work on the same processors; empty: they are.
+    """Why two timings are not of the same work on the same processors; empty if they are.
 
     The order of the examples is not the same on both sides, so the losses are compared at the end
     of the warm-up only, and loosely: what is caught is another batch, rate, model or data set.
@@ -108,12 +108,12 @@ def through_ringside(spec: RunSpec, folder: Path) -> Timing:
 
 @dataclass(frozen=True)
 class ByHand(Site):
-    """This machine, where each task runs a hand-written script."""
+    """This machine; each task runs a hand-written script."""
 
     command: tuple[str, ...] = ()
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
-        """The script, whatever the folder."""
+        """The script, for any folder."""
         del run_dir
         return self.command
 
@@ -139,7 +139,7 @@ def by_hand(spec: RunSpec, workload: str, folder: Path) -> Timing:
             children.wait(POLL_S)
             interrupts.raise_noted()
             if any(child.returncode for child in children.started.values()):
-                break  # its peers would wait for it
+                break  # the other processes would wait for it
             if time.monotonic() > give_up_at:
                 break
     try:

