@@ -49,7 +49,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_train_refuses(
     flags: list[str], words: str, capsys: pytest.CaptureFixture[str], in_an_empty_folder: Path
 ) -> None:
-    """python train.py with a wrong flag."""
+    """`python train.py` with a wrong flag."""
     code = train.main(flags)
 
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -75,7 +75,7 @@ def test_train_refuses_its_surroundings(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """python train.py within the wrong launcher."""
+    """`python train.py` under the wrong launcher."""
     for name, value in env.items():
         monkeypatch.setenv(name, value)
 
@@ -129,7 +129,7 @@ def nothing_trained(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_named_run_dir_with_ones_own_record_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Other ranks' records may be there already: ranks of a run do not start at once."""
+    """Records of other ranks may be there already, because ranks do not start at once."""
     records = tmp_path / "run" / "records"
     records.mkdir(parents=True)
     (records / "rank-1.json").write_text("of another rank")
@@ -148,7 +148,7 @@ def test_a_named_run_dir_with_ones_own_record_is_refused(
 def test_the_default_run_dir_is_written_anew(
     in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Repeating `python train.py` repeats the run; the old record is gone when it starts."""
+    """Repeating `python train.py` repeats the run; the old record is removed at the start."""
     seen = []
     monkeypatch.setattr(
         train, "_train", lambda *_: seen.append(list(in_an_empty_folder.rglob("rank-0.json")))

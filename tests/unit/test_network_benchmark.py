@@ -17,7 +17,7 @@ def line(stack: str, seconds: float, wrong: int = 0) -> network.Line:
 
 
 def test_only_what_is_right_and_possible_is_the_best(capsys: pytest.CaptureFixture[str]) -> None:
-    """Faster than the link, or with a wrong element: marked, and passed over."""
+    """A line faster than the link, or with a wrong element, is marked and not chosen."""
     lines = [
         line("mpi", 1.25),
         line("mpi:btl_tcp_flags=9", 1 / 0.95),
@@ -40,7 +40,7 @@ def test_only_what_is_right_and_possible_is_the_best(capsys: pytest.CaptureFixtu
 
 
 def test_a_push_and_pull_has_no_bus_bandwidth() -> None:
-    """nccl-tests defines none."""
+    """nccl-tests defines none for it."""
     one = line("parameter_server", 1.0)
     timing = one.timing.replace(operation="push_pull", seconds=((2.0,),) * 3)
 
@@ -50,7 +50,7 @@ def test_a_push_and_pull_has_no_bus_bandwidth() -> None:
 
 
 def test_all_columns_are_of_one_time() -> None:
-    """Where the ranks take turns at being slow, too: 1.2 s is the median of the slowest."""
+    """Even if ranks are slow in turn: 1.2 s is the median of the slowest."""
     one = line("mpi", 1.0)
     timing = one.timing.replace(seconds=((1.0, 1.2), (1.25, 1.0), (1.0, 1.1)))
 

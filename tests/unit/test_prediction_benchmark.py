@@ -19,7 +19,7 @@ from tests.unit.predict import predicted as made
 
 
 def test_what_is_checked_by_is_not_predicted_from() -> None:
-    """Whatever four replicas took: the prediction is the same, and the error is not."""
+    """What four replicas took changes the error, not the prediction."""
     of = {four: made.comparison({1: 0.1, 2: 0.16, 4: four}) for four in (0.15, 0.9)}
 
     found = {four: predicted(runs, made.communication())[0] for four, runs in of.items()}
@@ -30,7 +30,7 @@ def test_what_is_checked_by_is_not_predicted_from() -> None:
 
 
 def test_a_row_has_every_figure() -> None:
-    """Predicted 110 ms, measured 100: 10 % too slow, and outside of 105 to 120."""
+    """Predicted 110 ms, measured 100: 10 % too slow, and outside 105 to 120."""
     step = PredictedStep(
         replicas=4, hosts=4, global_batch=64, step_ms=110.0, low_ms=105.0, high_ms=120.0
     )
@@ -50,7 +50,7 @@ def test_a_row_has_every_figure() -> None:
     ],
 )
 def test_gradients_lie_between_the_sizes_that_are_timed(width: int, expected: float) -> None:
-    """Else the curve would be guessed beyond its ends. Weights counted layer by layer."""
+    """Otherwise the curve would be guessed beyond its ends. Weights are counted by layer."""
     convolutions = (27 + 1) * width + 2 * (9 * width + 1) * width
     gradient = 4 * (convolutions + (width + 1) * 10)
 
@@ -62,7 +62,7 @@ def test_gradients_lie_between_the_sizes_that_are_timed(width: int, expected: fl
 
 
 def test_the_all_reduces_of_every_arm_are_made() -> None:
-    """With its settings; bare MPI is there for its latency, servers reduce nothing."""
+    """With the arm's settings; bare MPI is there for the latency, servers reduce nothing."""
     bench = Bench(Placement(), f"{BACKENDS},horovod:controller=mpi", 1, Path("unused"))
 
     assert bench.stacks == (

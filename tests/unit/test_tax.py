@@ -15,7 +15,7 @@ from ringside_core.specs import RefusalError
 def test_a_refusal_of_a_benchmark_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a traceback; what is no refusal keeps its own."""
+    """It has no traceback; any other error keeps its own."""
 
     def command(rounds: int = 1) -> None:
         if rounds > 5:
@@ -66,7 +66,7 @@ def test_the_ratio_is_a_geometric_mean_with_an_interval_of_the_logarithms() -> N
 
 
 def test_a_round_counts_only_with_both_sides() -> None:
-    """A run by hand that failed leaves its partner out, and pairs are of one round."""
+    """If the run by hand failed, its partner does not count; pairs are of one round."""
     tax = Tax("", "digits", 1, {})
     a, b, c = timing(1, 1, 0.1), timing(1, 1, 0.2), timing(1, 1, 0.3)
     tax.samples = [
@@ -89,17 +89,17 @@ def test_a_round_counts_only_with_both_sides() -> None:
     ],
 )
 def test_the_limit_is_held_by_the_whole_interval(low: float, high: float, word: str) -> None:
-    """Only an interval that lies on one side of 1.02 says anything."""
+    """Only an interval that lies on one side of 1.02 answers the question."""
     assert holds(Estimate(1.0, Interval(low, high), 5)) == word
 
 
 def test_without_an_interval_nothing_is_said_of_the_limit() -> None:
-    """Two rounds give a value only."""
+    """Two rounds give a value without an interval."""
     assert holds(Estimate(0.9, None, 2)) == "cannot tell"
 
 
 def test_each_round_holds_both_sides_of_an_arm_next_to_each_other() -> None:
-    """Every (arm, side) once, in pairs, and which side is first is drawn."""
+    """Each (arm, side) runs once, in pairs; which side is first is drawn."""
     generator = random.Random(3)
     rounds = [draw_round(["a", "b", "c"], generator) for _ in range(40)]
 
@@ -110,7 +110,7 @@ def test_each_round_holds_both_sides_of_an_arm_next_to_each_other() -> None:
 
 
 def test_epochs_are_enough_for_the_seconds_asked_for() -> None:
-    """Epochs of 0.3 s: 17 of them take 5 s, after the two of the warm-up."""
+    """With epochs of 0.3 s, 17 of them take 5 s, after two of warm-up."""
     assert epochs_for(5.0, timing(2.0, 1.0, 0.3, 0.3)) == 2 + 17
 
 

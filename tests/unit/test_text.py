@@ -29,17 +29,17 @@ from ringside_core.text import (
     ],
 )
 def test_number(value: float, text: str) -> None:
-    """Three digits that count at least; thousands apart."""
+    """At least three significant digits; commas between thousands."""
     assert number(value) == text
 
 
 def test_plain_text_holds_nothing_that_a_terminal_obeys() -> None:
-    """Colours, window titles, bells and backspaces go; letters, tabs and newlines stay."""
+    """Colours, window titles, bells and backspaces are removed; tabs and newlines stay."""
     assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07é×\t\n\x07\x08\x9b") == "red é×\t\n"
 
 
 def test_lists_and_plurals() -> None:
-    """A long list says how much is left away."""
+    """A long list says how many items are left out."""
     assert listed(["a"]) == "a"
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert listed(["a", "b", "c"], limit=2) == "a, b and 1 more"
@@ -77,7 +77,7 @@ def test_duration(seconds: float, text: str) -> None:
     ("value", "text"), [(0.062, "6.2 %"), (0.31, "31 %"), (0.0005, "0.05 %"), (0.0, "0 %")]
 )
 def test_share(value: float, text: str) -> None:
-    """Two digits that count."""
+    """Two significant digits."""
     assert percent(value) == text
 
 
@@ -95,12 +95,12 @@ def test_share(value: float, text: str) -> None:
     ],
 )
 def test_byte_size(count: float, text: str) -> None:
-    """In the unit that is typed on the command line, with at most three digits after rounding."""
+    """In the units of the command line, with at most three digits after rounding."""
     assert byte_size(count) == text
 
 
 def test_file_name() -> None:
-    """No separator of folders stays; a long label is cut."""
+    """No path separator stays; a long label is cut."""
     assert file_name("mirrored ×2") == "mirrored-x2"
     assert file_name("horovod:cycle_time_ms=0.5/../a b") == "horovod-cycle_time_ms=0.5-..-a-b"
     assert file_name("x" * 90, longest=80) == "x" * 80

@@ -11,19 +11,19 @@ from ringside_core.specs.options import CommunicationOptions
 
 
 def test_a_range_takes_four_times_the_size_each_time() -> None:
-    """The largest of the default."""
+    """Each size of a range is four times the one before; here the largest of the default."""
     expected = [4096, 16384, 65536, 262144, 2**20, 2**22, 2**24, 2**26, 2**28]
 
     assert list(parse_sizes("4KiB-256MiB", ranks=2)) == expected
 
 
 def test_the_default_has_a_size_below_4096_bytes() -> None:
-    """There Open MPI sums in another way, by which latency is seen."""
+    """Below 4096 bytes Open MPI sums in another way, which shows the latency."""
     assert min(parse_sizes(DEFAULT, ranks=2)) == 2048
 
 
 def test_sizes_come_sorted_and_once() -> None:
-    """Ranges and single sizes beside each other."""
+    """Ranges and single sizes may be mixed."""
     assert parse_sizes("1MiB, 8 B,4KiB-64KiB,16KiB", ranks=2) == (8, 4096, 16384, 65536, 2**20)
 
 
@@ -42,7 +42,7 @@ def test_sizes_come_sorted_and_once() -> None:
     ],
 )
 def test_other_sizes_are_refused(text: str, words: str) -> None:
-    """With what came and an example."""
+    """The message shows what was received and an example."""
     with pytest.raises(RefusalError, match=words) as refused:
         parse_sizes(text, ranks=2)
 
@@ -59,7 +59,7 @@ def test_arrays_must_fit_into_memory() -> None:
 
 
 def test_an_unknown_stack_is_refused_with_the_nearest() -> None:
-    """And one that is named twice, and none."""
+    """So are a stack that is named twice, and an empty list."""
     assert parse_stacks("mpi, horovod gloo") == ("mpi", "horovod gloo")
     assert parse_stacks("all") == tuple(STACKS)
     with pytest.raises(RefusalError, match="Did you mean 'horovod gloo'"):
@@ -71,7 +71,7 @@ def test_an_unknown_stack_is_refused_with_the_nearest() -> None:
 
 
 def test_nccl_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is started to find that out."""
+    """This is known without starting a process."""
     monkeypatch.setattr("ringside.collectives.stacks.gpu_names", lambda: ())
 
     assert "NVIDIA GPUs" in obstacle("tf.distribute NCCL")
@@ -79,7 +79,7 @@ def test_nccl_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_stack_has_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rank its share, whoever starts it."""
+    """Each rank gets its share, whoever starts it."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5})
 
     specs = [Place.here(2).of_stack(name)[0] for name in STACKS]
@@ -90,7 +90,7 @@ def test_every_stack_has_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_settings_are_options_of_the_stack() -> None:
-    """After colons, as the backend has them; those that make the stack are not to be had."""
+    """They follow a colon; an option that defines the stack itself cannot be set."""
     (name,) = parse_stacks("tf.distribute RING:bytes_per_pack=1048576")
 
     options = options_of(name)
@@ -110,7 +110,7 @@ def test_settings_are_options_of_the_stack() -> None:
     [(10, 2**22), (100, 2**24), (1000, 2**28), (0.000_1, 4096)],
 )
 def test_sizes_fit_the_link(mbit_s: float, largest: int) -> None:
-    """Ten seconds for the longest operation; the smallest size stays in any case."""
+    """The longest operation takes ten seconds; the smallest size always stays."""
     sizes = parse_sizes("4KiB-256MiB", ranks=2)
 
     fit = fitting(sizes, ranks=2, bits_per_s=mbit_s * 1e6)
@@ -133,5 +133,5 @@ def test_repetitions_fit_the_budget(wall_s: float, expected: tuple[int, int]) ->
 
 
 def test_fewer_repetitions_can_be_asked_for() -> None:
-    """Even fewer than five."""
+    """Fewer than five, too."""
     assert repetitions(0.001, most=3, budget_s=0.5) == (2, 3)

@@ -71,7 +71,7 @@ def every(**changes: Any) -> list[StackTimings]:
     ],
 )
 def test_what_is_kept(stacks: list[StackTimings], cores: int, words: str) -> None:
-    """A look at one stack or one size must not replace the measurement that reports rest on."""
+    """A measurement of one stack or one size must not replace the one that reports use."""
     why_not = why_not_kept(of(*stacks), usable_cores=cores)
 
     assert why_not.startswith(words) and bool(why_not) == bool(words)
@@ -79,7 +79,7 @@ def test_what_is_kept(stacks: list[StackTimings], cores: int, words: str) -> Non
 
 @pytest.mark.parametrize(("hosts", "kept"), [(("a", "b"), True), (("a", "a"), False)])
 def test_ranks_of_one_host_share_its_cores(hosts: tuple[str, ...], kept: bool) -> None:
-    """Those of another host do not help."""
+    """Cores of another host do not help."""
     why_not = why_not_kept(of(*every(), hosts=hosts), usable_cores=1)
 
     assert why_not == ("" if kept else "it has more ranks (2) than usable cores (1) on a host")
@@ -113,7 +113,7 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
 def test_a_toy_does_not_replace_the_measurement(
     measured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole one is kept in silence; the toy says in one line why it is not."""
+    """A whole measurement is kept silently; a small one says why it is not kept."""
     code, said = run(capsys)
     kept = find_communication()
     toy_code, toy_said = run(capsys, "--stacks", "mpi", "--sizes", "4KiB")
@@ -128,7 +128,7 @@ def test_a_toy_does_not_replace_the_measurement(
 def test_ranks_that_share_cores_are_told(
     measured: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before they are timed, and why it is not kept."""
+    """They are named before the timing, with the reason why nothing is kept."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5})
 
     _, said = run(capsys)
@@ -145,7 +145,7 @@ def link(mbit: int, sender: str = "one", receiver: str = "two") -> Link:
 
 @pytest.mark.usefixtures("measured")
 def test_hosts_have_their_own() -> None:
-    """Neither is taken for the other, nor for the same hosts on another link."""
+    """One host's measurement is not used for others, nor for the same hosts on another link."""
     local, remote = of(*every()), of(*every(), hosts=("one", "two"), links=(link(100),))
 
     keep(local)
@@ -161,7 +161,7 @@ def test_hosts_have_their_own() -> None:
 @pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.9"])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_name_is_not_a_host(address: str, cores: int) -> None:
-    """Another address or other cores behind the same names: another measurement."""
+    """The same names with other addresses or cores are another measurement."""
     remote = of(*every(), hosts=("one", "two"), links=(link(100),))
     keep(remote, addresses={"one": "10.0.0.1", "two": "10.0.0.2"}, cores={"one": 1, "two": 2})
 
@@ -189,19 +189,19 @@ def test_a_name_is_not_a_host(address: str, cores: int) -> None:
     ],
 )
 def test_links_are_the_same_links(now: list[Link], same: bool) -> None:
-    """The same pairs at the same rates, whichever was first; without any nothing is known."""
+    """The same pairs at the same rates, in any order; without links nothing is known."""
     assert alike([link(100)], now, hosts={"one", "two"}) == same
     assert alike(now, [link(100)], hosts={"one", "two"}) == same
 
 
 def test_without_links_of_several_hosts_nothing_is_the_same() -> None:
-    """One host has none."""
+    """One host has no links."""
     assert not alike([], [], hosts={"one", "two"})
     assert alike([], [], hosts={"one"})
 
 
 def test_iperf3_is_no_other_link() -> None:
-    """It may be there one time and not the other."""
+    """iperf3 may be installed at one time and missing at another."""
     both = [link(100), link(70).replace(tool="iperf3")]
 
     assert alike(both, [link(100)], hosts={"one", "two"})
@@ -215,7 +215,7 @@ def test_an_interrupted_command_keeps_the_stacks_that_are_through(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Each with its samples, and nothing of it for later comparisons."""
+    """Their samples are kept, but later comparisons do not use them."""
 
     def measure(name: str, *_: Any) -> StackTimings:
         if len(measured) == through:

@@ -88,7 +88,7 @@ def time_with(threads: Threads, **asked: object) -> tuple[tuple[RankTimes, ...],
 
 
 def test_all_ranks_repeat_alike_and_nothing_is_wrong() -> None:
-    """Every operation at every size, small ones first, two repetitions to warm up."""
+    """Every operation runs at every size, small ones first, with two repetitions to warm up."""
     answers = time_with(Threads(3))
 
     for times in answers:
@@ -106,7 +106,7 @@ def test_all_ranks_repeat_alike_and_nothing_is_wrong() -> None:
 
 
 def test_a_rank_left_out_of_the_sum_is_counted_in_every_repetition() -> None:
-    """All elements, in all ranks, warm-up included: 1 ≤ x of the second rank, and 0 in no place."""
+    """All elements in all ranks are wrong, warm-up included: the second rank puts in no 0."""
     threads = Threads(2)
     threads.left_out = 1
 
@@ -123,7 +123,7 @@ def test_a_rank_left_out_of_the_sum_is_counted_in_every_repetition() -> None:
 
 
 def test_no_rank_ends_while_another_still_receives() -> None:
-    """The last that every rank does is to wait for the others: none of its calls comes after."""
+    """The last call of every rank is the barrier."""
     calls: list[str] = []
 
     class Alone(Rank):
@@ -179,7 +179,7 @@ def made_up() -> Communication:
 
 
 def test_answers_are_joined_by_repetition_and_rank() -> None:
-    """Times side by side, mistakes added up."""
+    """Times stand side by side; mistakes are added up."""
     (timing,) = made_up().stacks[0].timings
 
     assert timing.seconds == ((0.1, 1.1), (0.2, 1.2), (0.3, 1.3))
@@ -188,7 +188,7 @@ def test_answers_are_joined_by_repetition_and_rank() -> None:
 
 
 def test_the_csv_holds_every_sample() -> None:
-    """Read back as text gives the same numbers."""
+    """The numbers are the same when they are read back from text."""
     rows = list(csv.DictReader(io.StringIO(samples_csv(made_up()))))
 
     assert len(rows) == 6
@@ -211,7 +211,7 @@ def test_a_document_with_wrong_elements_has_not_passed() -> None:
 
 
 def test_other_ranks_are_refused() -> None:
-    """A timing of two ranks in a document of three."""
+    """A timing of two ranks must not stand in a document of three."""
     with pytest.raises(RefusalError, match="2 ranks, of 3"):
         made_up().replace(num_ranks=3)
 
@@ -219,7 +219,7 @@ def test_other_ranks_are_refused() -> None:
 def test_what_was_kept_is_found_on_this_machine_by_this_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    """On another machine, by other code, or where a file is cut short, there is none."""
+    """On another machine, by other code, or in a file that is cut short, nothing is found."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(store, "machine_facts", lambda: MACHINE)
     here = made_up().replace(code_version=store.code_version())

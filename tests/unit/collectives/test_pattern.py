@@ -31,7 +31,7 @@ def test_the_sum_is_the_closed_form(ranks: int) -> None:
 
 
 def test_a_rank_puts_in_what_the_formula_says() -> None:
-    """Element by element, in whole numbers, also behind the first part."""
+    """Checked element by element, in whole numbers, also beyond the first block."""
     i = np.arange(COUNT)
     for rank, repetition in ((0, 0), (3, 12), (18, 2000)):
         expected = (rank % 16 + 1) * ((i + repetition) % 1021) + rank % 7
@@ -49,7 +49,7 @@ def test_a_rank_puts_in_what_the_formula_says() -> None:
     ],
 )
 def test_a_wrong_sum_is_seen_nearly_everywhere(mistake: object) -> None:
-    """Only where both happen to be equal is a mistake not seen: one element in a thousand."""
+    """A mistake is missed only where both values happen to be equal: one in a thousand."""
     result = mistake(filled(0, 4), filled(1, 4))  # type: ignore[operator]
 
     wrong = pattern.wrong_in_sum(result.astype(np.float32), num_ranks=2, repetition=4, count=COUNT)
@@ -58,7 +58,7 @@ def test_a_wrong_sum_is_seen_nearly_everywhere(mistake: object) -> None:
 
 
 def test_one_wrong_element_is_one() -> None:
-    """By the smallest difference that float32 knows there."""
+    """The error is the smallest difference that float32 has there."""
     result = filled(0, 1) + filled(1, 1)
     result[COUNT - 2] = np.nextafter(result[COUNT - 2], np.float32(np.inf))
 
@@ -66,7 +66,7 @@ def test_one_wrong_element_is_one() -> None:
 
 
 def test_what_is_not_a_number_is_wrong() -> None:
-    """NaN is unlike everything."""
+    """NaN equals nothing."""
     result = np.full(100, np.nan, np.float32)
 
     assert pattern.wrong_in_broadcast(result, root=0, repetition=0, count=100) == 100
@@ -74,7 +74,7 @@ def test_what_is_not_a_number_is_wrong() -> None:
 
 @pytest.mark.parametrize(("kept", "wrong"), [(0, 100), (1, 99), (99, 1), (100, 0), (103, 3)])
 def test_an_element_that_is_missing_or_one_too_many_is_wrong(kept: int, wrong: int) -> None:
-    """Though all that are there and belong there are right."""
+    """Even if all other elements are right."""
     result = filled(0, 9, count=200)[:kept]
     total = result + filled(1, 9, count=200)[:kept]
 
@@ -83,14 +83,14 @@ def test_an_element_that_is_missing_or_one_too_many_is_wrong(kept: int, wrong: i
 
 
 def test_another_repetition_is_seen() -> None:
-    """A result that was left over from the repetition before."""
+    """A result that is left over from the repetition before counts as wrong."""
     assert pattern.wrong_in_broadcast(filled(0, 5), root=0, repetition=5, count=COUNT) == 0
     assert pattern.wrong_in_broadcast(filled(0, 4), root=0, repetition=5, count=COUNT) == COUNT
     assert pattern.wrong_in_broadcast(filled(1, 5), root=0, repetition=5, count=COUNT) == COUNT
 
 
 def test_too_many_ranks_are_refused() -> None:
-    """Where a sum in float32 would be rounded; 1,024 ranks are exact."""
+    """A sum in float32 would be rounded; 1,024 ranks are still exact."""
     pattern.check_ranks(1024)
 
     with pytest.raises(RefusalError, match="exact in float32"):
@@ -100,7 +100,7 @@ def test_too_many_ranks_are_refused() -> None:
 
 
 def test_sums_over_ranks() -> None:
-    """In closed form as one by one."""
+    """The closed form equals the sum one by one."""
     for ranks in (*range(1, 130), 1024):
         weights = [rank % pattern.WEIGHTS + 1 for rank in range(ranks)]
         offsets = [rank % pattern.OFFSETS for rank in range(ranks)]

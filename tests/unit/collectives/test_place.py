@@ -31,7 +31,7 @@ def place(*slots: int, ranks: int, cores: int = 2) -> Place:
 
 
 def test_hosts_are_filled_in_order() -> None:
-    """Those without a rank are not asked for anything; the interface stays."""
+    """Hosts without a rank are not asked for anything; the interface stays."""
     found = place(2, 2, 2, ranks=4)
 
     assert found.hosts == ("a", "a", "b", "b")
@@ -55,7 +55,7 @@ def test_hosts_are_filled_in_order() -> None:
 def test_a_rank_gets_what_every_host_has_for_one(
     slots: tuple[int, int], cores: tuple[int, int], share: int
 ) -> None:
-    """Of unequal hosts the one that has the fewest for each rank decides, not the smallest."""
+    """With unequal hosts, the one with the fewest cores for each rank decides."""
     hosts = tuple(Host(name=name, slots=n) for name, n in zip("ab", slots, strict=True))
     found = {name: facts(count) for name, count in zip("ab", cores, strict=True)}
     unequal = Place.on_hosts(sum(slots), Placement(hosts=hosts), found)
@@ -67,7 +67,7 @@ def test_a_rank_gets_what_every_host_has_for_one(
 
 
 def test_ranks_of_this_machine_share_its_cores() -> None:
-    """Seven for three are two each; none has less than one."""
+    """Seven cores for three ranks are two each; each rank has at least one."""
     shares = [
         Place(3, Placement(), cores).of_stack("mpi")[0].resources.cores_per_replica
         for cores in (7, 2)
@@ -77,14 +77,14 @@ def test_ranks_of_this_machine_share_its_cores() -> None:
 
 
 def test_more_ranks_than_slots_are_refused() -> None:
-    """With the numbers."""
+    """The message has both numbers."""
     with pytest.raises(RefusalError, match="5 replicas, 4 slots"):
         place(2, 2, ranks=5)
 
 
 @pytest.mark.parametrize(("slots", "workers"), [((1, 1), 1), ((1, 1, 1, 1), 3), ((2, 2), 2)])
 def test_a_server_has_a_host_of_its_own(slots: tuple[int, ...], workers: int) -> None:
-    """The last; its slots are left free, so that every worker reaches it over its link."""
+    """It is the last host, and its slots stay free, so every worker uses its link."""
     spec, placement = place(*slots, ranks=sum(slots)).of_stack("parameter_server")
 
     assert placement.servers_on == ("abcd"[len(slots) - 1],)
@@ -105,7 +105,7 @@ def test_fewer_workers_are_allowed_between_hosts_alone() -> None:
 
 
 def test_the_first_schema_is_still_read() -> None:
-    """It knew one machine only."""
+    """The first schema knew one machine only."""
     text = of(StackTimings(stack="mpi", outcome=COMPLETED)).to_json()
     old = text.replace('"schema_version": 2', '"schema_version": 1')
     old = old.replace(',\n "hosts": [],\n "links": []', "")

@@ -59,7 +59,7 @@ def test_a_line_has_every_figure() -> None:
 
 
 def test_a_stack_that_did_not_run_says_why() -> None:
-    """The whole reason in one line, in brackets or not, and who is meant."""
+    """One line has the whole reason, with or without brackets, and names the stack."""
     reason = "NCCL needs NVIDIA GPUs: nvidia-smi names none [of them]"
     long = Outcome(kind="failed", reason="it broke:\n\n  File one\n  File two")
     hung = Outcome(kind="hung", reason="nobody moved", after_s=300)

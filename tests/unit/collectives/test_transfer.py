@@ -40,7 +40,7 @@ def left_over() -> Callable[[], list[str]]:
 
 
 def test_each_host_sends_to_the_next(site: Site, left_over: Callable[[], list[str]]) -> None:
-    """A ring of two: both ways, by each tool that is there; no process stays."""
+    """A ring of two: each tool measures both ways, and no process stays."""
     found = measure_links(TWO, site, seconds=0.2, tools=("tcp",))
 
     assert [(one.sender, one.receiver, one.tool) for one in found] == [
@@ -53,13 +53,13 @@ def test_each_host_sends_to_the_next(site: Site, left_over: Callable[[], list[st
 
 
 def test_one_host_has_no_link(site: Site) -> None:
-    """Nothing is started."""
+    """No process is started."""
     assert measure_links(Placement(hosts=(Host(name="here"),)), site) == ()
     assert measure_links(Placement(), site) == ()
 
 
 def test_what_came_is_counted_after_the_warm_up() -> None:
-    """The first chunk starts the clock; what comes after it counts, and its time alone."""
+    """The first chunk starts the clock; only what comes after it counts."""
     ours, theirs = socket.socketpair()
     go_on = threading.Event()
     sent = 0
@@ -88,7 +88,7 @@ def test_what_came_is_counted_after_the_warm_up() -> None:
 
 
 def test_a_sender_names_its_congestion_control() -> None:
-    """At once, before anybody has taken a byte; the kernel's file has what a connection gets."""
+    """Before the first byte is taken; the kernel's file says what a connection gets."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address, port = server.getsockname()
         with subprocess.Popen(
@@ -107,7 +107,7 @@ def test_a_sender_names_its_congestion_control() -> None:
 
 
 def test_a_sender_that_goes_is_told() -> None:
-    """Half a transfer is none."""
+    """Half a transfer is no measurement."""
     ours, theirs = socket.socketpair()
     theirs.sendall(b"x")
     theirs.close()
@@ -117,7 +117,7 @@ def test_a_sender_that_goes_is_told() -> None:
 
 
 def test_an_end_that_fails_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its last words; the other end goes too."""
+    """The message has its last words, and the other end is stopped too."""
     monkeypatch.setattr(link, "WARM_UP_S", 0.1)
     placement = TWO.replace(interface="nothing0")
 
@@ -152,7 +152,7 @@ def by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
 def test_a_login_script_may_talk(
     talk: str, site: Site, by_ssh: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it says comes before what the end says, in whatever form."""
+    """Its text, in any form, comes before the text of the program."""
     monkeypatch.setattr(link, "WARM_UP_S", 0.1)
     monkeypatch.setattr(link, "PATIENCE_S", 10.0)
     by_ssh(TALKING_SSH.format(talk=talk))
@@ -171,7 +171,7 @@ def test_last_words_are_not_waited_for(
     by_ssh: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else may hold the pipe that they come by, or the end may stay."""
+    """Another process may hold the pipe open, or the program may not end."""
     monkeypatch.setattr(link, "LAST_WORDS_S", 0.3)
     ssh = by_ssh(text)
     far = dataclasses.replace(site, names=frozenset({"here"}))
@@ -186,7 +186,7 @@ def test_last_words_are_not_waited_for(
 
 
 def test_iperf3_gives_up(tmp_path: Path) -> None:
-    """One whose peer never comes ends by itself, though its standard input stays open."""
+    """If its peer never comes, it ends by itself, even with its standard input open."""
     (tmp_path / "iperf3").write_text("#!/bin/sh\nexec sleep 3600\n")
     (tmp_path / "iperf3").chmod(0o755)
     program = (
@@ -202,7 +202,7 @@ def test_iperf3_gives_up(tmp_path: Path) -> None:
 
 
 def test_an_end_ends_with_its_standard_input() -> None:
-    """As when the connection by which it was started is lost; its port is free again."""
+    """As when the connection that started it is lost; its port is free again."""
     process = subprocess.Popen(
         (sys.executable, "-I", "-S", link.SCRIPT, "receive", "0", "1", "lo"),
         stdin=subprocess.PIPE,

@@ -23,7 +23,7 @@ from ringside_core.specs import (
 
 
 def test_each_backend_at_each_size_with_the_reference() -> None:
-    """serial comes by itself, with one replica; options make an arm of their own."""
+    """`serial` is added with one replica; each set of options is an arm of its own."""
     arms = parse_arms("horovod:controller=mpi,mirrored", "1,2")
 
     assert [arm.label for arm in arms] == [
@@ -61,7 +61,7 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
     ],
 )
 def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> None:
-    """One message for each mistake."""
+    """Each mistake has its own message."""
     with pytest.raises(RefusalError, match=words):
         parse_arms(backends, replicas)
 
@@ -81,7 +81,7 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
 def test_a_setting_that_all_have_anyway_makes_no_arm(
     backends: str, flags: dict[str, Any], twice: str
 ) -> None:
-    """By what it would run, which depends on the flags; other settings do make one."""
+    """Arms are equal if they would run the same, given the flags; other settings make an arm."""
     base = spec_from_flags(Surroundings(), backend="serial", save="record", **flags)
     arms = parse_arms(backends, "2")
 
@@ -93,7 +93,7 @@ def test_a_setting_that_all_have_anyway_makes_no_arm(
 
 
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
-    """Two replicas in a process have twice the threads of one, of both kinds, asked for or not."""
+    """Two replicas in one process have twice the threads of one, given or not."""
     base = spec_from_flags(
         Surroundings(), backend="serial", cores_per_replica=2, inter_op_threads=3
     )
@@ -117,7 +117,7 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
 
 
 def test_settings_stand_in_the_name() -> None:
-    """An option of the backend is one; every other name is a setting, and reaches the run."""
+    """A name is either an option of the backend or a setting; both reach the run."""
     base = spec_from_flags(Surroundings(), backend="serial", save="record", intra_op_threads=1)
     text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true:prefetch=7"
     arm = parse_arms(f"{text}:inter_op_threads=3:intra_op_threads=2", "2")[1]
@@ -142,7 +142,7 @@ def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
 
 
 def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:
-    """It is the same again, in a group of its own; the reference alone has none."""
+    """It is the same arm in a group of its own; the reference alone has no twin."""
     arms = parse_arms("horovod,mirrored,one_device,tpu", "1,2")
 
     (found,) = twin(arms)
@@ -155,7 +155,7 @@ def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:
 
 
 def test_the_largest_of_each_group() -> None:
-    """In the order in which the groups were named."""
+    """The groups keep the order in which they were named."""
     arms = parse_arms("horovod,one_device,mirrored", "3,1")
 
     assert [arm.label for arm in largest(arms)] == [
@@ -167,7 +167,7 @@ def test_the_largest_of_each_group() -> None:
 
 
 def test_a_comparison_survives_json() -> None:
-    """Arms come back with options of their backend's own type."""
+    """The options of an arm keep their own type."""
     arms = parse_arms(DEFAULT_BACKENDS, "1,2")
     original = Comparison(
         name="n",

@@ -55,7 +55,7 @@ def test_a_precision_is_a_share(text: str, share: float) -> None:
     ],
 )
 def test_no_precision(text: str, words: str) -> None:
-    """One message, with what to type."""
+    """One message says what to type."""
     with pytest.raises(RefusalError, match=words):
         parse_precision(text)
 
@@ -64,7 +64,7 @@ def test_no_precision(text: str, words: str) -> None:
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("1h30m", 5400), ("0.5m", 30)]
 )
 def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
-    """Seconds, minutes, hours, also together."""
+    """Seconds, minutes and hours, also together."""
     assert parse_duration(text) == seconds
 
 
@@ -86,7 +86,7 @@ def test_no_budget(text: str) -> None:
     ],
 )
 def test_what_flags_ask_for(flags: dict[str, Any], asked: Rounds) -> None:
-    """Rounds are counted, or made until something is reached."""
+    """A fixed number of rounds, or rounds until something is reached."""
     given = {"rounds": None, "precision": None, "budget": None, "verify": True, **flags}
 
     assert rounds_asked(**given) == asked
@@ -101,7 +101,7 @@ def test_what_flags_ask_for(flags: dict[str, Any], asked: Rounds) -> None:
     ],
 )
 def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
-    """Neither wins in silence."""
+    """They are refused; neither wins silently."""
     given = {"rounds": None, "precision": None, "budget": None, "verify": True, **flags}
 
     with pytest.raises(RefusalError, match=words):
@@ -140,7 +140,7 @@ def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
     ],
 )
 def test_when_it_ends(asked: Rounds, now: State, words: str) -> None:
-    """Not before the least rounds; then at the precision, or when the budget holds no more."""
+    """After the least rounds: at the precision, or when another round would exceed the budget."""
     why = why_end(asked, now)
 
     assert words in why
@@ -160,5 +160,5 @@ def test_when_it_ends(asked: Rounds, now: State, words: str) -> None:
     ],
 )
 def test_time_left(asked: Rounds, now: State, seconds: float) -> None:
-    """Intervals narrow with the root of the rounds; the budget ends it, but for the least."""
+    """Intervals narrow with the root of the rounds; the budget ends it, after the least rounds."""
     assert time_left_s(asked, now) == pytest.approx(seconds)

@@ -11,7 +11,7 @@ from tests.unit.report.bout import bout
 
 
 def test_certificates_go_both_ways() -> None:
-    """What is written is read again, with all checks and the matrix."""
+    """A written comparison is read again with all checks and the matrix."""
     comparison = bout()
 
     again = Comparison.from_json(comparison.to_json())
@@ -23,7 +23,7 @@ def test_certificates_go_both_ways() -> None:
 
 
 def test_file_of_version_1_is_read_as_never_verified() -> None:
-    """Its numbers are all there, and none of them may be ranked."""
+    """All its numbers are there, and none of them may be ranked."""
     body = json.loads(bout().to_json())
     del body["certificates"], body["detection"]
     body["schema_version"] = 1
@@ -39,7 +39,7 @@ def test_file_of_version_1_is_read_as_never_verified() -> None:
 
 
 def test_file_of_an_unknown_version_is_refused() -> None:
-    """Neither guessed nor migrated."""
+    """It is neither guessed nor migrated."""
     body = {**json.loads(bout().to_json()), "schema_version": 99}
 
     with pytest.raises(RefusalError, match="schema_version=99"):
@@ -47,7 +47,7 @@ def test_file_of_an_unknown_version_is_refused() -> None:
 
 
 def test_an_interrupted_file_of_version_2_counts_the_rounds_that_there_are() -> None:
-    """Its `rounds` are those that were asked for; now they are those that were begun."""
+    """Its `rounds` were those asked for; now they are those begun."""
     body = json.loads(bout().to_json())
     body["schema_version"] = 2
     body["rounds"] = 9
@@ -70,13 +70,13 @@ def test_an_interrupted_file_of_version_2_counts_the_rounds_that_there_are() -> 
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
-    """Whatever wrote it: nothing is computed from it."""
+    """Whatever wrote it, nothing is computed from it."""
     with pytest.raises(RefusalError, match=words):
         bout().replace(**changes)
 
 
 def test_an_arm_runs_once_in_a_round() -> None:
-    """At whatever position."""
+    """At any position."""
     comparison = bout()
     again = comparison.runs[0].replace(position=999)
 
@@ -85,6 +85,6 @@ def test_an_arm_runs_once_in_a_round() -> None:
 
 
 def test_the_most_rounds_are_no_fewer_than_the_least() -> None:
-    """Else it could neither go on nor end."""
+    """Otherwise it could neither go on nor end."""
     with pytest.raises(RefusalError, match="least=4, most=3"):
         Rounds(least=4, most=3)

@@ -41,7 +41,7 @@ def made(comparison: Comparison, folder: Path, executor: Made) -> Comparison:
 
 
 def test_every_round_has_every_arm_in_its_order_and_with_its_seed(tmp_path: Path) -> None:
-    """Three rounds were asked for; the seed of the base is that of the first."""
+    """Three rounds; the seed of the first is the one that the user gave."""
     executor = Made()
     comparison = comparison_of("mirrored,horovod", "1,2")
 
@@ -58,7 +58,7 @@ def test_every_round_has_every_arm_in_its_order_and_with_its_seed(tmp_path: Path
 
 
 def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
-    """With a number and a seed of its own; the disturbed one stays."""
+    """The repeat has its own number and seed; the disturbed round stays."""
     executor = Made(busy=(4,))  # of three arms: in the second round
 
     ended = made(comparison_of("mirrored"), tmp_path, executor)
@@ -69,7 +69,7 @@ def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
 
 
 def test_not_more_repeats_than_rounds_were_asked_for(tmp_path: Path) -> None:
-    """A machine that is never quiet does not keep the experiment for ever."""
+    """So a machine that is never quiet cannot keep the experiment going for ever."""
     ended = made(comparison_of("mirrored"), tmp_path, Made(busy=tuple(range(100))))
 
     assert ended.rounds == 6
@@ -82,7 +82,7 @@ def test_not_more_repeats_than_rounds_were_asked_for(tmp_path: Path) -> None:
 def test_rounds_go_on_until_they_are_precise_or_the_budget_ends(
     tmp_path: Path, noise: float, rounds: int, words: str
 ) -> None:
-    """A round of three arms takes 30 s, by its runs: the eighth would end at 240 s."""
+    """A round of three arms takes 30 s; the eighth would end at 240 s."""
     comparison = comparison_of("mirrored", verified=True).replace(
         asked=Rounds(least=3, most=100, precision=0.05, budget_s=220.0)
     )
@@ -94,7 +94,7 @@ def test_rounds_go_on_until_they_are_precise_or_the_budget_ends(
 
 
 def test_an_interrupted_round_is_completed(tmp_path: Path) -> None:
-    """The runs, their order and their seeds are those of a comparison that was not interrupted."""
+    """Runs, order and seeds equal those of a comparison without the interruption."""
     whole = Made()
     made(comparison_of("mirrored,horovod", "1,2"), tmp_path / "whole", whole)
     folder, first, second = tmp_path / "halves", Made(stop_at=8), Made()
@@ -110,7 +110,7 @@ def test_an_interrupted_round_is_completed(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_a_run(tmp_path: Path) -> None:
-    """It is kept with its outcome, and the others go on."""
+    """It is kept with its outcome, and the other runs go on."""
     ended = made(comparison_of("mirrored"), tmp_path, Made(fails=("mirrored ×1",)))
 
     assert [run.outcome.kind for run in ended.runs].count("failed") == 6  # the twin too
@@ -118,7 +118,7 @@ def test_a_failed_run_is_a_run(tmp_path: Path) -> None:
 
 
 def test_the_observer_hears_of_disturbed_runs(tmp_path: Path) -> None:
-    """With the reason, at the end of the run."""
+    """It gets the reason at the end of the run."""
     heard: list[tuple[str, str]] = []
 
     class Ear(Observer):
@@ -133,7 +133,7 @@ def test_the_observer_hears_of_disturbed_runs(tmp_path: Path) -> None:
 
 
 def test_how_long_runs_took_is_known_next_time(tmp_path: Path) -> None:
-    """For any seed; not for another spec, and not where one of them never ran."""
+    """For any seed of the same spec, if each arm ran at least once."""
     assert durations.expected_s([BASE]) is None
 
     durations.remember(BASE, 12.0)
@@ -159,7 +159,7 @@ class Edited(Made):
 
 
 def test_a_model_that_is_edited_while_rounds_are_made_ends_them(tmp_path: Path) -> None:
-    """The run in which it happened is not kept, those before are, and the file is named."""
+    """That run is not kept, earlier runs are, and the message names the file."""
     model, executor = tmp_path / "my_model.py", Edited()
     executor.file = model
     model.write_text("layers = 2\n")
@@ -182,7 +182,7 @@ def test_a_model_that_is_edited_while_rounds_are_made_ends_them(tmp_path: Path) 
 def test_code_of_ringside_that_is_edited_ends_the_rounds(
     verified: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen by certificates, and without them by what the comparison began with."""
+    """Certificates show it; without them, the code identity from the beginning does."""
     comparison = comparison_of("mirrored", verified=verified)
     comparison = comparison.replace(code_version="" if verified else "c0de" * 16)
     monkeypatch.setattr(store, "code_now", lambda: "beef" * 16)
@@ -194,7 +194,7 @@ def test_code_of_ringside_that_is_edited_ends_the_rounds(
 def test_a_pinned_run_is_watched_on_its_own_processors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two replicas of one core each, of the 64 that there are."""
+    """Two replicas of one core each, on a machine of 64."""
     completed = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
     monkeypatch.setattr(experiment, "make_plan", lambda *_, **__: None)
@@ -210,7 +210,7 @@ def test_a_pinned_run_is_watched_on_its_own_processors(
 
 @pytest.mark.parametrize("asked", [Rounds(least=2, most=2), Rounds(least=3, most=3)])
 def test_no_round_is_made_where_enough_are_there(asked: Rounds, tmp_path: Path) -> None:
-    """Killed after the last run, before it was written why it ended; or gone on with at most."""
+    """It was killed after the last run, or resumed with no more rounds than it has."""
     ended = made(comparison_of("mirrored").replace(asked=asked), tmp_path / "whole", Made())
     executor = Made()
 
@@ -221,7 +221,7 @@ def test_no_round_is_made_where_enough_are_there(asked: Rounds, tmp_path: Path) 
 
 
 def test_a_long_label_makes_a_folder_all_the_same(tmp_path: Path) -> None:
-    """A name in a file system holds 255 bytes."""
+    """A file system allows 255 bytes for a name."""
     comparison = comparison_of("serial")
     (arm,) = comparison.arms
     comparison = comparison.replace(arms=(arm.replace(label="ø:" * 200),))

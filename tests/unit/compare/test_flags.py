@@ -38,7 +38,7 @@ def test_a_wrong_flag(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rule, what came, and what to do."""
+    """The message says the rule, what was received, and what to do."""
     monkeypatch.chdir(tmp_path)
 
     code = ringside.cli.main.run(["compare", *flags])
@@ -50,7 +50,7 @@ def test_a_wrong_flag(
 
 
 def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    """And starts nothing."""
+    """It starts nothing."""
     code = ringside.cli.main.run(
         ["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run"]
     )
@@ -61,7 +61,7 @@ def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any, the first round will say; a budget that is too small for the least is told."""
+    """Without any, the first round will tell; a budget too small for the least is reported."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = Rounds(least=3, most=100, precision=0.05, budget_s=300.0)
     comparison = comparison_of("mirrored").replace(asked=asked)
@@ -79,7 +79,7 @@ def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_counted_rounds_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as were asked for, if they are disturbed; and one round is no rounds."""
+    """Disturbed ones, as often as rounds were asked for; zero rounds are refused."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     comparison = comparison_of("mirrored").replace(asked=Rounds(least=1, most=2))
 

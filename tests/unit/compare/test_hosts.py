@@ -55,14 +55,14 @@ def on(*slots: int, servers_on: tuple[str, ...] = ()) -> Placement:
 def test_processes_are_spread_over_the_hosts(
     backend: str, replicas: int, slots: tuple[int, ...], topology: Topology
 ) -> None:
-    """The slots of a host are filled before those of the next."""
+    """The slots of one host are filled before those of the next."""
     arm = parse_arms(backend, str(replicas))[-1]
 
     assert arm_spec(BASE, arm, placement=on(*slots)).topology == topology
 
 
 def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
-    """The others have room; the reason names the host."""
+    """The other hosts have room, but the reason names the first."""
     arms = parse_arms("mirrored,horovod", "1,2")
 
     able, unable = with_room(arms, on(1, 2))
@@ -82,13 +82,13 @@ def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
     ],
 )
 def test_arms_without_any_room_are_refused(backends: str, replicas: str, words: str) -> None:
-    """Before anything is asked of a host."""
+    """This happens before a host is asked."""
     with pytest.raises(RefusalError, match=words):
         with_room(parse_arms(backends, replicas), on(1, 1, 2))
 
 
 def test_a_replica_gets_what_the_fullest_host_has() -> None:
-    """Of the hosts, not of the machine that starts the runs; never less than one core."""
+    """The cores of the hosts count, not those of this machine; at least one core."""
     arms = parse_arms("horovod", "1,4")
     placement = on(3, 3, 8)
     specs = [arm_spec(BASE, arm, placement=placement) for arm in arms]
@@ -104,7 +104,7 @@ def test_a_replica_gets_what_the_fullest_host_has() -> None:
 
 
 def test_a_hostfile_has_defaults_of_its_own() -> None:
-    """The stacks that reach over hosts, at one replica and at all slots."""
+    """The stacks that work across hosts, at one replica and at all slots."""
     chosen = choose_arms(BASE, None, None, placement=on(1, 1, 2))
 
     assert {arm.backend for arm in chosen.arms} == {
@@ -128,7 +128,7 @@ def placed() -> Comparison:
 
 
 def test_runs_of_a_comparison_go_to_its_hosts() -> None:
-    """Also after it was written down and read: whoever resumes it finds the same placement."""
+    """Also after writing and reading: who resumes it gets the same placement."""
     again = Comparison.from_json(placed().to_json())
 
     assert again == placed()
@@ -158,7 +158,7 @@ def link(sender: str, receiver: str, mbit_s: float) -> Link:
 def test_rounds_over_other_links_are_not_mixed(
     now: list[tuple[str, str, float]], words: str
 ) -> None:
-    """More than a tenth up or down, in either direction, or nothing at all."""
+    """A rate may differ by a tenth, up or down, in each direction; and it must be known."""
     before = (link("a", "b", 100), link("b", "a", 100))
     links = [link(*one) for one in now]
 
@@ -170,7 +170,7 @@ def test_rounds_over_other_links_are_not_mixed(
 
 
 def test_rounds_with_other_shares_of_the_cores_are_not_mixed() -> None:
-    """Two replicas of 2 cores on a; fewer make them share; more are left alone."""
+    """Two replicas of 2 cores on `a`: fewer cores would be shared, more change nothing."""
     comparison = placed()
     base = BASE.replace(resources=BASE.resources.replace(cores_per_replica=2))
     comparison = comparison.replace(base=base)
@@ -188,7 +188,7 @@ class _WatchedError(Exception):
 
 
 def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of the hostfile that is off must not make all loads unknown."""
+    """If such a host is off, the loads of the others are still known."""
 
     def noted(self: HostsWatch, names: tuple[str, ...]) -> None:
         raise _WatchedError(names)
@@ -204,7 +204,7 @@ def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything runs, of the hosts that are used; not where they answer."""
+    """Before anything runs, if a host in use does not answer."""
     asked: list[tuple[str, ...]] = []
     answers: Iterator[dict[str, Look] | None] = iter((None, {}))
 
@@ -221,7 +221,7 @@ def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_file_of_version_3_is_of_one_machine() -> None:
-    """It knew no hosts."""
+    """Version 3 knew no hosts."""
     body = json.loads(bout().to_json())
     for name in ("hosts", "interface", "servers_on", "oversubscribe", "addresses", "links"):
         del body[name]
@@ -235,7 +235,7 @@ def test_a_file_of_version_3_is_of_one_machine() -> None:
 
 
 def test_certificates_of_other_hosts_are_refused() -> None:
-    """Both are named."""
+    """The message names both sets of hosts."""
     with pytest.raises(RefusalError, match=r"was verified on one machine.*is of a \(1\), b \(1\)"):
         bout().replace(hosts=on(1, 1).hosts)
 
@@ -243,7 +243,7 @@ def test_certificates_of_other_hosts_are_refused() -> None:
 def test_how_long_a_run_took_is_of_its_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody expects of a slow network what the machine itself took."""
+    """A time from this machine is not the estimate for a slow network."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     durations.remember(BASE, 10.0)
     durations.remember(BASE, 50.0, on(1, 1))
@@ -283,7 +283,7 @@ def test_a_wrong_flag(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One message, exit code 2, nothing made."""
+    """One message, exit code 2, and nothing is made."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two").write_text("a\nb\n")
 
@@ -298,7 +298,7 @@ def test_a_wrong_flag(
 def test_dry_run_asks_no_host(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hosts that do not exist are enough to see the arms."""
+    """The arms are printed even if the hosts do not exist."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two").write_text("a\nb\n")
 

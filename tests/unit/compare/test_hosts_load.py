@@ -37,7 +37,7 @@ def process(host: str, core: int, cpu_s: float, rank: int) -> RunRecord:
 
 
 def test_each_machine_has_its_own_processors() -> None:
-    """core 0 of each: busy 10 s and 8 s, of which 9 s and 5 s are the run's; core 1 is not its."""
+    """Core 0 of each was busy 10 s and 8 s, the run took 9 s and 5 s; core 1 does not count."""
     before = {"a": look("a", "A", {0: 100, 1: 0}), "b": look("b", "B", {0: 7, 1: 0}, steal_s=1)}
     after = {
         "a": look("a", "A", {0: 110, 1: 9}, swapped=2),
@@ -55,7 +55,7 @@ def test_each_machine_has_its_own_processors() -> None:
 
 
 def test_hosts_with_one_kernel_are_one_machine() -> None:
-    """As those of a lab: both see all processors; the launcher's time is there, too."""
+    """As in a lab: both see all processors, and the launcher's time is there too."""
     busy = {0: 100.0, 1: 50.0}, {0: 110.0, 1: 58.0}
     before = {name: look(name, "A", busy[0]) for name in "ab"}
     after = {name: look(name, "A", busy[1]) for name in "ab"}
@@ -94,7 +94,7 @@ def test_a_process_beside_the_launcher_is_counted_once(launcher_s: float, own_s:
 
 
 def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
-    """Whatever it did."""
+    """Its load does not matter."""
     before = {"a": look("a", "A", {0: 0}), "b": look("b", "B", {0: 0})}
     after = {"a": look("a", "A", {0: 10}), "b": look("b", "B", {0: 20}, steal_s=5, swapped=9)}
 
@@ -107,7 +107,7 @@ def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
 
 
 def test_what_nobody_knows_is_not_said() -> None:
-    """A host that was started anew, or of which no record tells anything."""
+    """A host that was restarted, or that no record describes, has no load."""
     before = {"a": look("a", "A", {0: 0})}
 
     nowhere = Launcher("", "", 0.0)
@@ -132,7 +132,7 @@ def test_what_nobody_knows_is_not_said() -> None:
     ],
 )
 def test_a_counter_that_goes_back_is_not_zero(began: Look, ended: Look) -> None:
-    """Nor is that of a processor that is off: a host that nobody knows would look quiet."""
+    """Nor is one of a processor that is off: the host would look quiet."""
     records = (process("a", 0, 1.0, 0),)
 
     load = load_between(
@@ -143,7 +143,7 @@ def test_a_counter_that_goes_back_is_not_zero(began: Look, ended: Look) -> None:
 
 
 def test_this_machine_is_asked_without_ssh() -> None:
-    """Its name, its kernel, its processors."""
+    """Its name, its kernel and its processors."""
     found = looks(("localhost",))
 
     if not os.path.exists("/proc/stat"):
@@ -159,7 +159,7 @@ def test_this_machine_is_asked_without_ssh() -> None:
 def test_hosts_behind_a_login_shell_that_talks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its first line is not the host's name, its last ones are no counters."""
+    """The shell's first line is not the host's name; its last lines are no counters."""
     reached_by(f"echo hello; {FAREWELL}", tmp_path, monkeypatch)
 
     found = looks(("a", "b"))
@@ -173,7 +173,7 @@ def test_hosts_behind_a_login_shell_that_talks(
 
 
 def test_hosts_of_which_one_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of a run on both."""
+    """Then nothing is known of a run on both."""
     reached_by(f'case "$*" in *" b "*) exit 255;; esac; {DIRECT}', tmp_path, monkeypatch)
 
     assert looks(("a", "b")) is None

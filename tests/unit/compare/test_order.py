@@ -17,7 +17,7 @@ def test_every_round_holds_every_arm_once_in_another_order() -> None:
 
 
 def test_order_of_a_round_is_a_function_of_seed_and_round() -> None:
-    """Whoever goes on later finds the same, whatever was drawn before; another seed has another."""
+    """A resumed comparison gets the same order; another seed gives another."""
     expected = round_order(MANY, 4, 3)
     for number in range(9):
         round_order(MANY, number, 3)
@@ -27,6 +27,6 @@ def test_order_of_a_round_is_a_function_of_seed_and_round() -> None:
 
 
 def test_few_arms_run_backwards_once() -> None:
-    """So two arms never have one order in all rounds, whatever is drawn."""
+    """So two arms never have the same order in all rounds."""
     for few, seed in itertools.product((MANY[:2], MANY[:3]), range(20)):
         assert round_order(few, 1, seed) == round_order(few, 0, seed)[::-1]

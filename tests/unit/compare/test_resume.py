@@ -37,7 +37,7 @@ def left_behind(folder: Path, **changes: Any) -> Path:
 
 
 def test_it_goes_on_as_asked_for_before(tmp_path: Path) -> None:
-    """Nothing is new but what is given anew."""
+    """Only what is given again is new."""
     left_behind(tmp_path)
 
     same = reopened(tmp_path, precision=None, budget=None)
@@ -49,7 +49,7 @@ def test_it_goes_on_as_asked_for_before(tmp_path: Path) -> None:
 
 
 def test_a_finished_one_says_so(tmp_path: Path) -> None:
-    """Unless it is given a budget in which there may be more rounds."""
+    """Unless it gets a budget that allows more rounds."""
     left_behind(tmp_path, ended_because="The budget was over.")
 
     with pytest.raises(RefusalError, match=r"finished.*The budget was over.*--budget"):
@@ -73,7 +73,7 @@ def test_a_finished_one_says_so(tmp_path: Path) -> None:
 def test_what_has_changed_is_refused(
     tmp_path: Path, changes: dict[str, Any], words: list[str]
 ) -> None:
-    """With both values."""
+    """The message has both values."""
     left_behind(tmp_path, **changes)
 
     with pytest.raises(RefusalError) as refusal:
@@ -83,7 +83,7 @@ def test_what_has_changed_is_refused(
 
 
 def test_no_precision_without_certificates(tmp_path: Path) -> None:
-    """As where it is typed the first time."""
+    """The same refusal as in a new comparison."""
     left_behind(tmp_path, verify=False)
 
     with pytest.raises(RefusalError, match="--no-verify"):
@@ -101,7 +101,7 @@ def test_no_precision_without_certificates(tmp_path: Path) -> None:
 def test_flags_beside_it_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
 ) -> None:
-    """By name: all comes from the folder."""
+    """By name: everything comes from the folder."""
     code = ringside.cli.main.run(["compare", "--resume", str(tmp_path), *flags])
 
     said = " ".join(capsys.readouterr().err.split())
@@ -148,7 +148,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cache")
 def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
-    """Another seed, batch or arm: by the place in the file, with both values."""
+    """Another seed, batch or arm is told with its place in the file and both values."""
     comparison = with_runs(tmp_path)
     assert reopened(tmp_path, precision=None, budget=None) == comparison
 
@@ -171,7 +171,7 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cache")
 def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
-    """What no summary could be made of is not gone on with; the file is named."""
+    """If no summary can be made of them, it does not go on; the message names the file."""
     comparison = with_runs(tmp_path)
     first, *rest = comparison.runs
     records = tuple(
@@ -185,7 +185,7 @@ def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("cache")
 def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
-    """Of their runs, not of whatever they say themselves; and of an arm that there is."""
+    """Of the runs that the arms make, whatever the certificates say; and of arms that exist."""
     comparison = with_runs(tmp_path)
     first, *rest = comparison.certificates
     other = first.replace(spec=first.spec.replace(epochs=first.spec.epochs + 1))
@@ -204,7 +204,7 @@ def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
 
 
 def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cores, variables and, for relative files, the folder; both values are told, no secret is."""
+    """Cores, variables and the folder of relative files: both values are shown, but no secret."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_VAR_PASSWORD", "hunter2")
     base = BASE.replace(workload="mine.py:model")
@@ -236,7 +236,7 @@ def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_folder_counts_only_for_relative_files() -> None:
-    """A model of Ringside's, an absolute file and a package are the same from everywhere."""
+    """Ringside's own models, absolute files and packages are the same from everywhere."""
     names = ("digits", "/a/mine.py:model", "package.module:model", "mine.py:model")
 
     found = [circumstances(BASE.replace(workload=name)).folder for name in names]
@@ -246,7 +246,7 @@ def test_the_folder_counts_only_for_relative_files() -> None:
 
 
 def test_a_new_precision_has_a_budget(tmp_path: Path) -> None:
-    """Counted rounds have none, and a precision may never be reached."""
+    """Counted rounds have no budget, and a precision may never be reached."""
     left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
 
     anew = reopened(tmp_path, precision="1%", budget=None).asked
@@ -255,7 +255,7 @@ def test_a_new_precision_has_a_budget(tmp_path: Path) -> None:
 
 
 def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """With the name of the file."""
+    """The message names the file."""
     (tmp_path / RESULTS).write_bytes(b"\xff\xfe")
 
     with pytest.raises(RefusalError, match=r"results\.json: .*decode"):
@@ -263,7 +263,7 @@ def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
-    """In case the report was what was interrupted; and with one full stop."""
+    """Perhaps the report was interrupted; the sentence ends with one full stop."""
     left_behind(tmp_path, ended_because="The budget was over.")
 
     with pytest.raises(RefusalError) as refusal:
@@ -274,7 +274,7 @@ def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second one; nothing that the first one wrote is touched."""
+    """The second is refused and touches nothing that the first one wrote."""
     left_behind(tmp_path)
     before = (tmp_path / RESULTS).read_bytes()
 

@@ -53,7 +53,7 @@ def started(folder: Path, code: str, *words: str) -> subprocess.Popen[str]:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_leaves_every_with(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Also outside of a run: the temporary folder is gone, and one line says so."""
+    """Also outside of a run: the temporary folder is removed, and one line says so."""
     (tmp_path / "waits.py").write_text(WAITS)
     process = started(tmp_path, MAIN, "doctor")
     try:
@@ -72,7 +72,7 @@ def test_a_signal_leaves_every_with(tmp_path: Path, number: signal.Signals, code
 
 
 def test_the_probe_ends_with_whoever_asked_even_if_killed(tmp_path: Path) -> None:
-    """Its end is seen by the end of its output."""
+    """The end of its output shows that it ended."""
     (tmp_path / "waits_for_ever.py").write_text(WAITS_FOR_EVER)
     process = started(tmp_path, ASKS)
     assert process.stdout is not None
@@ -109,7 +109,7 @@ def test_whoever_is_stopped_is_told_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One line, at every stage of a comparison; what cannot be written is named too."""
+    """One line at every stage of a comparison; files that cannot be written are named."""
     comparison = comparison_of("mirrored")
     monkeypatch.setattr(ringside.cli.compare, "begin", lambda *_, **__: comparison)
     monkeypatch.setattr(ringside.cli.compare, "go_on", lambda *_, **__: comparison)
@@ -130,7 +130,7 @@ def test_whoever_is_stopped_is_told_how_to_go_on(
 def test_a_full_disk_is_one_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the file; of every command."""
+    """For every command, with the name of the file."""
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/file")
     monkeypatch.setattr(ringside.cli.doctor, "ask", raising(full))
 
@@ -141,7 +141,7 @@ def test_a_full_disk_is_one_message(
 
 
 def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not the line of the list, which has that one."""
+    """It is not the short line of the list of commands."""
     ringside.cli.main.run(["doctor", "--help"])
     own = capsys.readouterr().out
     ringside.cli.main.run(["--help"])
@@ -152,7 +152,7 @@ def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
-    """The system names none when bytes do not fit."""
+    """The system itself names none when bytes do not fit."""
     with (
         pytest.raises(OSError, match="results") as refusal,
         whole_file(tmp_path / "results.json"),

@@ -21,7 +21,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_knob_is_an_option_of_its_backend_or_a_setting() -> None:
-    """A name that upstream has changed would be refused only when it is tried."""
+    """Otherwise a name that upstream changed would fail only during tuning."""
     for backend in CAPABILITIES:
         known = {*OPTIONS[backend].model_fields, *Settings.model_fields}
         arm = parse_arms(backend, "2")[-1]
@@ -32,7 +32,7 @@ def test_every_knob_is_an_option_of_its_backend_or_a_setting() -> None:
 
 
 def test_what_can_have_no_effect_is_not_tried() -> None:
-    """Nothing of the reduction with one replica, nothing of NCCL without GPUs, not what it has."""
+    """No reduction with one replica, no NCCL without GPUs, no value that the arm already has."""
     one, two = parse_arms("horovod:compression=fp16", "1,2")[1:]
 
     names = {name for name, _ in candidates(one, gpus=False)}
@@ -61,7 +61,7 @@ def test_what_can_have_no_effect_is_not_tried() -> None:
 def test_one_knob_at_a_time_then_the_best_together(
     throughputs: list[float | None], asked: list[dict[str, int]]
 ) -> None:
-    """By hand: what is tried after what."""
+    """The expected order of trials is written by hand."""
     tried: list[Tried] = []
     for throughput in throughputs[: len(asked)]:
         changes = next_setting(SINGLES, tried, trials=6)
@@ -79,7 +79,7 @@ def test_the_trials_end() -> None:
 
 
 def test_the_fastest_is_chosen() -> None:
-    """The first of equal ones; of none that ran, none."""
+    """The first of equal ones; none if no trial ran."""
     ran = [Tried({}, 10.0), Tried({"a": 1}, 12.0), Tried({"b": 2}, None), Tried({"c": 4}, 12.0)]
 
     assert best_of(ran) == ran[1]
@@ -96,7 +96,7 @@ class Faster(Made):
 
 
 def test_the_best_settings_become_arms_at_all_sizes(tmp_path: Path) -> None:
-    """As many trials as there are values, ten at most; none for the twin; the best are marked."""
+    """At most ten trials; none for the twin; the best are marked."""
     comparison = comparison_of("mirrored", "1,2").replace(trials_each=10)
     executor = Faster()
 
@@ -115,7 +115,7 @@ def test_the_best_settings_become_arms_at_all_sizes(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_faster_no_arm_is_added(tmp_path: Path) -> None:
-    """And a setting that fails is a trial with its reason."""
+    """A setting that fails is a trial with its reason."""
     comparison = comparison_of("mirrored").replace(trials_each=8)
 
     tuned = tune(
@@ -129,7 +129,7 @@ def test_where_nothing_is_faster_no_arm_is_added(tmp_path: Path) -> None:
 
 
 def test_trials_go_on_where_they_stopped(tmp_path: Path) -> None:
-    """What was tried is not tried again, and the same is chosen."""
+    """No trial is repeated, and the same setting is chosen."""
     comparison = comparison_of("mirrored").replace(trials_each=4)
     whole = tune(comparison, folder=tmp_path / "a", executor=Made(), observer=Observer())
     left = comparison.replace(trials=whole.trials[:6])

@@ -94,7 +94,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def test_what_is_not_for_everybody(kernel: Kernel) -> None:
-    """It is while hosts choose it (`Kernel.run` looks), and not afterwards."""
+    """It is allowed while hosts choose it (`Kernel.run` checks), and not afterwards."""
     set_congestion_control(HOSTS, "cubic")
 
     assert kernel.chosen == ["cubic", "cubic"]
@@ -102,7 +102,7 @@ def test_what_is_not_for_everybody(kernel: Kernel) -> None:
 
 
 def test_what_is_allowed(kernel: Kernel, read_only: Callable[[], None]) -> None:
-    """The list is not written."""
+    """The list of allowed ones is not written."""
     read_only()
 
     set_congestion_control(HOSTS, "reno")
@@ -111,7 +111,7 @@ def test_what_is_allowed(kernel: Kernel, read_only: Callable[[], None]) -> None:
 
 
 def test_what_hosts_have_already(kernel: Kernel, read_only: Callable[[], None]) -> None:
-    """Neither they nor the list are written; allowed or not."""
+    """Neither the hosts nor the list are written, allowed or not."""
     for host in HOSTS:
         kernel.choose(host, "cubic")
     read_only()
@@ -122,7 +122,7 @@ def test_what_hosts_have_already(kernel: Kernel, read_only: Callable[[], None]) 
 
 
 def test_what_one_host_has_already(kernel: Kernel) -> None:
-    """The other is written alone."""
+    """Only the other host is written."""
     kernel.choose(HOSTS[0], "reno")
 
     set_congestion_control(HOSTS, "reno")
@@ -132,7 +132,7 @@ def test_what_one_host_has_already(kernel: Kernel) -> None:
 
 
 def test_a_list_that_cannot_be_written(kernel: Kernel, read_only: Callable[[], None]) -> None:
-    """Why, and what is possible: first what hosts have."""
+    """The message says why and what is possible, beginning with what hosts have."""
     read_only()
 
     with pytest.raises(RefusalError, match="can be set on a lab's hosts from here") as refused:
@@ -143,7 +143,7 @@ def test_a_list_that_cannot_be_written(kernel: Kernel, read_only: Callable[[], N
 
 
 def test_a_host_that_cannot_be_written(kernel: Kernel) -> None:
-    """It says why; and the list is as it was."""
+    """The message says why, and the list is as it was."""
     kernel.refuses = "tee: Operation not permitted"
 
     with pytest.raises(RefusalError, match="cubic: tee: Operation not permitted") as refused:
@@ -154,7 +154,7 @@ def test_a_host_that_cannot_be_written(kernel: Kernel) -> None:
 
 
 def test_lists_that_are_not_shown(kernel: Kernel) -> None:
-    """In a container of an old kernel: hosts just try."""
+    """In a container of an old kernel the hosts just try."""
     kernel.available.unlink()
     kernel.allowed.unlink()
     kernel.refuses = "tee: Operation not permitted"
@@ -168,7 +168,7 @@ def test_lists_that_are_not_shown(kernel: Kernel) -> None:
 
 
 def test_a_module_is_loaded_once(kernel: Kernel) -> None:
-    """Where the kernel has it not; what it has needs none."""
+    """Only if the kernel lacks it."""
     kernel.module = "tcp_dctcp"
 
     check_congestion_control("cubic")
@@ -180,7 +180,7 @@ def test_a_module_is_loaded_once(kernel: Kernel) -> None:
 
 
 def test_what_no_module_brings(kernel: Kernel) -> None:
-    """It names what is there."""
+    """The message names what is available."""
     with pytest.raises(RefusalError, match="this machine's kernel has") as refused:
         check_congestion_control("dctcp")
 

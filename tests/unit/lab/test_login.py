@@ -15,7 +15,7 @@ BLOCK = "# ringside lab blue: begin\n10.77.0.1 blue1\n# ringside lab blue: end\n
 
 @pytest.mark.parametrize("before", [BEFORE, "", "\n", "no end of line", "::1 x\n\n\n"])
 def test_lines_are_added_and_removed_again(before: str) -> None:
-    """All else stays; but for the end of a last line that had none."""
+    """Everything else stays, except that a last line without an end gets one."""
     added = with_block(before, "blue", ["10.77.0.1 blue1"])
 
     assert added.endswith(BLOCK)
@@ -25,7 +25,7 @@ def test_lines_are_added_and_removed_again(before: str) -> None:
 
 
 def test_adding_twice_replaces() -> None:
-    """Also where others have written behind it."""
+    """Also if others have written after it."""
     text = BEFORE + BLOCK + "10.0.0.2 later\n"
 
     again = with_block(text, "blue", ["10.77.0.1 blue1"])
@@ -34,7 +34,7 @@ def test_adding_twice_replaces() -> None:
 
 
 def test_each_lab_removes_its_own_lines() -> None:
-    """Several labs stand in one file."""
+    """Several labs use one file."""
     green = BLOCK.replace("blue", "green")
     text = BLOCK + BEFORE + green
 
@@ -44,14 +44,14 @@ def test_each_lab_removes_its_own_lines() -> None:
 
 
 def test_a_block_without_an_end_is_left_alone() -> None:
-    """What follows a begin may be anybody's."""
+    """What follows its begin may belong to anybody."""
     broken = "# ringside lab blue: begin\n10.0.0.1 db\n"
 
     assert without_block(broken, "blue") == broken
 
 
 def test_a_hosts_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaced by another file, the mounts of other labs' hosts on it would be gone."""
+    """If the file were replaced, the mounts of other labs' hosts would keep the old one."""
     hosts = tmp_path / "hosts"
     hosts.write_text(BEFORE + BLOCK)
     monkeypatch.setattr(login, "HOSTS", hosts)
@@ -66,7 +66,7 @@ def test_a_hosts_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_host_name_of_somebody_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first line of a hosts file wins: ssh would go there."""
+    """The first line of a hosts file wins, so ssh would go to the other machine."""
     hosts = tmp_path / "hosts"
     hosts.write_text("10.9.9.9 other blue1\n" + BLOCK)
     monkeypatch.setattr(login, "HOSTS", hosts)

@@ -34,7 +34,7 @@ def test_a_name_that_interfaces_cannot_have_is_refused(name: str) -> None:
 
 
 def test_every_name_fits_into_an_interface() -> None:
-    """Linux: 15 characters and a zero."""
+    """Linux allows 15 characters and a zero."""
     longest = check_name("abcdefghi")
 
     assert len(numbered(longest, MOST_HOSTS)) <= 15
@@ -51,7 +51,7 @@ def test_a_host_says_its_lab() -> None:
 
 
 def test_a_lab_does_not_take_anothers_parts_for_its_own() -> None:
-    """`down` removes by name: `b` must not remove what is `bb`'s."""
+    """`down` removes by name: lab `b` must not remove parts of `bb`."""
     assert is_numbered("b", "rs-b-1")
     for others in ("rs-bb-1", "rs-b", "rs-b-", "rs-b-1x", "xrs-b-1", "b-1", "rs-b-1\n"):
         assert not is_numbered("b", others)
@@ -71,7 +71,7 @@ def test_a_subnet_is_free() -> None:
 def test_by_default_no_core_is_promised_twice(
     hosts: int, usable: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host is as fast when the others idle as when they work."""
+    """So a host is as fast when the others work as when they idle."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(usable))
 
     each = default_cores(hosts)
@@ -86,7 +86,7 @@ def test_by_default_no_core_is_promised_twice(
 
 
 def test_a_host_of_several_cores_has_them_side_by_side() -> None:
-    """In turns over the hosts; promised more than once is said."""
+    """Cores are dealt to the hosts in turn; a core promised twice is reported."""
     usable = [4, 5, 6, 7]
 
     assert [cores_of(one, 2, usable) for one in (1, 2, 3)] == [(4, 5), (6, 7), (4, 5)]
@@ -102,7 +102,7 @@ def test_a_host_of_several_cores_has_them_side_by_side() -> None:
 
 
 def test_a_rate_of_two_labs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A host is of one lab; the other's name is not passed over."""
+    """A host belongs to one lab; a name of the other lab is not ignored."""
     assert ringside.cli.main.run(["lab", "rate", "10mbit", "--host", "lab1", "--name", "blue"]) == 2
 
     assert "Received: --host lab1 --name blue." in capsys.readouterr().err

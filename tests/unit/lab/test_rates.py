@@ -30,7 +30,7 @@ def test_a_rate_is_read_and_written(text: str, bits_per_s: int) -> None:
     1kbit 9999999mbit 1.gbit .5gbit""".replace("\n    ", " ").split(" "),
 )
 def test_nothing_else_is_a_rate(text: str) -> None:
-    """One message with what came. `_` stands for white space."""
+    """One message shows what was received. `_` stands for white space."""
     text = text.replace("_", "\n")
 
     with pytest.raises(RefusalError, match="A rate must read like") as refused:

@@ -26,7 +26,7 @@ def with_files(folder: Path, *names: str) -> None:
 
 
 def test_version_1(cgroups: Path) -> None:
-    """A quarter of a core is a quarter of each period; the group is joined by its file."""
+    """A quarter of a core is a quarter of each period; a process joins the group by its file."""
     with_files(cgroups / "cpu", "cpu.cfs_quota_us")
 
     join = share.limit(HOST)
@@ -40,7 +40,7 @@ def test_version_1(cgroups: Path) -> None:
 
 
 def test_version_2(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One file takes both; the controller is switched on for children first."""
+    """One file takes both; the controller is first switched on for children."""
     with_files(cgroups, "cgroup.subtree_control")
     made = Path.mkdir
 
@@ -61,7 +61,7 @@ def test_version_2(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("cores", [0.25, 0.1, 0.05, 1 / 64])
 def test_small_shares(cgroups: Path, cores: float) -> None:
-    """The kernel refuses less than 1 ms in a period, and a period of more than 1 s."""
+    """The kernel refuses less than 1 ms in a period, and a period above 1 s."""
     with_files(cgroups / "cpu", "cpu.cfs_quota_us")
 
     share.limit(HOST.replace(cores=cores))
@@ -75,14 +75,14 @@ def test_small_shares(cgroups: Path, cores: float) -> None:
 
 
 def test_neither(cgroups: Path) -> None:
-    """There is no limit then, which `status` says."""
+    """Then there is no limit, and `status` says so."""
     assert share.tree() is None
     assert share.limit(HOST) is None
     assert share.groups("blue") == []
 
 
 def test_members_that_have_no_number_here(tmp_path: Path) -> None:
-    """The kernel shows processes of a foreign PID namespace as 0; a kill of 0 would be our end."""
+    """The kernel shows processes of a foreign PID namespace as 0; kill 0 would end ourselves."""
     (tmp_path / "cgroup.procs").write_text("0\n17\n0\n23\n")
 
     assert share.members(tmp_path) == {17, 23}
@@ -92,7 +92,7 @@ def test_members_that_have_no_number_here(tmp_path: Path) -> None:
 def test_a_lab_of_another_pid_namespace_is_not_ended(
     cgroups: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nobody here can end what has no number here; so it is said, and nothing is removed."""
+    """Its processes have no number here, so the message says so and nothing is removed."""
     monkeypatch.setattr("ringside.lab.host.NAMESPACES", tmp_path / "none")
     group = cgroups / "cpu" / "rs-blue-2"
     group.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_a_lab_of_another_pid_namespace_is_not_ended(
 
 
 def test_labs_are_not_changed_from_inside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`lab down` on a host would end itself in the middle."""
+    """`lab down` on a host would end itself halfway."""
     monkeypatch.setattr("ringside.lab.host.NAMESPACES", tmp_path)
     (tmp_path / "rs-blue-2").touch()
     (tmp_path / "other").symlink_to("/proc/self/ns/net")
