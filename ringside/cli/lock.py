@@ -1,9 +1,10 @@
 """One command at a time in the folder of a comparison."""
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from ringside_core.specs import RefusalError
 
@@ -12,20 +13,20 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold a folder; the kernel lets go of it when this process ends, however it ends.
-
-    The file stays: whoever removed it would let two commands hold two files of one name.
+    """Hold a folder; the kernel releases it when this process ends, also when it is killed.
 
     Raises:
         RefusalError: another command holds it.
     """
-    with (folder / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RefusalError(
-                "Another ringside works in this folder.",
-                received=folder,
-                advice="Wait until it has ended.",
-            ) from None
+    # A soft lock, filelock's fallback, would outlive a process that was killed.
+    lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False)
+    try:
+        held = lock.acquire()
+    except Timeout:
+        raise RefusalError(
+            "Another ringside works in this folder.",
+            received=folder,
+            advice="Wait until it has ended.",
+        ) from None
+    with held:
         yield

@@ -1,12 +1,11 @@
 """TFDS data sets as sources: Ringside's own pipeline reads the files, TFDS prepares and decodes."""
 
-import fcntl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tensorflow_datasets as tfds
+from filelock import FileLock
 from tensorflow_datasets.core.download import downloader
 
 from ringside_core.keras import tf
@@ -20,7 +19,8 @@ def prepared_source(
     """A split of a data set that is generated here, prepared on first use."""
     builder = builder_class(data_dir=str(root))
     if not builder.is_prepared():
-        with _only_one(writable_dir(Path(root)) / f".{builder.name}.lock"):
+        # The ranks of one host start at once: the first prepares the data, the others wait.
+        with FileLock(writable_dir(Path(root)) / f".{builder.name}.lock", fallback_to_soft=False):
             builder = builder_class(data_dir=str(root))  # another process may have been faster
             tfds.disable_progress_bar()  # a second of work, and rank 0 of 4 would print alone
             config = tfds.download.DownloadConfig(num_shards=num_shards)
@@ -44,7 +44,7 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
         try:
             if "://" in root:
                 raise OSError("data sets are not written to a remote directory from here")
-            with _only_one(writable_dir(Path(root)) / f".{name}.lock"):
+            with FileLock(writable_dir(Path(root)) / f".{name}.lock", fallback_to_soft=False):
                 builder = tfds.builder(name, data_dir=root)
                 tfds.disable_progress_bar()
                 # Ten, with doubling pauses, keep whoever has no network waiting for 3.5 minutes.
@@ -86,11 +86,3 @@ def _source(builder: Any, split: str) -> StreamSource:
         return example[image], example[label]
 
     return StreamSource(parts=tuple(parts), read=read, lengths=tuple(lengths), decode=decode)
-
-
-@contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
-    """Ranks of one host start at once: the first one writes, the others wait."""
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
