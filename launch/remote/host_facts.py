@@ -1,9 +1,9 @@
-"""What a machine says about itself when it is asked; started by its path over ssh.
+"""What a host says about itself. This program is started by its path, also over ssh.
 
-`probe.py ready SPEC_FILE PORT…` says what is in the way of one run, with the standard library only;
-nothing: it may begin.
-`probe.py facts` answers questions as JSON: once it is ready, `?` with its clock, then one line of
-questions.
+`host_facts.py ready SPEC_FILE PORT…` prints what prevents one run; nothing means that it may begin.
+It needs only the standard library.
+`host_facts.py facts` prints `ready` when Python has started. It answers a first line with the time
+of its clock, and a second line, the questions, with its answers; both are JSON.
 """
 
 import contextlib
@@ -14,12 +14,14 @@ import platform
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tensorflow", "horovod")
+CODE_SUFFIXES = (".py", ".j2", ".css")
 
 
 def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
@@ -66,22 +68,36 @@ def facts(questions: dict[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """What must be the same on all hosts: Python, packages, Ringside's code."""
-    found = {"Python": platform.python_version(), "Ringside": code_digest(ROOT)}
+    found = {"Python": platform.python_version(), "Ringside": code_version()[:12]}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
 
 
-def code_digest(root: Path) -> str:
-    """Of every Python file of Ringside's rooms, as 12 hexadecimal digits."""
+def code_version(covered: Iterable[str] = (), *, root: Path = ROOT) -> str:
+    """SHA-256 of Ringside's code, of names and contents of the files, 64 hexadecimal digits.
+
+    It stands here, because this program runs on other hosts without any other module.
+
+    Args:
+        covered: files and folders below the root; of folders all Python files, templates and
+            styles count. Empty: every program and every package but the tests.
+        root: the checkout.
+
+    Raises:
+        FileNotFoundError: a file or folder is not there.
+    """
+    places = [root / name for name in covered] or [
+        *root.glob("*.py"),
+        *(file.parent for file in root.glob("*/__init__.py") if file.parent.name != "tests"),
+    ]
+    files = [place for place in places if not place.is_dir()]
+    files += [f for p in places if p.is_dir() for f in p.rglob("*") if f.suffix in CODE_SUFFIXES]
     digest = hashlib.sha256()
-    rooms = sorted(
-        file.parent for file in root.glob("*/__init__.py") if file.parent.name != "tests"
-    )
-    for file in (*sorted(root.glob("*.py")), *(f for r in rooms for f in sorted(r.rglob("*.py")))):
+    for file in sorted(files):
         digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()
 
 
 def interfaces() -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from launch.remote import host_facts
 from ringside.collectives.request import LEAST_REPETITIONS
 from ringside.collectives.stacks import STACKS
 from ringside.stats.link_share import links_by_pair, same_link
@@ -21,15 +22,16 @@ from ringside_core.specs import (
     write_whole,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
-# Whatever decides what is timed, and how its processes are started.
-ROOMS = ("ringside_core/specs", "backends", "launch", "ringside/collectives")
-PROGRAMS = (
-    "ringside_core/keras.py",
-    "ringside_core/optimizers.py",
+# The code that decides what is timed and how its processes are started
+# (tests/setup/test_rooms.py checks that this code imports nothing else of Ringside).
+COVERED = (
     "allreduce_task.py",
+    "backends",
+    "launch",
+    "ringside/collectives",
+    "ringside/stats/link_share.py",
+    "ringside_core",
     "trainers/process.py",
-    "ringside_core/readings/process.py",
 )
 FILE = "communication.json"
 # With fewer, what lies between them is guessed; see ringside.stats.collectives.fit_cost_model.
@@ -130,9 +132,4 @@ def alike(then: Sequence[Link], now: Sequence[Link], *, hosts: Collection[str]) 
 @functools.cache
 def code_version() -> str:
     """SHA-256 of the code that decides what is timed."""
-    sha = hashlib.sha256()
-    files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    for path in sorted([*files, *(ROOT / program for program in PROGRAMS)]):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        sha.update(f"{path.relative_to(ROOT)} {digest}\n".encode())
-    return sha.hexdigest()
+    return host_facts.code_version(COVERED)

@@ -7,14 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.remote import host_facts
 from ringside_core.readings.machine import package_versions
 from ringside_core.specs import Comparison, RefusalError
 
 RESULTS = "results.json"
-ROOT = Path(__file__).resolve().parents[2]
-# Whatever decides what a report says: source, templates, and the packages that compute and draw.
-ROOMS = ("ringside/report", "ringside/stats", "ringside_core/specs")
-KINDS = ("*.py", "*.j2", "*.css")
+# What decides how a report reads: Ringside's code (tests/setup/test_rooms.py checks that this code
+# imports nothing else of Ringside), and the packages that compute and draw.
+COVERED = (
+    "launch/remote/host_facts.py",
+    "ringside/report",
+    "ringside/stats",
+    "ringside_core/readings/machine.py",
+    "ringside_core/specs",
+    "ringside_core/text.py",
+)
 PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
 
 
@@ -73,15 +80,11 @@ def digest_of(raw: bytes) -> str:
 def report_version() -> str:
     """SHA-256 of the code that computes and writes a report, 64 hexadecimal digits.
 
-    Of every file of ROOMS, and of the versions of the packages that they
-    compute and draw with. What it writes for one folder is the same each time, byte by byte.
+    It covers Ringside's files and the versions of the packages. The same code writes the same pages
+    for one folder, byte by byte.
     """
-    sha = hashlib.sha256()
-    for name, version in package_versions(PACKAGES).items():
-        sha.update(f"{name}=={version}\n".encode())
-    for path in sorted(p for room in ROOMS for kind in KINDS for p in (ROOT / room).rglob(kind)):
-        sha.update(f"{path.relative_to(ROOT)} {digest_of(path.read_bytes())}\n".encode())
-    return sha.hexdigest()
+    packages = [f"{name}=={version}" for name, version in package_versions(PACKAGES).items()]
+    return digest_of("\n".join([*packages, host_facts.code_version(COVERED)]).encode())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from launch import Placement
 from launch.placement import THIS_MACHINE
+from launch.remote import host_facts
 from ringside.verify.machines import machine_of
 from ringside_core.folders import cache_dir
 from ringside_core.specs import (
@@ -23,17 +24,20 @@ from ringside_core.specs import (
 )
 
 MATRIX = "detection.json"
-PROGRAMS = ("train.py", "verify_task.py", "ringside/compare/arms.py")
 TAKES_ORDERS = ("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_")
 ROOT = Path(__file__).resolve().parents[2]
-# Whatever decides what is computed or how it is judged.
-ROOMS = (
-    "ringside_core",
+# The code that decides what is computed and how it is judged (tests/setup/test_rooms.py checks that
+# this code imports nothing else of Ringside).
+COVERED = (
     "backends",
-    "trainers",
     "launch",
+    "ringside/compare/arms.py",
     "ringside/stats",
     "ringside/verify",
+    "ringside_core",
+    "train.py",
+    "trainers",
+    "verify_task.py",
 )
 
 
@@ -123,20 +127,13 @@ def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
 
 @functools.cache
 def code_version() -> str:
-    """SHA-256 of Ringside's own code, as far as it decides what is computed or timed.
-
-    As it was when it was first asked for, which is what this process runs.
-    """
+    """SHA-256 of the covered code as it was at the first call: what this process runs."""
     return code_now()
 
 
 def code_now() -> str:
-    """The same as the files are now, which somebody may be editing."""
-    sha = hashlib.sha256()
-    files = [p for room in ROOMS for p in (ROOT / room).rglob("*.py")]
-    for path in sorted([*files, *(ROOT / program for program in PROGRAMS)]):
-        sha.update(f"{path.relative_to(ROOT)} {_sha(path)}\n".encode())
-    return sha.hexdigest()
+    """SHA-256 of the covered code as it is on disk now; somebody may have edited it."""
+    return host_facts.code_version(COVERED, root=ROOT)
 
 
 def _surroundings() -> str:
@@ -166,7 +163,7 @@ def users_code() -> dict[str, str]:
             continue
         if path.name.startswith("__autograph_generated_file"):
             continue  # made anew by each process
-        if any(path.is_relative_to(ROOT / room) for room in ROOMS):
+        if any(path.is_relative_to(ROOT / room) for room in COVERED):
             continue
         found[str(path)] = _sha(path)
     return found

@@ -3,6 +3,15 @@
 import ast
 import configparser
 from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+
+from launch.remote.host_facts import code_version
+from ringside.collectives import store as collectives_store
+from ringside.report import source as report_source
+from ringside.verify import store as verify_store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,13 +64,47 @@ def test_import_linter_knows_every_room() -> None:
     }
 
 
+def imports_of(program: Path) -> set[str]:
+    """Names of the modules that a program imports."""
+    found = set()
+    for node in ast.walk(ast.parse(program.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
 def test_train_stands_beside_the_command_line_not_above_it() -> None:
     """train.py runs on every node: it never imports the experiment."""
-    imported = set()
-    for node in ast.walk(ast.parse((ROOT / "train.py").read_text())):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add((node.module or "").partition(".")[0])
+    assert "ringside" not in {name.partition(".")[0] for name in imports_of(ROOT / "train.py")}
 
-    assert "ringside" not in imported
+
+@pytest.mark.parametrize("store", [verify_store, collectives_store, report_source])
+def test_code_versions_cover_what_the_covered_code_imports(store: Any) -> None:
+    """A certificate, a measurement or a page never outlives a change of code behind it."""
+    graph = grimp.build_graph(*roofs(), exclude_type_checking_imports=True)
+    rooms = tuple(name.removesuffix(".py").replace("/", ".") for name in store.COVERED)
+
+    def is_covered(module: str) -> bool:
+        return f"{module}.".startswith(tuple(f"{room}." for room in rooms))
+
+    imported = {
+        *(
+            name
+            for program in ROOT.glob("*.py")
+            if is_covered(program.stem)
+            for name in imports_of(program)
+        ),
+        *(
+            name
+            for module in graph.modules
+            if is_covered(module)
+            for name in graph.find_modules_directly_imported_by(module)
+        ),
+    }
+    own = {name for name in imported if name.partition(".")[0] in roofs()}
+
+    assert own
+    assert sorted(name for name in own if not is_covered(name)) == []
+    assert code_version(store.COVERED)  # every file and folder is there

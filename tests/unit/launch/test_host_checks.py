@@ -208,7 +208,7 @@ def test_more_replicas_than_cores(
 
 
 def test_the_digest_of_code(tmp_path: Path) -> None:
-    """It covers every Python file of the rooms and none of anything else."""
+    """It covers every Python file of the rooms and nothing else; what is missing is an error."""
     for name in (
         "train.py",
         "trainers/__init__.py",
@@ -223,7 +223,10 @@ def test_the_digest_of_code(tmp_path: Path) -> None:
         for name in ("train.py", "trainers/__init__.py", "trainers/a/b.py")
     )
 
-    assert probe.code_digest(tmp_path) == hashlib.sha256(content).hexdigest()[:12]
+    assert probe.code_version(root=tmp_path) == hashlib.sha256(content).hexdigest()
+    assert probe.code_version(("train.py",), root=tmp_path) != probe.code_version(root=tmp_path)
+    with pytest.raises(FileNotFoundError):
+        probe.code_version(("trainers", "gone"), root=tmp_path)
 
 
 def test_the_interface_to_this_machine() -> None:

@@ -123,10 +123,9 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
     """A file of Ringside or of the user, after this process has loaded both."""
     mine, root = tmp_path / "my_model.py", tmp_path / "ringside"
     mine.write_text("layers = 2\n")
-    for program in store.PROGRAMS:
-        (root / program).parent.mkdir(parents=True, exist_ok=True)
-        (root / program).write_text("")
-    (root / "backends").mkdir()
+    for name in store.COVERED:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("") if name.endswith(".py") else (root / name).mkdir()
     (root / "backends" / "serial.py").write_text("a = 1\n")
     monkeypatch.setattr(store, "ROOT", root)
     code = store.code_now()
