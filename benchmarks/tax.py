@@ -38,7 +38,7 @@ from benchmarks.tax_sides import (
 from launch.flags import spec_from_flags
 from ringside.cli.folders import new_folder
 from ringside.compare.arms import arm_spec, parse_arms, shared_out
-from ringside.stats.intervals import Estimate, geometric_estimate
+from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     RefusalError,
@@ -107,12 +107,12 @@ class Tax:
         return json.dumps(body, indent=1)
 
 
-def ratio(pairs: list[tuple[Timing, Timing]]) -> Estimate:
+def ratio(pairs: list[tuple[Timing, Timing]]) -> Figure:
     """Step time through Ringside ÷ step time by hand: geometric mean over rounds."""
-    return geometric_estimate([here.step_ms / there.step_ms for here, there in pairs])
+    return geometric_mean_with_interval([here.step_ms / there.step_ms for here, there in pairs])
 
 
-def holds(estimate: Estimate) -> str:
+def holds(estimate: Figure) -> str:
     """Whether a ratio is at most AT_MOST, if its interval can tell."""
     if estimate.interval is None:
         return "cannot tell"
@@ -278,7 +278,7 @@ def _cells(pairs: list[tuple[Timing, Timing]]) -> list[str]:
         return ["–"] * 8
     found = ratio(pairs)
     sides: Any = zip(*pairs, strict=True)
-    step_ms = [geometric_estimate([t.step_ms for t in side]).value for side in sides]
+    step_ms = [geometric_mean_with_interval([t.step_ms for t in side]).value for side in sides]
     here, there = pairs[-1]
     interval = found.interval
     beside = [of.beside_ms for of, _ in pairs if of.beside_ms is not None]

@@ -17,7 +17,7 @@ from ringside.predict.inputs import (
 )
 from ringside.predict.prediction import Checked, PredictedStep, StackPrediction
 from ringside.predict.step_growth import Served, between_laws, reduced_s, served_s
-from ringside.stats.intervals import CONFIDENCE
+from ringside.stats.figure import CONFIDENCE
 from ringside_core.specs import Comparison, RefusalError
 
 Floats = NDArray[np.float64]

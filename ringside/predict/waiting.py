@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.stats.run_figures import counted_epochs
-from ringside.stats.step_times import slowest_s, steps_of_times
+from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times
 from ringside_core.specs import Run
 
 

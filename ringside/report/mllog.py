@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from ringside.stats.run_figures import chief_of
+from ringside.stats.step_times import chief_of
 from ringside_core.specs import (
     Comparison,
     EpochRecord,

@@ -23,7 +23,7 @@ from ringside.report.drawing import (
 from ringside.report.ranking import twins_aside
 from ringside.report.svg import INK, MUTED, RULE
 from ringside.report.view import View
-from ringside.stats.run_figures import chief_of, step_times_ms
+from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.text import number, plain, wrapped
 
@@ -131,7 +131,7 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
         markeredgecolor=style.edge,
         markeredgewidth=style.edge_width,
     )
-    middle = estimate.value or spread.median
+    middle = estimate.value or spread.value
     axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ringside.stats.warm_up import warm_up
+from ringside.stats.step_times import warm_up
 from ringside_core.specs import (
     Comparison,
     EpochRecord,

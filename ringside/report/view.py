@@ -32,7 +32,7 @@ from ringside.report.sections.tables import evidence_table, results_table, runs_
 from ringside.report.sections.tuning import tuning_section
 from ringside.report.sections.verdicts import verdicts_section
 from ringside.report.source import digest_of
-from ringside.stats.summary import Spread, Summary, summarize
+from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Comparison
 from ringside_core.text import byte_size, listed, plural
 
@@ -178,7 +178,7 @@ def _quality(summary: Summary) -> str:
         return ""
     completed = sum(counted_runs(summary, row) for row in summary.arms)
     spreads = [row.spreads["time_to_target_s"] for row in summary.arms]
-    reached = sum(spread.n for spread in spreads if isinstance(spread, Spread))
+    reached = sum(spread.n for spread in spreads)
     return (
         f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "
         f"{reached} of {completed} completed runs."

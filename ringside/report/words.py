@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from ringside.stats.intervals import Estimate, Interval
-from ringside.stats.summary import Efficiency, Spread
+from ringside.stats.figure import Figure, Interval, Spread
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Outcome
 from ringside_core.text import decimals_for, number, percent
@@ -18,14 +17,14 @@ def range_of(spread: Spread, *, scale: float = 1.0) -> str:
     Both have the decimals of the median, so that they are comparable at a glance.
     """
     count = f"n={spread.n}" if spread.n == spread.of else f"n={spread.n} of {spread.of}"
-    if spread.n == 1:
+    if spread.value is None or spread.n == 1:
         return f"{count}, no range"
-    places = decimals_for(spread.median * scale)
+    places = decimals_for(spread.value * scale)
     low, high = (number(v * scale, places) for v in (spread.lowest, spread.highest))
     return f"[{low}–{high}] {count}"
 
 
-def efficiency(value: Efficiency) -> str:
+def efficiency(value: Figure) -> str:
     """An efficiency as `87 %`."""
     return NOTHING if value.value is None else percent(value.value)
 
@@ -62,7 +61,7 @@ def ratio_between(verdict: PairVerdict) -> str:
     return span_of(verdict.ratio) or verdict.ratio.reason or verdict.reason
 
 
-def span_of(ratio: Estimate) -> str:
+def span_of(ratio: Figure) -> str:
     """The interval of a ratio as `[1.22, 1.41]`; empty where there is none."""
     if ratio.interval is None or ratio.value is None:
         return ""
@@ -70,26 +69,26 @@ def span_of(ratio: Estimate) -> str:
     return f"[{ratio.interval.low:.{places}f}, {ratio.interval.high:.{places}f}]"
 
 
-def span_or_none(ratio: Estimate) -> str:
+def span_or_none(ratio: Figure) -> str:
     """The interval of a ratio for a cell; of a ratio without one how many rounds there were."""
     if ratio.value is None:
         return ratio.reason
     return span_of(ratio) or no_interval(ratio)
 
 
-def no_interval(estimate: Estimate) -> str:
+def no_interval(estimate: Figure) -> str:
     """`n=2, no interval`, for a cell; `why_no_interval` says the reason once, below."""
     return f"n={estimate.n}, no interval"
 
 
-def why_no_interval(estimates: Iterable[Estimate]) -> str:
+def why_no_interval(estimates: Iterable[Figure]) -> str:
     """One sentence with each reason once; empty: every value has its interval."""
     reasons = [one.reason for one in estimates if one.value is not None and one.interval is None]
     told = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
     return f"Where there is no interval: {told}." if told else ""
 
 
-def covers(estimate: Estimate, value: float) -> bool:
+def covers(estimate: Figure, value: float) -> bool:
     """Whether the interval holds this value; False too where there is no interval."""
     within = estimate.interval
     return within is not None and within.low <= value <= within.high
@@ -109,7 +108,7 @@ def stack_name(stack: str) -> str:
     return f"bare MPI{colon}{settings}" if name == "mpi" else stack
 
 
-def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
+def estimated(estimate: Figure, *, scale: float = 1.0) -> tuple[str, str]:
     """An estimate as (value, interval and n), for a cell.
 
     A number has an interval, or says that it has none; `why_no_interval` says why, once.
@@ -122,7 +121,7 @@ def estimated(estimate: Estimate, *, scale: float = 1.0) -> tuple[str, str]:
     return value, f"{between(estimate.interval, estimate.value, scale=scale)} n={estimate.n}"
 
 
-def said(estimate: Estimate, unit: str) -> str:
+def said(estimate: Figure, unit: str) -> str:
     """An estimate within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
     value, note = estimated(estimate)
     if estimate.interval:

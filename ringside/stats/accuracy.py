@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ringside.stats.intervals import Estimate, mean_estimate
+from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import rounds_used
-from ringside.stats.step_times import chief_of
-from ringside.stats.warm_up import warm_up
+from ringside.stats.step_times import chief_of, warm_up
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -68,7 +67,7 @@ class ArmAccuracy:
     reached: int
     of: int
     seeds: int
-    time_s: Estimate
+    time_s: Figure
     epochs_to_target: float | None
     s_per_epoch: float | None
     startup_s: float | None
@@ -83,10 +82,10 @@ class TargetBreakdown:
     whole = startup + throughput + convergence, convergence = ΔE · s, throughput = Δs · E.
     """
 
-    whole_s: Estimate
-    startup_s: Estimate
-    throughput_s: Estimate
-    convergence_s: Estimate
+    whole_s: Figure
+    startup_s: Figure
+    throughput_s: Figure
+    convergence_s: Figure
 
 
 def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
@@ -126,14 +125,14 @@ def target_breakdown(comparison: Comparison, first: str, second: str) -> TargetB
         whole = a.time_s - b.time_s
         split.append((whole - throughput - convergence, throughput, convergence))
     if not split:
-        none = Estimate(None, None, 0, "in no round both met the target")
+        none = Figure(None, "in no round both met the target")
         return TargetBreakdown(none, none, none, none)
-    whole_s = mean_estimate([sum(parts) for parts in split])
-    startup_s, throughput_s, convergence_s = map(mean_estimate, zip(*split, strict=True))
+    whole_s = mean_with_interval([sum(parts) for parts in split])
+    startup_s, throughput_s, convergence_s = map(mean_with_interval, zip(*split, strict=True))
     return TargetBreakdown(whole_s, startup_s, throughput_s, convergence_s)
 
 
-def olympic_mean(values: Sequence[float]) -> Estimate:
+def olympic_mean(values: Sequence[float]) -> Figure:
     """The mean without the lowest and the highest value, of at least LEAST_RUNS.
 
     The rule gives no interval, and that of a trimmed mean (Tukey, McLaughlin 1963) covers 93 %
@@ -142,8 +141,8 @@ def olympic_mean(values: Sequence[float]) -> Estimate:
     n = len(values)
     if n < LEAST_RUNS:
         runs = "1 run" if n == 1 else f"{n} runs"
-        return Estimate(None, None, n, f"{runs}: {LEAST_RUNS} are needed")
-    return Estimate(float(np.mean(sorted(values)[1:-1])), None, n, "the rule gives no interval")
+        return Figure(None, f"{runs}: {LEAST_RUNS} are needed", n=n)
+    return Figure(float(np.mean(sorted(values)[1:-1])), "the rule gives no interval", n=n)
 
 
 def _runs_of(comparison: Comparison, arm: Arm) -> list[Run]:
@@ -178,9 +177,9 @@ def _s_per_epoch(run: Run) -> float | None:
 def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
     reached = [reach for run in runs if (reach := _reach(run))]
     if not any(record.quality_target for run in runs for record in run.records):
-        time_s = Estimate(None, None, 0, NO_TARGET if runs else "no run")
+        time_s = Figure(None, NO_TARGET if runs else "no run")
     elif len(reached) < len(runs):
-        time_s = Estimate(None, None, len(reached), f"{len(reached)} of {len(runs)} reached it")
+        time_s = Figure(None, f"{len(reached)} of {len(runs)} reached it", n=len(reached))
     else:
         time_s = olympic_mean([reach.time_s for reach in reached])
     epochs, s_per_epoch, startup_s = _split(reached, time_s)
@@ -198,7 +197,7 @@ def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
 
 
 def _split(
-    reached: Sequence[Reach], time_s: Estimate
+    reached: Sequence[Reach], time_s: Figure
 ) -> tuple[float | None, float | None, float | None]:
     """Epochs, seconds per epoch and start-up of the runs that are in the mean."""
     if time_s.value is None:

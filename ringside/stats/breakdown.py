@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ringside.stats.breakdown_arms import Role, roles_of, work_of
-from ringside.stats.intervals import Estimate, mean_estimate
+from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import rounds_used
-from ringside.stats.run_figures import counted_epochs, throughput_examples_s
-from ringside.stats.step_times import check_records_agree
+from ringside.stats.run_figures import throughput_examples_s
+from ringside.stats.step_times import check_records_agree, counted_epochs
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -49,7 +49,7 @@ class Part:
     """One part of a breakdown, in ms per global batch."""
 
     name: str
-    ms: Estimate
+    ms: Figure
     meaning: str
 
 
@@ -70,9 +70,9 @@ class Breakdown:
     """
 
     arm: str
-    whole: Estimate
+    whole: Figure
     parts: tuple[Part, ...]
-    remainder: Estimate
+    remainder: Figure
     reason: str = ""
     less: str = ""
 
@@ -126,11 +126,11 @@ def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
     """
     account = _account(comparison, label)
     if not account.whole:
-        none = Estimate(None, None, 0, "no run was timed")
+        none = Figure(None, "no run was timed")
         return Breakdown(label, none, (), none, none.reason)
     if not account.has_runs:
-        whole = mean_estimate(list(account.whole.values()))
-        return Breakdown(label, whole, (), Estimate(None, None, 0, NO_RUNS), NO_RUNS)
+        whole = mean_with_interval(list(account.whole.values()))
+        return Breakdown(label, whole, (), Figure(None, NO_RUNS), NO_RUNS)
     whole, parts, remainder = _estimates(account, None)
     reason = _told(account.unknown) if whole.n else whole.reason
     return Breakdown(label, whole, parts, remainder, reason)
@@ -153,13 +153,11 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
         whole, parts, remainder = _estimates(mine, yours)
         reason = _told({**yours.unknown, **mine.unknown})
         return Breakdown(first, whole, parts, remainder, reason, second)
-    none = Estimate(None, None, 0, why_not)
+    none = Figure(None, why_not)
     return Breakdown(first, none, (), none, why_not, second)
 
 
-def _estimates(
-    mine: _Account, yours: _Account | None
-) -> tuple[Estimate, tuple[Part, ...], Estimate]:
+def _estimates(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Part, ...], Figure]:
     """Whole, parts and remainder over the rounds in which everything was measured."""
     rounds = sorted(mine.rounds & yours.rounds if yours else mine.rounds)
     accounts = [(1, mine)] + ([(-1, yours)] if yours else [])
@@ -179,15 +177,15 @@ def _estimates(
     return _estimate(wholes), parts, _estimate(left)
 
 
-def _of_part(name: str, values: Sequence[float], accounts: Sequence[_Account]) -> Estimate:
+def _of_part(name: str, values: Sequence[float], accounts: Sequence[_Account]) -> Figure:
     """One part over all rounds; where it is 0 by definition, with the reason."""
     reasons = [account.nothing.get(name, "") for account in accounts]
     estimate = _estimate(values)
     return replace(estimate, reason="; ".join(dict.fromkeys(reasons))) if all(reasons) else estimate
 
 
-def _estimate(values: Sequence[float]) -> Estimate:
-    return mean_estimate(values) if values else Estimate(None, None, 0, NEVER_TOGETHER)
+def _estimate(values: Sequence[float]) -> Figure:
+    return mean_with_interval(values) if values else Figure(None, NEVER_TOGETHER)
 
 
 def _told(unknown: Mapping[str, str]) -> str:

@@ -1,9 +1,14 @@
-"""Which arms may be compared: those that are certified for what they ran."""
+"""What can be compared: runs must be alike, and an arm needs a certificate for what it ran.
 
-from collections.abc import Sequence
+Runs that are not alike are refused: their numbers do not stand side by side. An arm without a valid
+certificate stays in the report, and is not ranked.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 from ringside.stats.evidence import Answer, replicas_equal
 from ringside_core.specs import (
+    Arm,
     Certificate,
     Comparison,
     MachineFacts,
@@ -14,6 +19,214 @@ from ringside_core.specs import (
 NOT_VERIFIED = "it was not verified: run without --no-verify"
 FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
+DIGITS = 12  # of a digest, in a refusal
+Look = Callable[[Run, Arm], object]
+
+# What is looked at, by its name in a refusal; None: this arm has it as its own.
+SHARED: Mapping[str, Look] = {
+    "workload": lambda run, _: run.spec.workload,
+    "workload_options": lambda run, _: run.spec.workload_options,
+    "epochs": lambda run, _: run.spec.epochs,
+    "learning_rate_rule": lambda run, _: run.spec.learning_rate_rule,
+    "precision": lambda run, _: run.spec.precision,
+    "pipeline, prefetch aside,": lambda run, _: run.spec.pipeline.replace(prefetch=0),
+    "pipeline.prefetch": lambda run, arm: (
+        run.spec.pipeline.prefetch if arm.settings.prefetch is None else None
+    ),
+    "steps_per_execution": lambda run, arm: (
+        run.spec.steps_per_execution if arm.settings.steps_per_execution is None else None
+    ),
+    "jit_compile": lambda run, arm: (
+        run.spec.jit_compile if arm.settings.jit_compile is None else None
+    ),
+    "resources.cores_per_replica": lambda run, _: run.spec.resources.cores_per_replica,
+}
+# Strong scaling: the work is the same at every size. Weak: that of each replica is.
+SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
+    "strong": (
+        "global_batch",
+        lambda run, arm: run.spec.global_batch if arm.global_batch is None else None,
+    ),
+    "weak": (
+        "per_replica_batch",
+        lambda run, arm: (
+            run.spec.batch_plan.per_replica_batch if arm.global_batch is None else None
+        ),
+    ),
+}
+
+
+# Runs that are alike
+
+
+def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
+    """The arms, after a look at whether their runs did what they say.
+
+    That labels are unique, and runs are of an arm, once in a round, is seen to by `Comparison`.
+
+    Raises:
+        RefusalError: a run of another arm than it says.
+    """
+    arms = {arm.label: arm for arm in comparison.arms}
+    for run in comparison.runs:
+        _check_own(run, arms[run.arm])
+    return arms
+
+
+def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
+    """Refuse runs whose numbers do not stand side by side, with both values.
+
+    Raises:
+        RefusalError: they differ in what all must share, ran on different machines, or trained
+            another model.
+    """
+    runs = comparison.runs
+    fields = dict([*SHARED.items(), SHARED_BATCH[comparison.scaling]])
+    for name, look in fields.items():
+        _check_same(name, [(run, look(run, arms[run.arm])) for run in runs])
+    for number in {run.round for run in runs}:  # another round may have another seed
+        _check_same("seed", [(run, run.spec.seed) for run in runs if run.round == number])
+    _check_machines(runs)
+    _check_machine(comparison)
+    _check_models(comparison, arms)
+
+
+def _place(run: Run) -> str:
+    return f"run {run.arm!r} of round {run.round + 1}"
+
+
+def _check_own(run: Run, arm: Arm) -> None:
+    told = (arm.backend, arm.replicas)
+    ran = (run.spec.backend, run.spec.topology.num_replicas)
+    if told != ran:
+        raise RefusalError(
+            "A run must have the backend and the number of replicas of its arm.",
+            received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {told[0]} ×{told[1]}",
+        )
+    if run.spec.ablation != arm.ablation:
+        raise RefusalError(
+            "A run must leave out what its arm leaves out.",
+            received=f"{_place(run)}: ablation {run.spec.ablation!r}, "
+            f"and the arm has {arm.ablation!r}",
+        )
+
+
+def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
+    known = [(run, value) for run, value in values if value is not None]
+    for run, value in known:
+        first, expected = known[0]
+        if value != expected:
+            raise RefusalError(
+                f"All runs that are compared must have the same {name}.",
+                received=f"{value} in {_place(run)}, {expected} in {_place(first)}",
+            )
+
+
+def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
+    """Within a round, so with one seed, all begin with the same weights; all rounds have one size.
+
+    A certificate is of the code of its time, and holds for no run of a model that was changed
+    since. Records that do not say it (of servers, of older versions) are left out, and so are arms
+    that are proved to be unlike: those are not ranked, and the others must not suffer from it.
+    """
+    runs = [
+        run
+        for run in comparison.runs
+        if run.outcome.completed and not _proved_unlike(arms[run.arm], comparison)
+    ]
+    for number in sorted({run.round for run in runs}):
+        _check_one_model(
+            "initial_digest",
+            [
+                (run, record.task, record.initial_digest[:DIGITS])
+                for run in runs
+                for record in run.records
+                if run.round == number and record.initial_digest
+            ],
+        )
+    _check_one_model(
+        "gradient_bytes",
+        [
+            (run, record.task, record.gradient_bytes)
+            for run in runs
+            for record in run.records
+            if record.gradient_bytes is not None
+        ],
+    )
+
+
+def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
+    """Whether a certificate says that the arm, or one that it breaks down, trains otherwise."""
+    unlike = [one.arm for one in comparison.certificates if not one.passed]
+    if arm.for_breakdown:
+        return arm.backend in {one.backend for one in unlike}
+    return bool({arm.label, arm.twin_of} & {one.label for one in unlike})
+
+
+def _check_one_model(name: str, told: Sequence[tuple[Run, str, object]]) -> None:
+    for run, task, value in told:
+        first, first_task, expected = told[0]
+        if value != expected:
+            raise RefusalError(
+                "The model must not change while rounds are made.",
+                received=f"{name} {value} in {_place(run)} ({task}), "
+                f"{expected} in {_place(first)} ({first_task})",
+                advice="Start a new comparison.",
+            )
+
+
+def _check_machines(runs: Sequence[Run]) -> None:
+    """Every host is one machine with one software; smaller runs are on hosts of the largest."""
+    facts: dict[str, tuple[Run, MachineFacts]] = {}
+    for run in runs:
+        for record in run.records:
+            first, expected = facts.setdefault(record.machine.host, (run, record.machine))
+            if difference := _difference(expected, record.machine):
+                what, before, now = difference
+                raise RefusalError(
+                    f"All runs that are compared must have run with the same {what}.",
+                    received=f"{now} in {_place(run)}, {before} in {_place(first)}",
+                )
+    hosts = [(run, {record.machine.host for record in run.records}) for run in runs]
+    largest, all_hosts = max(hosts, key=lambda one: len(one[1]), default=(None, set()))
+    for run, own in hosts:
+        if largest and not own <= all_hosts:
+            raise RefusalError(
+                "All runs that are compared must have run on the same machines.",
+                received=f"{', '.join(sorted(own))} in {_place(run)}, "
+                f"{', '.join(sorted(all_hosts))} in {_place(largest)}",
+            )
+
+
+def _check_machine(comparison: Comparison) -> None:
+    """What a report says of its machine is said of the one that the runs were on.
+
+    Of several hosts one is it; packages are those of the processes, compared with each other.
+    """
+    machine = comparison.machine
+    expected = (machine.host, machine.cpu_model)
+    for run in comparison.runs:
+        found = sorted({(record.machine.host, record.machine.cpu_model) for record in run.records})
+        if run.outcome.completed and expected not in found:
+            raise RefusalError(
+                "Every run must have run on the machine of its comparison.",
+                received=f"{', '.join(': '.join(one) for one in found)} in {_place(run)}, "
+                f"and the comparison is of {': '.join(expected)}",
+            )
+
+
+def _difference(first: MachineFacts, second: MachineFacts) -> tuple[str, str, str] | None:
+    """What decides speed and is not the same, with both values."""
+    if first.cpu_model != second.cpu_model:
+        return "processor", first.cpu_model, second.cpu_model
+    for name in sorted({*first.packages, *second.packages}):
+        before, now = (one.packages.get(name, "absent") for one in (first, second))
+        if before != now:
+            return f"version of {name}", before, now
+    return None
+
+
+# Arms that may be ranked
 
 
 def certificates_by_arm(comparison: Comparison) -> dict[str, Certificate]:

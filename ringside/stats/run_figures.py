@@ -6,49 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside.stats.evidence import Answer, replicas_equal
+from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
-    by_epoch,
+    NEEDS_TWO_EPOCHS,
     check_records_agree,
     chief_of,
+    counted_epochs,
     durations_s,
     expected_processes,
     missing,
-    slowest_s,
+    step_times_ms,
     timed_records,
+    warm_up,
+    why_untimed,
 )
-from ringside.stats.warm_up import warm_up
-from ringside_core.specs import (
-    EpochRecord,
-    Run,
-    RunRecord,
-    capabilities_of,
-)
+from ringside_core.specs import Run, RunRecord, capabilities_of
 
-__all__ = [
-    "FIGURES",
-    "Figure",
-    "ProcessFigures",
-    "RunFigures",
-    "check_records_agree",
-    "chief_of",
-    "counted_epochs",
-    "expected_processes",
-    "process_figures",
-    "run_figures",
-    "step_times_ms",
-    "timed_records",
-]
-
-NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 NOT_RECORDED = "a process did not record it"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number of one run, or why there is none."""
-
-    value: float | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,41 +155,19 @@ def _recorded(value: float | None) -> Figure:
 # Time
 
 
-def counted_epochs(run: Run) -> list[list[EpochRecord]]:
-    """Epochs that count, each with the record of every timed process: those after warm-up.
-
-    See `warm_up`; the first epoch, which holds tracing and compilation, never counts.
-    """
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
-    return epochs[warm_up(run).epochs :]
-
-
 def throughput_examples_s(run: Run) -> Figure:
     """Examples trained for each second of the slowest process, examples/s.
 
     Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` is that
     of all replicas together; train_s begins at a barrier and ends with the process's last step.
     """
-    why_not = _why_untimed(run)
+    why_not = why_untimed(run)
     if why_not:
         return Figure(None, why_not)
     epochs = counted_epochs(run)
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
     return Figure(examples / seconds)
-
-
-def step_times_ms(run: Run) -> list[float]:
-    """Time of every step of the counted epochs, ms.
-
-    Of a synchronous run: max over processes of the time since the end of the step before. Of an
-    asynchronous one: time between two completions, in the order in which the coordinator learned
-    of them. The first step of an epoch counts from the barrier before it. Where several steps were
-    one execution, it is one time, divided by the steps in it.
-    """
-    if _why_untimed(run):
-        return []
-    return [1000 * float(s) for records in counted_epochs(run) for s in slowest_s(records)]
 
 
 def step_time_ms(run: Run) -> Figure:
@@ -229,7 +181,7 @@ def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
     Linear between two times (Hyndman and Fan 1996, type 7). Above the median only with so many
     times that at least one lies beyond it: 20 for p95, 100 for p99.
     """
-    return _quantiles(step_times_ms(run), _why_untimed(run))
+    return _quantiles(step_times_ms(run), why_untimed(run))
 
 
 def _quantiles(times: Sequence[float], why_not: str) -> tuple[Figure, Figure, Figure]:
@@ -254,7 +206,7 @@ def rank_skew_ms(run: Run) -> Figure:
     each by its own clock since its own end of the step before. A reduction makes all wait, so it
     shows what the ranks do at different times, not how long the slowest makes the others wait.
     """
-    why_not = _why_untimed(run)
+    why_not = why_untimed(run)
     if not why_not and not capabilities_of(run.spec.backend).synchronous:
         why_not = "asynchronous: workers make no common steps"
     if not why_not and len(timed_records(run)) < 2:
@@ -273,7 +225,7 @@ def sent_bytes_per_step(run: Run) -> Figure:
     Σ over hosts and network interfaces of sent_bytes. What the processes of one host send each
     other through memory is not in it.
     """
-    why_not = _why_untimed(run)
+    why_not = why_untimed(run)
     if not why_not and not capabilities_of(run.spec.backend).synchronous:
         why_not = "asynchronous: what is sent belongs to no one step"
     epochs = [] if why_not else counted_epochs(run)
@@ -305,14 +257,6 @@ def clock_share(run: Run, median: Figure) -> Figure:
     if not median.value:  # only of an asynchronous run, whose steps may end at once
         return Figure(None, "the median step time is 0")
     return Figure(1000 * max(told) / median.value)
-
-
-def _why_untimed(run: Run) -> str:
-    records = timed_records(run)
-    why_not = missing(records, expected_processes(run)[0])
-    if not why_not and len(records[0].epochs) < 2:
-        why_not = NEEDS_TWO_EPOCHS
-    return why_not
 
 
 def startup_s(run: Run) -> Figure:

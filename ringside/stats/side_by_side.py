@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from ringside.stats.intervals import CONFIDENCE, Estimate, Interval
+from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval
 from ringside.stats.link_share import congestion_controls, rate_words, same_rate, slowest_bits_per_s
-from ringside.stats.paired import LEAST_ROUNDS, holm
 from ringside.stats.summary import ArmRow, Summary, summarize
-from ringside.stats.verdicts import Word
+from ringside.stats.verdicts import Word, holm
 from ringside_core.specs import (
     Comparison,
     MachineFacts,
@@ -54,9 +53,9 @@ class Change:
     """
 
     label: str
-    before: Estimate
-    now: Estimate
-    ratio: Estimate
+    before: Figure
+    now: Figure
+    ratio: Figure
     word: Word
     p_value: float | None
     p_adjusted: float | None
@@ -145,7 +144,7 @@ def _base(serial: str, old: Mapping[str, ArmRow], new: Mapping[str, ArmRow]) -> 
     return serial, ""
 
 
-def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Estimate, float | None]:
+def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Figure, float | None]:
     """Now ÷ before of values of independent rounds, and the p-value of no change.
 
     exp of the difference of the means of the logarithms, with the interval of Welch (1947,
@@ -154,18 +153,18 @@ def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Estim
     """
     n = min(len(before), len(now))
     if n == 0:
-        return Estimate(None, None, 0, "no throughput " + ("before" if now else "now")), None
+        return Figure(None, "no throughput " + ("before" if now else "now")), None
     logs = [[math.log(value) for value in values] for values in (now, before)]
     ratio = math.exp(sum(logs[0]) / len(now) - sum(logs[1]) / len(before))
     if n < LEAST_ROUNDS:
         why_not = f"{n} of {LEAST_ROUNDS} rounds that an interval needs"
-        return Estimate(ratio, None, n, why_not), None
+        return Figure(ratio, why_not, n=n), None
     if all(len(set(values)) == 1 for values in logs):
-        return Estimate(ratio, None, n, "no scatter: the samples are all equal"), None
+        return Figure(ratio, "no scatter: the samples are all equal", n=n), None
     test = stats.ttest_ind(*logs, equal_var=False)
     within = test.confidence_interval(CONFIDENCE)
     interval = Interval(math.exp(within.low), math.exp(within.high))
-    return Estimate(ratio, interval, n), float(test.pvalue)
+    return Figure(ratio, interval=interval, n=n), float(test.pvalue)
 
 
 def _rates(summary: Summary) -> dict[str, dict[int, float]]:

@@ -1,16 +1,26 @@
 """A comparison as rows: one for each run, one for each arm, and a verdict for each pair."""
 
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from ringside.stats.comparability import FOR_BREAKDOWN, certificates_by_arm, why_not_comparable
+from ringside.stats.comparability import (
+    FOR_BREAKDOWN,
+    arms_by_label,
+    certificates_by_arm,
+    check_alike,
+    why_not_comparable,
+)
 from ringside.stats.evidence import Answer, examples_once, worst
-from ringside.stats.intervals import Estimate, Interval, geometric_estimate
-from ringside.stats.likeness import arms_by_label, check_alike
+from ringside.stats.figure import (
+    Figure,
+    Interval,
+    Spread,
+    geometric_mean_with_interval,
+    spread_of,
+)
 from ringside.stats.rounds import RoundsUsed, rounds_used
-from ringside.stats.run_figures import FIGURES, Figure, RunFigures, run_figures
+from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
 from ringside.stats.verdicts import PairVerdict, Sample, checked, pair_verdicts, turned
 from ringside_core.specs import (
     Arm,
@@ -23,45 +33,19 @@ from ringside_core.specs import (
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Median and range of one figure over the completed runs of an arm. Not an interval.
-
-    Attributes:
-        n: runs that have the figure.
-        of: completed runs.
-        reason: why the others have none.
-    """
-
-    median: float
-    lowest: float
-    highest: float
-    n: int
-    of: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Why an arm has no such figure."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Efficiency:
+class Efficiency(Figure):
     """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs over paired rounds.
 
-    Strong scaling efficiency where the comparison's scaling is `strong` (the global batch is the
-    same at every size), weak where it is `weak` (each replica's part of it is): two quantities that
-    never stand in one comparison. `value` is None where the base or the arm itself has no
-    throughput, or one of them is not comparable; `base` names it, or is empty if the comparison
-    has no such arm. `reason` also says why there is no interval.
+    Strong scaling efficiency if the comparison's scaling is `strong` (the global batch is the same
+    at every size), weak if it is `weak` (each replica's part of it is the same). One comparison
+    never holds both. There is no value if the base or the arm has no throughput, or if one of them
+    is not comparable.
+
+    Attributes:
+        base: label of the arm that it is measured against; empty: the comparison has no such arm.
     """
 
-    value: float | None
-    base: str
-    reason: str = ""
-    interval: Interval | None = None
+    base: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -98,8 +82,8 @@ class ArmRow:
     started: int
     completed: int
     not_completed: tuple[Run, ...]
-    spreads: Mapping[str, Spread | Missing]
-    throughput_estimate: Estimate
+    spreads: Mapping[str, Spread]
+    throughput_estimate: Figure
     against_group: Efficiency
     against_serial: Efficiency
     each_example_once: Answer
@@ -116,7 +100,7 @@ class ArmRow:
     def throughput(self) -> Spread | None:
         """Examples/s, or None if no completed run has it."""
         spread = self.spreads["throughput_examples_s"]
-        return spread if isinstance(spread, Spread) else None
+        return None if spread.value is None else spread
 
 
 @dataclass(frozen=True)
@@ -216,27 +200,11 @@ def summarize(comparison: Comparison) -> Summary:
     )
 
 
-def relative_width(estimate: Estimate) -> float:
+def relative_width(estimate: Figure) -> float:
     """(high − low) ÷ value of a 95 % interval; infinity where there is none."""
     if not estimate.interval or not estimate.value:
         return float("inf")
     return (estimate.interval.high - estimate.interval.low) / estimate.value
-
-
-def spread_of(figures: Sequence[Figure]) -> Spread | Missing:
-    """Median, lowest and highest of the figures that exist."""
-    values = [figure.value for figure in figures if figure.value is not None]
-    reasons = list(dict.fromkeys(figure.reason for figure in figures if figure.value is None))
-    if not values:
-        return Missing("; ".join(reasons) or "no run completed")
-    return Spread(
-        median=statistics.median(values),
-        lowest=min(values),
-        highest=max(values),
-        n=len(values),
-        of=len(figures),
-        reason="; ".join(reasons),
-    )
 
 
 def efficiency(
@@ -250,28 +218,28 @@ def efficiency(
         verdicts: by the labels of the two arms.
     """
     if base is None:
-        return Efficiency(None, "", "the comparison has no such arm")
+        return Efficiency(None, "the comparison has no such arm")
     label = base.arm.label
     if not row.comparable:
-        return Efficiency(None, label, "not comparable")
+        return Efficiency(None, "not comparable", base=label)
     if not base.comparable:
-        return Efficiency(None, label, f"{label}: not comparable")
+        return Efficiency(None, f"{label}: not comparable", base=label)
     for one, name in ((base, f"{label}: "), (row, "")):
         throughput = one.spreads["throughput_examples_s"]
-        if isinstance(throughput, Missing):
-            return Efficiency(None, label, f"{name}{throughput.reason}")
+        if throughput.value is None:
+            return Efficiency(None, f"{name}{throughput.reason}", base=label)
     if row.arm.twin_of:
-        return Efficiency(None, label, f"it is {row.arm.twin_of} again")
+        return Efficiency(None, f"it is {row.arm.twin_of} again", base=label)
     replicas = row.arm.replicas
     if row is base:
-        return Efficiency(1 / replicas, label)
+        return Efficiency(1 / replicas, base=label)
     pair = verdicts[frozenset((row.arm.label, label))]
     ratio = (pair if pair.second == label else turned(pair)).ratio
     if ratio.value is None:
-        return Efficiency(None, label, ratio.reason)
+        return Efficiency(None, ratio.reason, base=label)
     within = ratio.interval
     interval = within and Interval(within.low / replicas, within.high / replicas)
-    return Efficiency(ratio.value / replicas, label, ratio.reason, interval)
+    return Efficiency(ratio.value / replicas, ratio.reason, interval=interval, base=label)
 
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
@@ -313,7 +281,7 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
     counted = [row.figures for row in completed if row.used]
     once = worst([row.figures.each_example_once for row in completed])
     runs = [row.run for row in own]
-    nothing = Efficiency(None, "")
+    nothing = Efficiency(None)
     why_not = why_not_comparable(certificate, runs, once)
     return ArmRow(
         arm=arm,
@@ -323,7 +291,7 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
             sorted((run for run in runs if not run.outcome.completed), key=lambda run: run.round)
         ),
         spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
-        throughput_estimate=geometric_estimate([one.value for one in _samples(own)]),
+        throughput_estimate=geometric_mean_with_interval([one.value for one in _samples(own)]),
         against_group=nothing,
         against_serial=nothing,
         each_example_once=once,

@@ -8,7 +8,7 @@ from scipy import stats
 from benchmarks.starting import start
 from benchmarks.tax import SIDES, Sample, Tax, draw_round, epochs_for, holds, ratio
 from benchmarks.tax_sides import Timing, unlike
-from ringside.stats.intervals import Estimate, Interval
+from ringside.stats.figure import Figure, Interval
 from ringside_core.specs import RefusalError
 
 
@@ -90,12 +90,12 @@ def test_a_round_counts_only_with_both_sides() -> None:
 )
 def test_the_limit_is_held_by_the_whole_interval(low: float, high: float, word: str) -> None:
     """Only an interval that lies on one side of 1.02 answers the question."""
-    assert holds(Estimate(1.0, Interval(low, high), 5)) == word
+    assert holds(Figure(1.0, interval=Interval(low, high), n=5)) == word
 
 
 def test_without_an_interval_nothing_is_said_of_the_limit() -> None:
     """Two rounds give a value without an interval."""
-    assert holds(Estimate(0.9, None, 2)) == "cannot tell"
+    assert holds(Figure(0.9, n=2)) == "cannot tell"
 
 
 def test_each_round_holds_both_sides_of_an_arm_next_to_each_other() -> None:

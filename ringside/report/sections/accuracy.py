@@ -3,7 +3,7 @@
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
 from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
-from ringside.stats.intervals import Estimate
+from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import listed, number, plural
@@ -83,7 +83,7 @@ def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
     return Table(columns, body, label="Time to accuracy, one row for each arm", kind="accuracy")
 
 
-def _time(time_s: Estimate) -> Cell:
+def _time(time_s: Figure) -> Cell:
     """The mean and its runs; that it has no interval is said once, above."""
     if time_s.value is None:
         return Cell(NOTHING, time_s.reason)

@@ -24,7 +24,7 @@ from ringside.stats.breakdown import (
     breakdown_between,
     breakdown_of,
 )
-from ringside.stats.intervals import Estimate
+from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import number, percent
@@ -136,7 +136,7 @@ def _target_blocks(found: Breakdowns) -> list[Block]:
     ]
 
 
-def _estimates(found: Breakdowns) -> list[Estimate]:
+def _estimates(found: Breakdowns) -> list[Figure]:
     """Everything of which an interval is shown."""
     pictures: list[Breakdown] = [*found.arms, *([found.difference] if found.difference else [])]
     return [
@@ -198,7 +198,7 @@ def _signed(value: float) -> str:
     return number(value) if value < 0 else f"+{number(value)}"
 
 
-def _ms(estimate: Estimate) -> str:
+def _ms(estimate: Figure) -> str:
     return NOTHING if estimate.value is None else f"{number(estimate.value)} ms"
 
 
@@ -223,7 +223,7 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
     rows = []
     for one in found.arms:
         parts = {part.name: part.ms for part in one.parts}
-        absent = Estimate(None, None, 0, "in the remainder")
+        absent = Figure(None, "in the remainder")
         cells = [Cell(*estimated(parts.get(name, absent))) for name in names]
         rows.append(
             (
@@ -238,7 +238,7 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
     )
 
 
-def _remainder(remainder: Estimate) -> Cell:
+def _remainder(remainder: Figure) -> Cell:
     """The remainder; marked if it is more than chance."""
     value, note = estimated(remainder)
     if remainder.interval is None or covers(remainder, 0):

@@ -8,6 +8,7 @@ from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.core_shares import Placement, placements
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
+from ringside.stats.figure import LEAST_ROUNDS
 from ringside.stats.link_share import (
     SAME_LINK,
     congestion_controls,
@@ -15,9 +16,9 @@ from ringside.stats.link_share import (
     links_by_pair,
     same_link,
 )
-from ringside.stats.paired import LEAST_ROUNDS, LEAST_ROUNDS_OF_TWO
-from ringside.stats.summary import ArmRow, Missing, RunRow, Summary
-from ringside.stats.warm_up import warm_up
+from ringside.stats.step_times import warm_up
+from ringside.stats.summary import ArmRow, RunRow, Summary
+from ringside.stats.verdicts import LEAST_ROUNDS_OF_TWO
 from ringside_core.specs import Comparison, MachineFacts, capabilities_of
 from ringside_core.text import listed, percent, plural
 
@@ -158,7 +159,7 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
 def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     arms, rounds = summary.arms, comparison.rounds
     timed = sum(row.throughput is not None for row in arms)
-    # Of two arms alone nobody else shows the drift, see ringside.stats.paired.
+    # Of two arms alone nobody else shows the drift, see ringside.stats.verdicts.
     least = LEAST_ROUNDS_OF_TWO if timed == 2 else LEAST_ROUNDS
     if rounds < least:
         yield Caveat(
@@ -186,7 +187,7 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             "Go on with `ringside compare --resume`.",
         )
     if any(
-        isinstance(spread, Missing) and "needs at least 2 epochs" in spread.reason
+        spread.value is None and "needs at least 2 epochs" in spread.reason
         for row in arms
         for spread in row.spreads.values()
     ):
@@ -250,8 +251,8 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
     dear = []
     for row in summary.arms:
         spread = row.spreads["clock_share"]
-        if not isinstance(spread, Missing) and spread.median > MUCH_CLOCK:
-            dear.append(f"{row.arm.label} ({percent(spread.median)})")
+        if spread.value is not None and spread.value > MUCH_CLOCK:
+            dear.append(f"{row.arm.label} ({percent(spread.value)})")
     if dear:
         yield Caveat(
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
@@ -295,7 +296,7 @@ def _quality(summary: Summary) -> Iterator[Caveat]:
             continue
         reached = row.spreads["time_to_target_s"]
         of = counted_runs(summary, row)
-        count = 0 if isinstance(reached, Missing) else reached.n
+        count = reached.n
         if count < of:
             missed.append(f"{row.arm.label} ({count} of {plural(of, 'run')})")
     if missed:
@@ -314,7 +315,7 @@ def _machines(runs: Sequence[RunRow]) -> Iterator[Caveat]:
             f"Processes ran on {len(hosts)} hosts: {listed(hosts)}.",
             "Their clocks are never compared; read step times as those of the slowest host.",
         )
-    # Of one host they are refused, see ringside.stats.likeness.
+    # Of one host they are refused, see ringside.stats.comparability.
     for what, found in (
         ("processors", {one.cpu_model for one in facts}),
         ("versions of Python", {one.python for one in facts}),

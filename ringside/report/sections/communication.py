@@ -29,7 +29,7 @@ from ringside.stats.collectives import (
     wire_bytes,
 )
 from ringside.stats.link_share import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
-from ringside.stats.summary import ArmRow, Spread, Summary
+from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
     Communication,
     Comparison,
@@ -265,8 +265,8 @@ def _arm(
     row: ArmRow, summary: Summary, models: Models, breakdown: Breakdowns | None, *, hosts: int
 ) -> tuple[Cell, ...]:
     counted = spread_cell(row.spreads["sent_bytes_per_step"])
-    if isinstance(sent := row.spreads["sent_bytes_per_step"], Spread):
-        counted = Cell(f"{sent.median:,.0f}", counted.note)
+    if (sent := row.spreads["sent_bytes_per_step"].value) is not None:
+        counted = Cell(f"{sent:,.0f}", counted.note)
     return (
         Cell(row.arm.label),
         *_predicted(row, _gradient_bytes(summary, row), counted, models, hosts=hosts),

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.stats.run_figures import expected_processes
+from ringside.stats.step_times import expected_processes
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Run, RunRecord
 from ringside_core.text import plural

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ringside.report.ranking import family_of, ranked, sizes_of, word_of
 from ringside.report.words import covers, ratio_between, said, times
-from ringside.stats.intervals import Interval
+from ringside.stats.figure import Interval
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.text import percent, plural

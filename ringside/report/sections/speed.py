@@ -14,7 +14,7 @@ from ringside.report.blocks import (
 from ringside.report.ranking import ranked, sizes_of, twins_aside
 from ringside.report.sections.tables import NO_SERIAL, efficiency_cell, steps_table, throughput_cell
 from ringside.report.words import efficiency, said, why_no_interval
-from ringside.stats.summary import ArmRow, Missing, Spread, Summary
+from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import number, plural
 
@@ -105,7 +105,7 @@ def _efficiencies(rows: list[ArmRow]) -> Table:
 
 def _no_p99(rows: list[ArmRow]) -> str:
     missing = (row.spreads["step_p99_ms"] for row in rows)
-    reason = next((one.reason for one in missing if isinstance(one, Missing)), "")
+    reason = next((one.reason for one in missing if one.value is None), "")
     return "No comparable arm has a p99" + (f": {reason}." if reason else ".")
 
 
@@ -115,9 +115,9 @@ def steps_section(summary: Summary) -> Section:
     rows = ranked(summary)
     for size in reversed(sizes_of(rows)):
         known = [
-            (spread.median, row)
+            (value, row)
             for row in rows
-            if row.arm.replicas == size and isinstance(spread := row.spreads["step_p99_ms"], Spread)
+            if row.arm.replicas == size and (value := row.spreads["step_p99_ms"].value) is not None
         ]
         if known:
             least, best = min(known, key=lambda pair: pair[0])

@@ -8,18 +8,19 @@ from ringside.report.sections.core_shares import Placement
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, estimated, range_of
-from ringside.stats.run_figures import Figure, process_figures
-from ringside.stats.summary import ArmRow, Efficiency, Missing, RunRow, Spread, Summary
+from ringside.stats.figure import Figure, Spread
+from ringside.stats.run_figures import process_figures
+from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
 NO_SERIAL = "no arm without distribution"
 
 
-def spread_cell(spread: Spread | Missing, *, scale: float = 1.0) -> Cell:
+def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:
     """Median above its range; of what is missing, a dash above the reason."""
-    if isinstance(spread, Missing):
+    if spread.value is None:
         return Cell(NOTHING, spread.reason)
-    return Cell(number(spread.median * scale), range_of(spread, scale=scale))
+    return Cell(number(spread.value * scale), range_of(spread, scale=scale))
 
 
 def throughput_cell(row: ArmRow) -> Cell:
@@ -28,16 +29,16 @@ def throughput_cell(row: ArmRow) -> Cell:
     if estimate.value is None:
         return spread_cell(spread)
     value, note = estimated(estimate)
-    if estimate.interval is None and isinstance(spread, Spread) and spread.n > 1:
+    if estimate.interval is None and spread.n > 1:
         note = f"{range_of(spread)}, no interval"
     return Cell(value, note)
 
 
-def target_cell(spread: Spread | Missing) -> Cell:
+def target_cell(spread: Spread) -> Cell:
     """Time to target; a median over only the lucky runs would flatter, so there is none."""
-    if isinstance(spread, Spread) and spread.n < spread.of:
+    if spread.value is not None and spread.n < spread.of:
         return Cell(NOTHING, f"{spread.n} of {spread.of} reached it", bad=True)
-    if isinstance(spread, Missing) and spread.reason == "not reached":
+    if spread.value is None and spread.reason == "not reached":
         return Cell(NOTHING, "not reached", bad=True)
     return spread_cell(spread)
 

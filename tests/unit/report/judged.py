@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ringside.report.blocks import Block, Folded, Table
-from ringside.stats.intervals import Estimate, Interval
+from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Summary, summarize
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Comparison
@@ -46,7 +46,7 @@ def bare(seconds: Mapping[tuple[str, int], float] = SECONDS, rounds: int = 3) ->
 def verdict(first: str, second: str, ratio: float, word: Any, **changes: Any) -> PairVerdict:
     """A verdict of eight rounds, ±5 %."""
     fields: dict[str, Any] = {
-        "ratio": Estimate(ratio, Interval(ratio * 0.95, ratio * 1.05), 8),
+        "ratio": Figure(ratio, interval=Interval(ratio * 0.95, ratio * 1.05), n=8),
         "word": word,
         "p_value": 0.0004,
         "p_adjusted": 0.012,

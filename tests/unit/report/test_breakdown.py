@@ -8,15 +8,15 @@ import pytest
 from ringside.report.blocks import Heading
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section
 from ringside.stats.breakdown import Breakdown, Part
-from ringside.stats.intervals import Estimate, Interval
+from ringside.stats.figure import Figure, Interval
 from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.judged import tables
 from tests.unit.report.views import bout_plots, bout_view
 
 
-def estimate(value: float, half: float = 0.05) -> Estimate:
+def estimate(value: float, half: float = 0.05) -> Figure:
     """Of seven rounds."""
-    return Estimate(value, Interval(value - half, value + half), 7)
+    return Figure(value, interval=Interval(value - half, value + half), n=7)
 
 
 def test_parts_that_were_not_measured_say_how() -> None:
@@ -68,9 +68,9 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
 def test_one_round_does_not_tell_whether_parts_add_up() -> None:
     """A remainder without an interval is neither chance nor more than that."""
     why = "1 round: too few for an interval, 3 are needed"
-    once = Estimate(2.96, None, 1, why)
-    parts = (Part("exposed communication", Estimate(1.0, None, 1, why), "waiting"),)
-    difference = Breakdown("A", Estimate(3.96, None, 1, why), parts, once, less="B")
+    once = Figure(2.96, why, n=1)
+    parts = (Part("exposed communication", Figure(1.0, why, n=1), "waiting"),)
+    difference = Breakdown("A", Figure(3.96, why, n=1), parts, once, less="B")
 
     answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
 

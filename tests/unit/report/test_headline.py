@@ -11,7 +11,7 @@ from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.headline import contenders, headlines
 from ringside.report.sections.verdicts import matrix_of, pair_table, serial_table, verdicts_section
-from ringside.stats.intervals import Estimate
+from ringside.stats.figure import Figure
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout
@@ -21,7 +21,7 @@ from tests.unit.stats.factory import arm_of
 
 BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
 TIE = verdict("mirrored ×1", "horovod ×1", 1.02, "cannot tell")
-NONE = Estimate(1.25, None, 2, "2 rounds: too few for an interval, 3 are needed")
+NONE = Figure(1.25, "2 rounds: too few for an interval, 3 are needed", n=2)
 
 
 def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:

@@ -22,7 +22,7 @@ from ringside.report import render_table, write_report
 from ringside.report.html import breaks, render_html
 from ringside.report.markdown import escaped, render_markdown
 from ringside.report.sections.tables import results_table
-from ringside.stats.warm_up import warm_up
+from ringside.stats.step_times import warm_up
 from ringside_core.specs import Comparison, Outcome, RefusalError
 from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.hostile import MARKUP, hostile

@@ -15,7 +15,7 @@ from ringside.report.sections.speed import results_section, scaling_section
 from ringside.report.sections.tuning import NOT_TUNED, settings_of, tuning_section
 from ringside.report.source import digest_of
 from ringside.stats.rounds import RoundsUsed
-from ringside.stats.summary import Missing, Summary, summarize
+from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Rounds
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged, tables, verdict
@@ -204,13 +204,13 @@ def test_dear_clock_is_a_caveat() -> None:
     summary = judged()
     spread = summary.arms[0].throughput
     assert spread is not None
-    dear = replace(spread, median=0.031)
+    dear = replace(spread, value=0.031)
     row = replace(summary.arms[0], spreads={**summary.arms[0].spreads, "clock_share": dear})
 
     told = caveats(bare(), replace(summary, arms=(row, *summary.arms[1:])))
 
     assert any("serial (3.1 %)" in one.what for one in told)
-    assert isinstance(summary.arms[0].spreads["clock_share"], Missing)
+    assert summary.arms[0].spreads["clock_share"].value is None
     assert not any("own clock" in one.what for one in caveats(bare(), summary))
 
 

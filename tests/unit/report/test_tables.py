@@ -6,7 +6,7 @@ from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.speed import results_section
 from ringside.report.sections.tables import efficiency_cell, resources_table, results_table
 from ringside.report.view import view_of
-from ringside.stats.intervals import Interval
+from ringside.stats.figure import Interval
 from ringside.stats.summary import Efficiency, summarize
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged
@@ -18,7 +18,7 @@ from tests.unit.report.views import bout_plots, bout_view, mixed_view
 def test_an_efficiency_has_its_unit_and_its_base() -> None:
     """Value and interval are percentages, of the arm that is named."""
     (row, *_) = judged().arms
-    value = Efficiency(0.871, "serial ×9", "", Interval(0.844, 0.902))
+    value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
     cell = efficiency_cell(value, row, "none")
 

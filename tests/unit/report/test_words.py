@@ -14,8 +14,7 @@ from ringside.report.words import (
     times,
     why_no_interval,
 )
-from ringside.stats.intervals import Estimate, Interval
-from ringside.stats.summary import Efficiency, Spread
+from ringside.stats.figure import Figure, Interval, Spread
 from ringside_core.specs import Outcome
 from tests.unit.report.judged import verdict
 
@@ -23,10 +22,10 @@ from tests.unit.report.judged import verdict
 @pytest.mark.parametrize(
     ("spread", "text"),
     [
-        (Spread(12.34, 11.0, 13.56, 3, 3), "[11.0–13.6] n=3"),
-        (Spread(12.34, 11.0, 13.56, 2, 3), "[11.0–13.6] n=2 of 3"),
-        (Spread(12.34, 12.34, 12.34, 1, 1), "n=1, no range"),
-        (Spread(20000.4, 9.9, 100000.0, 3, 3), "[10–100,000] n=3"),
+        (Spread(12.34, n=3, of=3, lowest=11.0, highest=13.56), "[11.0–13.6] n=3"),
+        (Spread(12.34, n=2, of=3, lowest=11.0, highest=13.56), "[11.0–13.6] n=2 of 3"),
+        (Spread(12.34, n=1, of=1, lowest=12.34, highest=12.34), "n=1, no range"),
+        (Spread(20000.4, n=3, of=3, lowest=9.9, highest=100000.0), "[10–100,000] n=3"),
     ],
 )
 def test_range(spread: Spread, text: str) -> None:
@@ -36,32 +35,41 @@ def test_range(spread: Spread, text: str) -> None:
 
 def test_range_is_scaled_like_its_median() -> None:
     """Bytes that are shown in GiB have a range in GiB."""
-    assert range_of(Spread(2**31, 2**30, 2**32, 3, 3), scale=2**-30) == "[1.00–4.00] n=3"
+    assert (
+        range_of(Spread(2**31, n=3, of=3, lowest=2**30, highest=2**32), scale=2**-30)
+        == "[1.00–4.00] n=3"
+    )
 
 
 def test_percent() -> None:
     """An efficiency above 1 is shown as it is."""
-    assert efficiency(Efficiency(0.874, "serial")) == "87 %"
-    assert efficiency(Efficiency(1.204, "serial")) == "120 %"
-    assert efficiency(Efficiency(None, "serial")) == "–"
+    assert efficiency(Figure(0.874)) == "87 %"
+    assert efficiency(Figure(1.204)) == "120 %"
+    assert efficiency(Figure(None)) == "–"
 
 
 @pytest.mark.parametrize(
     ("estimate", "cell"),
     [
-        (Estimate(12345.6, Interval(12000.4, 12700.5), 8), ("12,346", "[12,000, 12,700] n=8")),
-        (Estimate(0.208, Interval(0.106, 0.309), 6), ("0.208", "[0.106, 0.309] n=6")),
-        # mostly chance: no more decimals than its interval deserves
-        (Estimate(-0.00173, Interval(-0.0683, 0.0649), 6), ("-0.0017", "[-0.0683, 0.0649] n=6")),
         (
-            Estimate(3.5, None, 2, "2 rounds: too few for an interval"),
+            Figure(12345.6, interval=Interval(12000.4, 12700.5), n=8),
+            ("12,346", "[12,000, 12,700] n=8"),
+        ),
+        (Figure(0.208, interval=Interval(0.106, 0.309), n=6), ("0.208", "[0.106, 0.309] n=6")),
+        # mostly chance: no more decimals than its interval deserves
+        (
+            Figure(-0.00173, interval=Interval(-0.0683, 0.0649), n=6),
+            ("-0.0017", "[-0.0683, 0.0649] n=6"),
+        ),
+        (
+            Figure(3.5, "2 rounds: too few for an interval", n=2),
             ("3.50", "n=2, no interval"),
         ),
-        (Estimate(None, None, 0, "no run was timed"), ("–", "no run was timed")),
+        (Figure(None, "no run was timed"), ("–", "no run was timed")),
     ],
 )
 def test_estimate_has_an_interval_or_says_that_it_has_none(
-    estimate: Estimate, cell: tuple[str, str]
+    estimate: Figure, cell: tuple[str, str]
 ) -> None:
     """A comma, where a range has a dash; why there is none is said once, elsewhere."""
     assert estimated(estimate) == cell
@@ -69,11 +77,11 @@ def test_estimate_has_an_interval_or_says_that_it_has_none(
 
 def test_reasons_of_missing_intervals_are_said_once() -> None:
     """Each once; nothing of a value that is not there, or has its interval."""
-    few = Estimate(3.5, None, 2, "2 rounds: too few")
-    absent = Estimate(None, None, 0, "no run")
+    few = Figure(3.5, "2 rounds: too few", n=2)
+    absent = Figure(None, "no run")
 
     assert why_no_interval([few, few, absent]) == "Where there is no interval: 2 rounds: too few."
-    assert why_no_interval([absent, Estimate(1.0, Interval(0.9, 1.1), 8)]) == ""
+    assert why_no_interval([absent, Figure(1.0, interval=Interval(0.9, 1.1), n=8)]) == ""
     assert said(few, "ms") == "3.50 ms (2 rounds: too few)"
 
 
@@ -94,7 +102,8 @@ def test_outcome(outcome: Outcome, text: str) -> None:
 def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:
     """Two; three where the interval is narrower than 4 %."""
     narrow = replace(
-        verdict("a", "b", 1.0, "cannot tell"), ratio=Estimate(1.004, Interval(0.991, 1.017), 8)
+        verdict("a", "b", 1.0, "cannot tell"),
+        ratio=Figure(1.004, interval=Interval(0.991, 1.017), n=8),
     )
 
     assert times(1.308) == "1.31×"

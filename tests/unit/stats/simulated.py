@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ringside.stats.paired import PairFits, fit_pairs, holm
+from ringside.stats.verdicts import PairFits, fit_pairs, holm
 
 NOISE = 0.08  # of log throughput: what runs of seconds show on a shared machine of two cores
 SETS = 2000

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.stats.paired import PairFits, _drift, fit_pairs
-from ringside.stats.verdicts import visible_effect
+from ringside.stats.verdicts import PairFits, _drift, fit_pairs, visible_effect
 from tests.unit.stats.simulated import (
     KINDS,
     Estimator,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ringside.stats import run_figures
+from ringside.stats.step_times import counted_epochs, step_times_ms
 from ringside_core.specs import EpochRecord, RefusalError, Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
@@ -77,7 +78,7 @@ def test_step_time_takes_the_slowest_rank_of_each_step() -> None:
         ],
     )
 
-    times = run_figures.step_times_ms(run)
+    times = step_times_ms(run)
 
     by_hand = 1000 * np.diff(ends, axis=2, prepend=0.0).max(axis=0).ravel()
     assert times == pytest.approx(by_hand.tolist())
@@ -90,7 +91,7 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
     run = parameter_server_run()
 
     assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
-    assert run_figures.step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
+    assert step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
     assert run_figures.peak_memory_bytes(run).value == 43_210
     assert run_figures.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 10 / 270)
     assert run_figures.startup_s(run).value == 5.0
@@ -112,7 +113,7 @@ def test_missing_process_gives_no_number() -> None:
     for figure in (run_figures.throughput_examples_s, run_figures.startup_s):
         assert figure(without_rank).value is None
         assert figure(without_rank).reason == "1 of 2 processes left a record"
-    assert run_figures.step_times_ms(without_rank) == []
+    assert step_times_ms(without_rank) == []
 
 
 def test_start_up_is_that_of_the_slowest_process() -> None:
@@ -273,7 +274,7 @@ def test_a_time_of_several_steps_is_divided_by_them() -> None:
     one = epoch(1.5, step_end_s=(0.4, 1.2, 1.3), steps=10, steps_per_time=4)
     run = run_of(arm_of("serial"), [record(spec, [one, one])])
 
-    assert run_figures.step_times_ms(run) == pytest.approx([100, 200, 50])
+    assert step_times_ms(run) == pytest.approx([100, 200, 50])
     assert run_figures.step_time_ms(run).value == pytest.approx(100)
 
 
@@ -360,9 +361,9 @@ def test_counted_are_the_epochs_after_warm_up() -> None:
     epochs = [epoch_of(one) for one in durations.reshape(5, 60)]
     run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
 
-    assert len(run_figures.counted_epochs(run)) == 3
+    assert len(counted_epochs(run)) == 3
     assert run_figures.throughput_examples_s(run).value == pytest.approx(300 / 1.8)
-    assert len(run_figures.step_times_ms(run)) == 180
+    assert len(step_times_ms(run)) == 180
 
 
 def test_a_process_without_any_epoch_is_refused() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringside.stats.run_figures import Figure
-from ringside.stats.summary import Efficiency, Missing, Spread, spread_of, summarize
+from ringside.stats.figure import Figure, Spread, spread_of
+from ringside.stats.summary import Efficiency, summarize
 from ringside_core.specs import (
     Comparison,
     LedgerDigest,
@@ -63,9 +63,9 @@ def test_median_range_and_number() -> None:
     """The middle run, not the mean; range and n beside it."""
     spread = spread_of([Figure(5.0), Figure(1.0), Figure(None, "not reached"), Figure(2.0)])
 
-    assert spread == Spread(median=2.0, lowest=1.0, highest=5.0, n=3, of=4, reason="not reached")
-    assert spread_of([]) == Missing("no run completed")
-    assert spread_of([Figure(None, "x"), Figure(None, "x")]) == Missing("x")
+    assert spread == Spread(2.0, "not reached", n=3, of=4, lowest=1.0, highest=5.0)
+    assert spread_of([]) == Spread(None, "no run completed")
+    assert spread_of([Figure(None, "x"), Figure(None, "x")]) == Spread(None, "x", of=2)
 
 
 def test_arms_against_hand_arithmetic() -> None:
@@ -75,7 +75,7 @@ def test_arms_against_hand_arithmetic() -> None:
     spread = rows["horovod ×2"].throughput
 
     assert spread is not None
-    assert spread.median == statistics.median([100 / 1.0, 100 / 1.25, 100 / 8.0]) == 80
+    assert spread.value == statistics.median([100 / 1.0, 100 / 1.25, 100 / 8.0]) == 80
     assert (spread.lowest, spread.highest, spread.n, spread.of) == (12.5, 100, 3, 3)
 
 
@@ -129,7 +129,7 @@ def test_arm_without_a_certificate_is_not_comparable() -> None:
 
     assert [row.comparable for row in rows] == [True, True, False]
     assert rows[2].not_comparable_because == "it was not verified: run without --no-verify"
-    assert rows[2].throughput is not None and rows[2].throughput.median == 80
+    assert rows[2].throughput is not None and rows[2].throughput.value == 80
     assert (rows[2].against_group.value, rows[2].against_serial.value) == (None, None)
     assert rows[2].against_serial.reason == "not comparable"
     assert rows[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
@@ -142,8 +142,8 @@ def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
     row = summarize(comparison.replace(certificates=comparison.certificates[2:])).arms[2]
 
     assert row.comparable
-    assert row.against_serial == Efficiency(None, "serial", "serial: not comparable")
-    assert row.against_group == Efficiency(None, "horovod ×1", "horovod ×1: not comparable")
+    assert row.against_serial == Efficiency(None, "serial: not comparable", base="serial")
+    assert row.against_group == Efficiency(None, "horovod ×1: not comparable", base="horovod ×1")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_only_completed_runs_count_and_the_others_are_named() -> None:
     assert (row.started, row.completed) == (3, 2)
     assert [run.round for run in row.not_completed] == [2]
     assert row.throughput is not None
-    assert row.throughput.median == pytest.approx((100 + 50) / 2)
+    assert row.throughput.value == pytest.approx((100 + 50) / 2)
     assert row.throughput.highest == 100
 
 
@@ -271,7 +271,7 @@ def test_arm_that_never_ran_is_a_row_without_numbers() -> None:
     row = summarize(comparison_of([arm_of("serial")], [])).arms[0]
 
     assert (row.started, row.completed) == (0, 0)
-    assert row.spreads["startup_s"] == Missing("no run completed")
+    assert row.spreads["startup_s"] == Spread(None, "no run completed")
     assert row.each_example_once == "unknown"
 
 

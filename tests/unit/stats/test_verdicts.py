@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.intervals import geometric_estimate, mean_estimate
-from ringside.stats.paired import fit_pairs, holm
-from ringside.stats.verdicts import Sample, pair_verdicts, turned
+from ringside.stats.figure import geometric_mean_with_interval, mean_with_interval
+from ringside.stats.verdicts import Sample, fit_pairs, holm, pair_verdicts, turned
 from ringside_core.specs import RefusalError
 
 ORDERS = ((0, 1), (1, 0), (1, 0), (0, 1))  # balanced, so that a drift takes nothing off the mean
@@ -133,7 +132,7 @@ def test_intervals_of_one_arm_are_scipys() -> None:
     low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     log_low, log_high = stats.ttest_1samp(np.log(values), 0).confidence_interval(0.95)
 
-    plain, rate = mean_estimate(values), geometric_estimate(values)
+    plain, rate = mean_with_interval(values), geometric_mean_with_interval(values)
 
     assert plain.interval is not None and rate.interval is not None
     assert (plain.value, plain.interval.low, plain.interval.high) == pytest.approx((2.5, low, high))
@@ -141,5 +140,7 @@ def test_intervals_of_one_arm_are_scipys() -> None:
     assert (rate.interval.low, rate.interval.high) == pytest.approx(
         (math.exp(log_low), math.exp(log_high))
     )
-    assert mean_estimate([1.0, 2.0]).reason == "2 rounds: too few for an interval, 3 are needed"
-    assert mean_estimate([]).value is None
+    assert (
+        mean_with_interval([1.0, 2.0]).reason == "2 rounds: too few for an interval, 3 are needed"
+    )
+    assert mean_with_interval([]).value is None

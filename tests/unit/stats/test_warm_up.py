@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ringside.stats import warm_up as module
-from ringside.stats.run_figures import counted_epochs, process_figures, run_figures
-from ringside.stats.warm_up import settled_after, warm_up
+from ringside.stats import step_times as module
+from ringside.stats.run_figures import process_figures, run_figures
+from ringside.stats.step_times import counted_epochs, settled_after, warm_up
 from ringside_core.specs import EpochRecord, Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
