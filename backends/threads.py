@@ -2,7 +2,7 @@
 
 import os
 
-from ringside_core.specs import RunSpec, capabilities_of
+from ringside_core.specs import RunSpec
 
 # With one thread a worker that waits for a variable of its server has none left to answer its
 # coordinator: on a host with one core, where that is TensorFlow's choice, both wait for ever.
@@ -20,6 +20,6 @@ def inter_op_threads(spec: RunSpec) -> int:
     asked = spec.resources.inter_op_threads
     if asked is not None:
         return asked
-    if capabilities_of(spec.backend).process_model == "coordinator":
+    if spec.capabilities.process_model == "coordinator":
         return max(LEAST_OF_COORDINATED, len(os.sched_getaffinity(0)))
     return 0

@@ -49,7 +49,6 @@ from ringside.predict.inputs import inputs_of, link_rate
 from ringside.predict.pages import error_percent
 from ringside.predict.predict import Asked, checks_of, predict
 from ringside.predict.prediction import Checked
-from ringside.stats.collectives import stack_of
 from ringside.verify.machines import machine_of
 from ringside_core.specs import (
     Arm,
@@ -157,7 +156,7 @@ class Bench:
     @property
     def stacks(self) -> tuple[str, ...]:
         """The stacks whose all-reduces are needed; bare MPI is one of them, for its latency."""
-        named = (stack_of(arm.backend, arm.options) for arm in self.arms(1))
+        named = (arm.options.stack for arm in self.arms(1))
         return ("mpi", *(name for name in named if name and name != "parameter_server"))
 
 

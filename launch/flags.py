@@ -110,7 +110,7 @@ def spec_from_flags(
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
     options = backend_options(name, own)
-    surroundings = surroundings.placed(name, servers=getattr(options, "servers", 1))
+    surroundings = surroundings.placed(name, servers=options.num_servers)
     return RunSpec(
         workload=workload,
         workload_options={

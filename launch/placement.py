@@ -12,7 +12,6 @@ from ringside_core.specs import (
     RunSpec,
     Topology,
     assign_slots,
-    capabilities_of,
 )
 
 
@@ -106,7 +105,7 @@ def place_alone(topology: Topology, placement: Placement) -> Host:
 
 def slots_used(spec: RunSpec, placement: Placement) -> dict[str, int]:
     """Replicas of a run on each host that it uses."""
-    if capabilities_of(spec.backend).process_model == "single":
+    if spec.capabilities.process_model == "single":
         return {place_alone(spec.topology, placement).name: spec.topology.num_replicas}
     return {host.name: host.slots for host in place(spec.topology, placement)}
 

@@ -12,7 +12,7 @@ from launch.launchers import (
 from launch.placement import THIS_MACHINE, Placement, place, place_alone
 from launch.plan import Plan
 from launch.site import Site
-from ringside_core.specs import RefusalError, RunSpec, capabilities_of
+from ringside_core.specs import RefusalError, RunSpec
 
 LauncherName = Literal["auto", "local", "horovodrun", "mpirun"]
 
@@ -40,7 +40,7 @@ def make_plan(
     site = site or Site.here()
     run_dir = run_dir.absolute()
     chosen = _choose(spec, launcher)
-    if capabilities_of(spec.backend).process_model == "single":
+    if spec.capabilities.process_model == "single":
         host = place_alone(spec.topology, placement)
         return local.plan(spec, run_dir=run_dir, host=host, site=site)
     hosts = place(spec.topology, placement)
@@ -63,7 +63,7 @@ def make_plan(
 
 def _choose(spec: RunSpec, launcher: LauncherName) -> Literal["local", "horovodrun", "mpirun"]:
     """The launcher to use; one that the backend cannot join is refused."""
-    capabilities = capabilities_of(spec.backend)
+    capabilities = spec.capabilities
     joins = capabilities.joins
     possible: list[Literal["local", "horovodrun", "mpirun"]] = []
     if capabilities.process_model == "single" or "tf_config" in joins:
@@ -75,7 +75,7 @@ def _choose(spec: RunSpec, launcher: LauncherName) -> Literal["local", "horovodr
     if launcher == "auto":
         # horovodrun --mpi only writes this command line, after importing TensorFlow to see
         # what Horovod was built with: seconds, which mpirun itself does not take.
-        mpi = getattr(spec.options, "controller", None) == "mpi"
+        mpi = spec.options.horovod_controller == "mpi"
         return "mpirun" if mpi and "mpirun" in possible else possible[0]
     if launcher not in possible:
         raise RefusalError(

@@ -141,7 +141,7 @@ def run_process(
 def own_surroundings(spec: RunSpec) -> Surroundings:
     """Who started this process, and its place in a run of this spec."""
     surroundings = read_surroundings(os.environ, node_addresses)
-    return surroundings.placed(spec.backend, servers=getattr(spec.options, "servers", 1))
+    return surroundings.placed(spec.backend, servers=spec.options.num_servers)
 
 
 def run_launched(work: Work, arguments: list[str]) -> int:

@@ -4,18 +4,17 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from backends import make_backend
 from backends.base import Backend
-from backends.registry import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import (
+    REFERENCE,
     InputShard,
     RunSpec,
     Surroundings,
     Topology,
     backend_options,
 )
-
-_PLAIN = "serial"
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:
@@ -26,7 +25,10 @@ def trained_on(spec: RunSpec, backend: Backend) -> Backend:
     if spec.ablation != "unused":
         return backend
     plain = spec.replace(
-        backend=_PLAIN, options=backend_options(_PLAIN, {}), topology=Topology(), ablation="none"
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        ablation="none",
     )
     return make_backend(plain, Surroundings())  # nothing of it needs to be started
 

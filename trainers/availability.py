@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from backends.registry import backend_class
+from backends import backend_class
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, backend_options, write_whole
 from ringside_core.workloads.registry import load_workload

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from backends import make_backend
 from backends.base import Backend
-from backends.registry import make_backend
 from backends.threads import inter_op_threads, intra_op_threads
 from ringside_core.keras import tf
 from ringside_core.specs import RunSpec, Surroundings

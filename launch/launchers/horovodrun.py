@@ -22,11 +22,11 @@ def plan(
     `--disable-cache`: the cache would keep what was true of a host for an hour, in the user's home.
     """
     away = site.away(host.name for host in hosts)
-    by_mpi = getattr(spec.options, "controller", None) == "mpi"
+    by_mpi = spec.options.horovod_controller == "mpi"
     env = {RUN_ID: site.run_id}
     scratch = ""
     if by_mpi:
-        env |= getattr(spec.options, "open_mpi_environment", {})
+        env |= spec.options.open_mpi_environment
         # Tasks pin themselves, alike under every launcher. (`--name=value`: the values begin with
         # a dash. --allow-run-as-root is added by horovodrun itself.)
         # It names the interface of btl_tcp itself, and Open MPI takes no parameter twice.

@@ -70,7 +70,7 @@ def manifests(spec: RunSpec, pods: Pods) -> list[Manifest]:
     spec = _placed(spec, pods)
     pods = pods.replace(name=pods.name or _name_of(spec))
     run = _Run(spec, pods)
-    if capabilities_of(spec.backend).process_model == "single":
+    if spec.capabilities.process_model == "single":
         work = [run.job("replica", run.task_pod("replica"))]
     elif _by_mpi(spec.backend):
         work = [run.mpi_job()]
@@ -87,13 +87,13 @@ def _by_mpi(backend: str) -> bool:
 def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
     """The spec with its replicas in pods; what cannot be there is refused."""
     each, replicas = pods.replicas_per_pod, spec.topology.num_replicas
-    needs = capabilities_of(spec.backend).accelerator
+    needs = spec.capabilities.accelerator
     if needs is not None:
         raise RefusalError(
             "The pods have CPUs and GPUs.",
             received=f"backend {spec.backend}, which needs a {needs}",
         )
-    if getattr(spec.options, "controller", None) == "gloo":
+    if spec.options.horovod_controller == "gloo":
         raise RefusalError(
             "In an MPIJob Horovod's controller is MPI.",
             received="controller=gloo",
@@ -111,7 +111,7 @@ def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
             received=f"{replicas} replicas, {each} per pod",
         )
     changes: dict[str, Any] = {"data_dir": spec.data_dir or f"{CLAIM_FOLDER}/data"}
-    if capabilities_of(spec.backend).process_model != "single":
+    if spec.capabilities.process_model != "single":
         changes["topology"] = Topology(hosts=replicas // each, processes_per_host=each)
     return spec.replace(**changes)
 
@@ -129,10 +129,10 @@ def _name_of(spec: RunSpec) -> str:
 
 def _longest_suffix(spec: RunSpec) -> str:
     """What the longest host name has behind the name of the run."""
-    if capabilities_of(spec.backend).process_model == "single":
+    if spec.capabilities.process_model == "single":
         return ""
     # (-launcher is as long as -worker-0, and -ps-N is longer from 10,000 servers for one worker.)
-    servers = int(getattr(spec.options, "servers", 1))
+    servers = spec.options.num_servers
     last = (f"-worker-{spec.topology.hosts - 1}", f"-ps-{servers - 1}", "-chief-0")
     return max(last, key=len)
 
@@ -240,9 +240,9 @@ class _Run:
             return tuple(f"{self._name}-{kind}-{n}.{self._name}:{PORT}" for n in range(count))
 
         worker = addresses("worker", self._spec.topology.num_processes)
-        if capabilities_of(self._spec.backend).process_model != "coordinator":
+        if self._spec.capabilities.process_model != "coordinator":
             return Cluster(worker=worker)
-        servers = int(getattr(self._spec.options, "servers", 1))
+        servers = self._spec.options.num_servers
         return Cluster(chief=addresses("chief", 1), worker=worker, ps=addresses("ps", servers))
 
     def _tf_config_pod(self, cluster: Cluster, kind: TaskType) -> Manifest:

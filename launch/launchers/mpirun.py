@@ -13,7 +13,7 @@ def plan(
     spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], interface: str, site: Site
 ) -> Plan:
     """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
-    if getattr(spec.options, "controller", None) == "gloo":
+    if spec.options.horovod_controller == "gloo":
         raise RefusalError(
             "Under mpirun Horovod's controller is MPI.",
             received="controller=gloo",
@@ -38,7 +38,7 @@ def plan(
     )
     scratch = "" if away else site.scratch
     env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
-    env |= getattr(spec.options, "open_mpi_environment", {})  # mpirun hands it on to every rank
+    env |= spec.options.open_mpi_environment  # mpirun hands it on to every rank
     return ranks_plan(
         spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
     )

@@ -15,7 +15,6 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
     Topology,
-    capabilities_of,
 )
 
 SCRIPT = "job.sh"
@@ -136,7 +135,7 @@ def _over(topology: Topology, nodes: int | None) -> Topology:
 
 def _names(spec: RunSpec) -> tuple[str, ...]:
     """Names of the tasks, as ringside_core.specs.surroundings gives them to the tasks of a step."""
-    capabilities, size = capabilities_of(spec.backend), spec.topology.num_processes
+    capabilities, size = spec.capabilities, spec.topology.num_processes
     workers = tuple(f"worker-{index}" for index in range(size))
     if capabilities.process_model == "coordinator":
         return ("chief-0", *workers, *(f"ps-{index}" for index in range(_servers(spec))))
@@ -145,13 +144,13 @@ def _names(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _servers(spec: RunSpec) -> int:
-    return int(getattr(spec.options, "servers", 1))
+    return spec.options.num_servers
 
 
 def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Sequence[str]) -> str:
     """The batch script: what sbatch is told, and the one step that it runs."""
     topology = spec.topology
-    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    coordinated = spec.capabilities.process_model == "coordinator"
     cores = topology.replicas_per_process * (spec.resources.cores_per_replica or 1)
     told = {
         "job-name": name,

@@ -12,7 +12,6 @@ from ringside_core.specs import (
     Host,
     RefusalError,
     RunSpec,
-    capabilities_of,
 )
 from ringside_core.specs.cluster import refuse_too_long
 
@@ -34,7 +33,7 @@ def plan(
     site: Site,
 ) -> Plan:
     """The plan of a backend whose processes find each other by TF_CONFIG."""
-    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    coordinated = spec.capabilities.process_model == "coordinator"
     names = dict.fromkeys((*(host.name for host in hosts), *(servers_on if coordinated else ())))
     away = site.away(names)
     _refuse_loopback_among(names, away)
@@ -88,8 +87,8 @@ def _cluster(
     Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
     servers take turns over the hosts, or over those that were named for them.
     """
-    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
-    count = int(getattr(spec.options, "servers", 1)) if coordinated else 0
+    coordinated = spec.capabilities.process_model == "coordinator"
+    count = spec.options.num_servers if coordinated else 0
     _refuse_too_many(sum(host.slots for host in hosts) + count + coordinated)
     workers = [host.name for host in hosts for _ in range(host.slots)]
     chief: list[str] = []

@@ -13,10 +13,9 @@ from launch import Placement, Site
 from launch.placement import THIS_MACHINE, cores_each
 from launch.remote.host_checks import HostFacts, check_hosts
 from ringside.compare.arms import (
-    DEFAULT_BACKENDS,
-    DEFAULT_BACKENDS_ON_HOSTS,
     Scaling,
     arm_spec,
+    default_backends,
     parse_arms,
     refuse_same_runs,
     shared_out,
@@ -86,10 +85,10 @@ def choose_arms(
         RefusalError: no such arm, a batch that does not divide among its replicas, the same run
             twice, or no room for it on the hosts.
     """
-    named = DEFAULT_BACKENDS_ON_HOSTS if placement.names else DEFAULT_BACKENDS
+    named = backends or default_backends(on_hosts=bool(placement.names))
     # Between hosts one replica, from which scaling is told, and all that there is room for.
     sizes = f"1,{all_slots(placement)}" if placement.names else "1,2"
-    arms, no_room = with_room(parse_arms(backends or named, replicas or sizes), placement)
+    arms, no_room = with_room(parse_arms(named, replicas or sizes), placement)
     base = spec.replace(resources=shared_out(spec.resources, arms))
     refuse_same_runs(base, arms, scaling, placement)  # and what cannot run, before any start
     if not placement.names:

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from ringside.compare.arms import DEFAULT_BACKENDS, parse_arms
+from ringside.compare.arms import default_backends, parse_arms
 from ringside.compare.available_arms import ask
 from ringside_core.readings.machine import machine_facts
 from ringside_core.text import byte_size
@@ -12,7 +12,7 @@ from ringside_core.text import byte_size
 def command() -> None:
     """Show each backend with `ready`, or why it cannot run here."""
     console = Console()
-    arms = parse_arms(DEFAULT_BACKENDS, "1")
+    arms = parse_arms(default_backends(), "1")
     with console.status("looking at this machine…"):
         answer = ask(arms, None)
     table = Table("backend", "here")

@@ -28,7 +28,7 @@ from ringside.cli.hosts import (
 from ringside.cli.slurm import NodesFlag, SbatchFlag, SlurmFlag, refuse_without_slurm, slurm_plan
 from ringside.cli.surroundings import alone
 from ringside.compare.hosts import used_hosts
-from ringside_core.specs import RefusalError, RunSpec, capabilities_of
+from ringside_core.specs import RefusalError, RunSpec
 
 
 @with_spec_flags(alone)
@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Start one run under one backend, wait for it, and say how it ended."""
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    if placement.servers_on and capabilities_of(spec.backend).process_model != "coordinator":
+    if placement.servers_on and spec.capabilities.process_model != "coordinator":
         raise RefusalError(
             "--servers-on is of a backend with parameter servers.",
             received=f"--servers-on {servers_on} --backend {spec.backend}",

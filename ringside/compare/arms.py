@@ -7,6 +7,8 @@ from typing import Any, Literal
 from launch import Placement
 from launch.placement import THIS_MACHINE, spread
 from ringside_core.specs import (
+    BACKENDS,
+    REFERENCE,
     Arm,
     BackendOptions,
     RefusalError,
@@ -15,20 +17,26 @@ from ringside_core.specs import (
     Settings,
     Topology,
     backend_options,
+    backend_row,
     capabilities_of,
+    parse_option,
 )
-from ringside_core.specs.options import OPTIONS, parse_option
 
-DEFAULT_BACKENDS = (
-    "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
-    "horovod,horovod:controller=mpi,tpu"
-)
-# What is worth its time between hosts: the stacks that reach over them, and the reference.
-DEFAULT_BACKENDS_ON_HOSTS = (
-    "serial,multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
-)
-REFERENCE = "serial"
 Scaling = Literal["strong", "weak"]
+
+
+def default_backends(*, on_hosts: bool = False) -> str:
+    """What a person who names no backends means, as `parse_arms` reads it.
+
+    Args:
+        on_hosts: only backends that can use several hosts, and the reference.
+    """
+    return ",".join(
+        ":".join(filter(None, (row.name, options)))
+        for row in BACKENDS.values()
+        if not on_hosts or row.name == REFERENCE or row.capabilities.process_model != "single"
+        for options in row.default_arms
+    )
 
 
 def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
@@ -86,7 +94,8 @@ def _options_and_settings(
     text: str, backend: str, values: dict[str, str]
 ) -> tuple[BackendOptions, Settings]:
     """Options of the backend, and what else are settings of the arm; `text` is how it was typed."""
-    options, settings = OPTIONS[backend].model_fields, Settings.model_fields
+    kind = backend_row(backend).options
+    options, settings = kind.model_fields, Settings.model_fields
     for name in values:
         if name not in options and name not in settings:
             raise RefusalError(
@@ -102,7 +111,7 @@ def _options_and_settings(
             Settings(**own),
         )
     except RefusalError as error:  # which names the noun: a person typed an arm
-        rule = error.rule.removeprefix(f"{OPTIONS[backend].__name__}: ")
+        rule = error.rule.removeprefix(f"{kind.__name__}: ")
         rule = rule.removeprefix(f"{Settings.__name__}: ")
         raise RefusalError(
             f"{text}: {rule}", received=error.received, advice=error.advice
@@ -168,10 +177,10 @@ def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
     One that waits for an accelerator is taken only if there is no other. The reference alone needs
     no noise floor.
     """
-    others = [arm for arm in arms if capabilities_of(arm.backend).family != "none"]
+    others = [arm for arm in arms if arm.capabilities.family != "none"]
     if not others:
         return ()
-    on_any_machine = [a for a in others if capabilities_of(a.backend).accelerator is None]
+    on_any_machine = [a for a in others if a.capabilities.accelerator is None]
     most = max(arm.replicas for arm in on_any_machine or others)
     arm = [arm for arm in on_any_machine or others if arm.replicas == most][-1]
     return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
@@ -190,7 +199,7 @@ def arm_spec(
     threads that nobody chose follow the cores. With weak scaling the global batch of `base` is that
     of one replica. A hostfile spreads the processes over its hosts.
     """
-    single = capabilities_of(arm.backend).process_model == "single"
+    single = arm.capabilities.process_model == "single"
     topology = (
         Topology(replicas_per_process=arm.replicas)
         if single

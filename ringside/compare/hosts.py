@@ -13,7 +13,6 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
     assign_slots,
-    capabilities_of,
 )
 
 
@@ -66,7 +65,7 @@ def with_room(
     first = placement.hosts[0]
     able, unable = [], []
     for arm in arms:
-        if capabilities_of(arm.backend).process_model == "single" and arm.replicas > first.slots:
+        if arm.capabilities.process_model == "single" and arm.replicas > first.slots:
             told = "slot" if first.slots == 1 else "slots"
             reason = (
                 f"its {arm.replicas} replicas are in one process, and {first.name}, the first "
@@ -75,7 +74,7 @@ def with_room(
             unable.append(NotRun(label=arm.label, reason=reason))
         else:
             able.append(arm)
-    if unable and all(capabilities_of(arm.backend).family == "none" for arm in able):
+    if unable and all(arm.capabilities.family == "none" for arm in able):
         raise RefusalError(
             "At least one arm beside the reference must have room on the hosts.",
             received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),

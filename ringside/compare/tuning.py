@@ -9,7 +9,6 @@ from pathlib import Path
 from ringside.compare.arms import largest
 from ringside.compare.experiment import Executor, Observer, keep, run_arm, spec_of
 from ringside.compare.hosts import placement_of
-from ringside.compare.knobs import Value, as_text, candidates, with_changes
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import (
     Arm,
@@ -17,11 +16,22 @@ from ringside_core.specs import (
     RefusalError,
     Run,
     Trial,
+    backend_options,
+    backend_row,
 )
+from ringside_core.specs.backends import Knob, KnobValue
 
+# Every arm has these, the arms without distribution too: each arm gets the same number of trials.
+# `prefetch` is not here: its buffer fills while an epoch is validated. A larger one would look
+# faster in the short epochs of a workload that waits for its input.
+COMMON_KNOBS = (
+    Knob("steps_per_execution", (5, 20)),
+    Knob("jit_compile", (True,)),
+    Knob("inter_op_threads", (1, 4)),
+)
 # Of the trials; the others turn several knobs at once.
 SINGLE_SHARE = 2 / 3
-Changes = Mapping[str, Value]
+Changes = Mapping[str, KnobValue]
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,8 @@ class Tried:
 
 
 def next_setting(
-    singles: Sequence[tuple[str, Value]], tried: Sequence[Tried], trials: int
-) -> dict[str, Value] | None:
+    singles: Sequence[tuple[str, KnobValue]], tried: Sequence[Tried], trials: int
+) -> dict[str, KnobValue] | None:
     """The setting to try next; None: there is none.
 
     First the arm as it is. Then one knob at a time, in the order of `singles`. When two thirds of
@@ -58,10 +68,10 @@ def next_setting(
     return untried[0] if untried else None
 
 
-def _combinations(tried: Sequence[Tried]) -> list[dict[str, Value]]:
+def _combinations(tried: Sequence[Tried]) -> list[dict[str, KnobValue]]:
     """The best value of each knob that alone was better than the arm as it is: all, then fewer."""
     as_it_is = next((one.throughput for one in tried if not one.changes), None) or 0.0
-    best: dict[str, tuple[float, Value]] = {}
+    best: dict[str, tuple[float, KnobValue]] = {}
     for one in tried:
         if len(one.changes) == 1 and one.throughput is not None and one.throughput > as_it_is:
             ((name, value),) = one.changes.items()
@@ -120,7 +130,7 @@ def tune(
     return comparison
 
 
-def changes_of(comparison: Comparison, trial: Trial) -> dict[str, Value]:
+def changes_of(comparison: Comparison, trial: Trial) -> dict[str, KnobValue]:
     """What a trial changed of the arm for which it was made."""
     original = next(arm for arm in comparison.arms if arm.label == trial.tuned_from)
     before = {**dict(original.options), **dict(original.settings)}
@@ -141,8 +151,8 @@ def _throughput(run: Run) -> float | None:
 
 
 def _able(
-    comparison: Comparison, arm: Arm, singles: list[tuple[str, Value]]
-) -> list[tuple[str, Value]]:
+    comparison: Comparison, arm: Arm, singles: list[tuple[str, KnobValue]]
+) -> list[tuple[str, KnobValue]]:
     """Those that a run of this arm does not refuse before it is started."""
     able = []
     for name, value in singles:
@@ -180,3 +190,42 @@ def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Co
                 )
             )
     return comparison.replace(trials=trials, arms=(*comparison.arms, *tuned))
+
+
+def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, KnobValue]]:
+    """Every (knob, value) that may change how fast the arm is, without the values that it has.
+
+    Args:
+        arm: the arm to tune.
+        gpus: the machine has GPUs.
+        hosts: the arm's replicas are on several hosts.
+    """
+    there = {
+        "gpus": gpus,
+        "replicas": arm.replicas > 1,
+        "hosts": hosts,
+        "mpi": arm.options.horovod_controller == "mpi",
+    }
+    return [
+        (knob.name, value)
+        for knob in (*backend_row(arm.backend).knobs, *COMMON_KNOBS)
+        if all(there[need] for need in knob.needs)
+        for value in knob.values
+        if with_changes(arm, {knob.name: value}) != arm
+    ]
+
+
+def with_changes(arm: Arm, changes: Mapping[str, KnobValue]) -> Arm:
+    """The arm with some of its options and settings changed; its label stays."""
+    known = type(arm.options).model_fields
+    options = {name: value for name, value in changes.items() if name in known}
+    settings = {name: value for name, value in changes.items() if name not in known}
+    return arm.replace(
+        options=backend_options(arm.backend, {**dict(arm.options), **options}),
+        settings=arm.settings.replace(**settings),
+    )
+
+
+def as_text(changes: Mapping[str, KnobValue]) -> str:
+    """The changes as they are typed after a backend's name."""
+    return ":".join(f"{name}={value}" for name, value in changes.items())

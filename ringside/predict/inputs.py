@@ -20,7 +20,7 @@ from ringside.predict.conditions import (
     refuse_unknown_link,
 )
 from ringside.predict.waiting import slower_share
-from ringside.stats.collectives import fit_cost_model, stack_of, wire_bytes
+from ringside.stats.collectives import fit_cost_model, wire_bytes
 from ringside.stats.link_share import fastest_bits_per_s, slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
@@ -32,7 +32,6 @@ from ringside_core.specs import (
     RefusalError,
     Run,
     Timing,
-    capabilities_of,
 )
 from ringside_core.specs.options import ParameterServerOptions
 
@@ -150,7 +149,7 @@ def inputs_of(
         arm.group: arm for arm in comparison.arms if not arm.twin_of and not arm.for_breakdown
     }
     for group, arm in groups.items():
-        if capabilities_of(arm.backend).family == "none":
+        if arm.capabilities.family == "none":
             continue  # the reference trains alone: there is nothing to predict
         try:
             found[group] = _inputs(comparison, communication, arm, bits_per_s)
@@ -218,7 +217,7 @@ def _inputs(
     assert two is not None
     refuse_failed(comparison, arm.group)
     gradient_bytes = _gradient_bytes(comparison, arm)
-    stack = stack_of(arm.backend, arm.options) or ""
+    stack = arm.options.stack or ""
     if coordinated:
         far = _far(comparison, 1), _far(comparison, 2)
         if comparison.hosts:
@@ -245,7 +244,7 @@ def _inputs(
 
 def _refuse_what_has_no_model(arm: Arm) -> bool:
     """Whether a coordinator deals out the steps."""
-    model = capabilities_of(arm.backend).process_model
+    model = arm.capabilities.process_model
     if model == "single":
         raise RefusalError(
             "Replicas of one process send nothing over a link: nothing is predicted of them.",

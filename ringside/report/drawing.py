@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.report.svg import INK, MUTED, RULE, SERIES, to_svg
 from ringside.stats.summary import ArmRow
-from ringside_core.specs import capabilities_of
 from ringside_core.text import plural, wrapped
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def styles_of(arms: Sequence[ArmRow]) -> dict[str, Style]:
         if row.arm.group in styles:
             continue
         index = len(styles)
-        plainly = capabilities_of(row.arm.backend).family == "none"
+        plainly = row.arm.capabilities.family == "none"
         color = INK if plainly else SERIES[coloured % len(SERIES)]
         coloured += not plainly
         styles[row.arm.group] = Style(

@@ -6,14 +6,12 @@ from ringside.report.blocks import Cell
 from ringside.report.words import NOTHING, span_or_none, times
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
-from ringside_core.specs import capabilities_of
-
-FAMILIES = {"none": "No distribution", "tf.distribute": "tf.distribute", "horovod": "Horovod"}
+from ringside_core.specs.backends import FAMILIES
 
 
 def family_of(row: ArmRow) -> str:
     """The family of an arm's backend, in words."""
-    return FAMILIES[capabilities_of(row.arm.backend).family]
+    return FAMILIES[row.arm.capabilities.family]
 
 
 def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:

@@ -14,7 +14,6 @@ from ringside_core.specs import (
     Arm,
     Comparison,
     Run,
-    capabilities_of,
 )
 
 # What MLPerf Training asked of its image benchmarks (submission_runs in mlcommons/logging,
@@ -98,7 +97,7 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     """
     arms = [arm for arm in comparison.arms if not arm.for_breakdown]
     runs = {arm.label: _runs_of(comparison, arm) for arm in arms}
-    reference = next((arm for arm in arms if capabilities_of(arm.backend).family == "none"), None)
+    reference = next((arm for arm in arms if arm.capabilities.family == "none"), None)
     rows = []
     for arm in arms:
         too_fast = ""

@@ -13,7 +13,6 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Run,
-    capabilities_of,
 )
 
 COMPUTE = "compute"
@@ -248,7 +247,7 @@ def _add_part(
 
 def _nothing(arm: Arm) -> dict[str, str]:
     """The parts that an arm cannot have."""
-    if capabilities_of(arm.backend).family == "none":
+    if arm.capabilities.family == "none":
         return dict.fromkeys((STARTED, USED, COMMUNICATION), "0 by definition: no distribution")
     if arm.replicas == 1:
         return {COMMUNICATION: "0 by definition: one replica"}
@@ -285,7 +284,7 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
             continue
         epochs = counted_epochs(run)
         seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
-        synchronous = capabilities_of(run.spec.backend).synchronous
+        synchronous = run.spec.capabilities.synchronous
         in_batch = 1 if synchronous else run.spec.topology.num_replicas
         times[run.round] = 1000 * seconds * in_batch / sum(records[0].steps for records in epochs)
     return times

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ringside_core.specs import (
+    REFERENCE,
     Arm,
     RunSpec,
     Settings,
     backend_options,
-    capabilities_of,
 )
 from ringside_core.specs.run_spec import Ablation
 
-REFERENCE = "serial"
 Role = Literal["arm", "no_reduction", "no_input", "alone", "unused", "serial", "serial_no_input"]
 Work = tuple[str, str, str, int, int, str]
 
@@ -62,14 +61,14 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
     part = batch // arm.replicas
     several = arm.replicas > 1
     roles: dict[Role, Arm] = {}
-    if several and capabilities_of(arm.backend).synchronous:
+    if several and arm.capabilities.synchronous:
         roles["no_reduction"] = _without(arm, "no_reduction", "without reduction")
     roles["no_input"] = (
         _without(arm, "no_input", "without input")
         if several
         else _one_replica(arm, arm.settings, part, "no_input")
     )
-    if capabilities_of(arm.backend).family != "none":
+    if arm.capabilities.family != "none":
         roles["alone"] = _one_replica(arm, arm.settings, part)
         roles["unused"] = _one_replica(arm, arm.settings, part, "unused")
         roles["serial"] = _one_replica(REFERENCE, arm.settings, part)

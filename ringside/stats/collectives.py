@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from ringside_core.specs import BackendOptions, RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.specs.communication import Operation, Timing
-from ringside_core.specs.options import CommunicationOptions, HorovodOptions
+from ringside_core.specs.options import HorovodOptions
 
 Floats = NDArray[np.float64]
 
@@ -19,12 +19,6 @@ HALF_BYTES = 2
 ELEMENT_BYTES = {"float32": 4, "float64": 8}
 # Of a model whose median error is larger, `CostModel.reason` says that it does not hold.
 LARGEST_MEDIAN_ERROR = 0.25
-# Options by which a collective of one array takes no other time: they name the stack, or say what
-# is handed to it and when (`wire_bytes` counts compression), or how long to wait for it.
-NO_SETTINGS = {
-    *("controller", "implementation"),
-    *("compression", "num_groups", "backward_passes_per_step", "timeout_seconds"),
-}
 
 
 def algorithm_bandwidth_gb_s(*, size_bytes: int, seconds: float) -> float:
@@ -77,29 +71,6 @@ def times_of(timing: Timing) -> Times:
     """
     medians = [statistics.median(rank) for rank in zip(*timing.seconds, strict=True)]
     return Times(min(medians), statistics.fmean(medians), max(medians))
-
-
-def stack_of(backend: str, options: BackendOptions) -> str | None:
-    """The stack of `ringside allreduce` that an arm reduces its gradients by; None: none of them.
-
-    Settings that the arm has follow its name as they are typed there, in the order of the options:
-    `horovod mpi:btl_tcp_flags=9`. With others a collective takes another time.
-    MultiWorkerMirroredStrategy on GPUs with AUTO may choose NCCL; its stack is AUTO all the same.
-    """
-    if isinstance(options, HorovodOptions):
-        name = f"horovod {options.controller or 'gloo'}"
-    elif isinstance(options, CommunicationOptions):
-        name = f"tf.distribute {options.implementation}"
-    elif backend == "parameter_server":
-        name = backend
-    else:
-        return None
-    settings = [
-        f":{option}={getattr(options, option)}"
-        for option, field in type(options).model_fields.items()
-        if option not in NO_SETTINGS and getattr(options, option) != field.default
-    ]
-    return name + "".join(settings)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from ringside_core.specs import (
     EpochRecord,
     LedgerDigest,
     Run,
-    capabilities_of,
 )
 
 # The last two say why the question does not arise.
@@ -84,7 +83,7 @@ def replicas_equal(run: Run) -> Answer:
     `yes`: the largest difference that the run itself found at its end is 0. Statistics of batch
     normalisation are not trainable, and may differ by design.
     """
-    if not capabilities_of(run.spec.backend).synchronous:
+    if not run.spec.capabilities.synchronous:
         return "asynchronous"
     if run.spec.topology.num_replicas == 1:
         return "one replica"

@@ -20,7 +20,7 @@ from ringside.stats.step_times import (
     warm_up,
     why_untimed,
 )
-from ringside_core.specs import Run, RunRecord, capabilities_of
+from ringside_core.specs import Run, RunRecord
 
 NOT_RECORDED = "a process did not record it"
 
@@ -207,7 +207,7 @@ def rank_skew_ms(run: Run) -> Figure:
     shows what the ranks do at different times, not how long the slowest makes the others wait.
     """
     why_not = why_untimed(run)
-    if not why_not and not capabilities_of(run.spec.backend).synchronous:
+    if not why_not and not run.spec.capabilities.synchronous:
         why_not = "asynchronous: workers make no common steps"
     if not why_not and len(timed_records(run)) < 2:
         why_not = "one process"
@@ -226,7 +226,7 @@ def sent_bytes_per_step(run: Run) -> Figure:
     other through memory is not in it.
     """
     why_not = why_untimed(run)
-    if not why_not and not capabilities_of(run.spec.backend).synchronous:
+    if not why_not and not run.spec.capabilities.synchronous:
         why_not = "asynchronous: what is sent belongs to no one step"
     epochs = [] if why_not else counted_epochs(run)
     # Of a hostfile that is filled unevenly, the topology says one host.

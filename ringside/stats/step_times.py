@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringside_core.specs import EpochRecord, RefusalError, Run, RunRecord, capabilities_of
+from ringside_core.specs import EpochRecord, RefusalError, Run, RunRecord
 
 BATCH = 5  # times in a batch, the 5 of MSER-5
 LEAST_BATCHES = 10  # fewer have no halves that could be compared
@@ -37,8 +37,8 @@ def chief_of(run: Run) -> RunRecord | None:
 def expected_processes(run: Run) -> tuple[int, int]:
     """How many processes a run has: those whose clocks count, and all."""
     replicas = run.spec.topology.num_processes
-    if capabilities_of(run.spec.backend).process_model == "coordinator":
-        servers = int(getattr(run.spec.options, "servers", 1))
+    if run.spec.capabilities.process_model == "coordinator":
+        servers = run.spec.options.num_servers
         return 1, 1 + replicas + servers
     return replicas, replicas
 

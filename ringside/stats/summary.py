@@ -28,7 +28,6 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Run,
-    capabilities_of,
 )
 
 
@@ -182,9 +181,7 @@ def summarize(comparison: Comparison) -> Summary:
         _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
     ]
     ranked = [row for row in measured if not row.arm.for_breakdown]
-    serial = next(
-        (row for row in ranked if capabilities_of(row.arm.backend).family == "none"), None
-    )
+    serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
     metric, target = _quality_target(comparison.runs)
     verdicts, noise_floor = _judged(ranked, rows)
     return Summary(

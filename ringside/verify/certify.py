@@ -18,6 +18,7 @@ from ringside.verify.processes import HERE, Start, Watched, run_request, side_by
 from ringside.verify.request import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
+    REFERENCE,
     Arm,
     ByDesign,
     Certificate,
@@ -26,12 +27,10 @@ from ringside_core.specs import (
     RunSpec,
     Topology,
     backend_options,
-    capabilities_of,
 )
 from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
 from ringside_core.text import file_name
 
-REFERENCE = "serial"
 COUNTING = "counting"
 COUNTING_BATCH_PER_REPLICA = 6
 SEEDS = 5
@@ -53,7 +52,7 @@ class Subject:
     @property
     def exact(self) -> bool:
         """Whether its updates have one right result: all replicas together, or only one."""
-        return capabilities_of(self.spec.backend).synchronous or self.replicas == 1
+        return self.spec.capabilities.synchronous or self.replicas == 1
 
 
 def certify(

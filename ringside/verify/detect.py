@@ -9,7 +9,6 @@ from launch.interrupts import Interrupts
 from ringside.verify import store
 from ringside.verify.certify import (
     COUNTING,
-    REFERENCE,
     Subject,
     counting_case,
     judge,
@@ -29,6 +28,7 @@ from ringside.verify.processes import HERE, Start, Watched, run_request, side_by
 from ringside.verify.request import Case, Request
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
+    REFERENCE,
     ControlResult,
     DetectionMatrix,
     RunSpec,

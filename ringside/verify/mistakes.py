@@ -11,7 +11,6 @@ from ringside_core.specs import (
     Control,
     HorovodOptions,
     RunSpec,
-    capabilities_of,
     unknown_name,
 )
 
@@ -126,11 +125,11 @@ def _several_readers(spec: RunSpec) -> bool:
 
 
 def _own_weights(spec: RunSpec) -> bool:
-    return capabilities_of(spec.backend).process_model == "per_replica"
+    return spec.capabilities.process_model == "per_replica"
 
 
 def _synchronous(spec: RunSpec) -> bool:
-    return capabilities_of(spec.backend).synchronous
+    return spec.capabilities.synchronous
 
 
 def _not_compressed(spec: RunSpec) -> bool:

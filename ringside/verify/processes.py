@@ -22,7 +22,7 @@ from launch.placement import THIS_MACHINE
 from ringside.verify.request import REQUEST, Request, trace_file
 from ringside.verify.trace import Trace
 from ringside_core.readings.machine import gpu_names
-from ringside_core.specs import RunSpec, capabilities_of, write_whole
+from ringside_core.specs import RunSpec, write_whole
 
 DEADLINE_S = 180.0
 MOST_AT_ONCE = 4
@@ -44,7 +44,7 @@ class Start:
 
     def launcher_of(self, spec: RunSpec) -> LauncherName:
         """Who starts a run: one process needs no launcher."""
-        single = capabilities_of(spec.backend).process_model == "single"
+        single = spec.capabilities.process_model == "single"
         return "auto" if single else self.launcher
 
     def plan(self, spec: RunSpec, folder: Path) -> Plan:
@@ -105,7 +105,7 @@ def run_request(
     write_whole(folder / REQUEST, request.to_json())
     plan = start.plan(spec, folder)
     execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
-    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    coordinated = spec.capabilities.process_model == "coordinator"
     watching = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
     traces = {
         case.name: {

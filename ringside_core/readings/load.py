@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 
 from ringside_core.readings.process import cores_for
-from ringside_core.specs import Load, RunSpec, capabilities_of
+from ringside_core.specs import Load, RunSpec
 
 PROC_STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -52,7 +52,7 @@ def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
     if each is None:
         return tuple(available)
     # A coordinator and its servers share the processors of all replicas, on whichever host.
-    coordinated = capabilities_of(spec.backend).process_model == "coordinator"
+    coordinated = spec.capabilities.process_model == "coordinator"
     on_host = topology.processes_per_host * topology.replicas_per_process
     return cores_for(0, topology.num_replicas if coordinated else on_host, each, available)
 

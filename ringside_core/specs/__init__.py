@@ -1,7 +1,14 @@
 """The nouns that every room shares. Nothing here imports TensorFlow."""
 
 from ringside_core.specs.arm import Arm, Settings
-from ringside_core.specs.capabilities import CAPABILITIES, Capabilities, capabilities_of
+from ringside_core.specs.backends import (
+    BACKENDS,
+    REFERENCE,
+    Capabilities,
+    backend_options,
+    backend_row,
+    capabilities_of,
+)
 from ringside_core.specs.certificate import (
     ByDesign,
     Certificate,
@@ -28,7 +35,6 @@ from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import (
     BackendOptions,
     HorovodOptions,
-    backend_options,
     parse_option,
 )
 from ringside_core.specs.record import (
@@ -46,7 +52,8 @@ from ringside_core.specs.surroundings import Surroundings, read_surroundings
 from ringside_core.specs.topology import BatchPlan, InputShard, Topology
 
 __all__ = [
-    "CAPABILITIES",
+    "BACKENDS",
+    "REFERENCE",
     "Arm",
     "BackendOptions",
     "BatchPlan",
@@ -91,6 +98,7 @@ __all__ = [
     "Trial",
     "assign_slots",
     "backend_options",
+    "backend_row",
     "capabilities_of",
     "parse_hostfile",
     "parse_option",

@@ -4,9 +4,10 @@ from typing import Any, Self
 
 from pydantic import NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
+from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
-from ringside_core.specs.options import BackendOptions, with_typed_options
+from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.run_spec import Ablation
 
 
@@ -51,6 +52,11 @@ class Arm(Noun):
     tuned_from: str = ""
     ablation: Ablation = "none"
     global_batch: PositiveInt | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend is able to do."""
+        return backend_row(self.backend).capabilities
 
     @property
     def for_breakdown(self) -> bool:

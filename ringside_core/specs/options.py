@@ -1,16 +1,63 @@
-"""The options of each backend, typed, under the names that upstream gives them."""
+"""The types of options of the backends, under the names that upstream gives them."""
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from ringside_core.specs.errors import RefusalError, unknown_name
+from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
 
 
 class BackendOptions(Noun):
-    """Options of a backend that has none, and the base of all others."""
+    """Options of a backend that has none, and the base of all others.
+
+    The properties say what code outside a backend needs to know about any backend's options.
+    """
+
+    # Options that are no part of the name of the stack: they choose the stack, they change what is
+    # sent and when (`wire_bytes` counts compression), or how long to wait. A collective of one
+    # array takes the same time with and without them.
+    _NOT_IN_STACK: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def num_servers(self) -> int:
+        """Processes that hold variables for the workers."""
+        return 0
+
+    @property
+    def horovod_controller(self) -> Literal["gloo", "mpi"] | None:
+        """What coordinates Horovod's ranks; None: no Horovod, or what the launcher chooses."""
+        return None
+
+    @property
+    def open_mpi_environment(self) -> dict[str, str]:
+        """Variables that Open MPI reads when a process begins."""
+        return {}
+
+    @property
+    def passes_per_reduction(self) -> int:
+        """Passes whose gradients the backend adds up by itself before it reduces them once."""
+        return 1
+
+    @property
+    def stack(self) -> str | None:
+        """The stack of `ringside allreduce` that reduces the gradients; None: none of them.
+
+        Settings follow the name as they are typed there, in the order of the options:
+        `horovod mpi:btl_tcp_flags=9`. With other settings a collective takes another time.
+        """
+        if self._stack_name is None:
+            return None
+        settings = [
+            f":{name}={getattr(self, name)}"
+            for name, field in type(self).model_fields.items()
+            if name not in self._NOT_IN_STACK and getattr(self, name) != field.default
+        ]
+        return self._stack_name + "".join(settings)
+
+    @property
+    def _stack_name(self) -> str | None:
+        return None
 
 
 class CrossDeviceOptions(BackendOptions):
@@ -40,11 +87,27 @@ class CommunicationOptions(BackendOptions):
     bytes_per_pack: NonNegativeInt = 0
     timeout_seconds: NonNegativeFloat | None = None
 
+    _NOT_IN_STACK = ("implementation", "timeout_seconds")
+
+    @property
+    def _stack_name(self) -> str:
+        # On GPUs AUTO may choose NCCL. The stack is AUTO all the same.
+        return f"tf.distribute {self.implementation}"
+
 
 class ParameterServerOptions(BackendOptions):
     """tf.distribute.ParameterServerStrategy: how many servers hold the variables."""
 
     servers: PositiveInt = 1
+
+    @property
+    def num_servers(self) -> int:
+        """Processes that hold variables for the workers."""
+        return self.servers
+
+    @property
+    def _stack_name(self) -> str:
+        return "parameter_server"
 
 
 class TPUOptions(BackendOptions):
@@ -64,21 +127,21 @@ class HorovodOptions(BackendOptions):
         fusion_threshold_mb: HOROVOD_FUSION_THRESHOLD, in MiB; 0 turns tensor fusion off.
         cycle_time_ms: HOROVOD_CYCLE_TIME, milliseconds between two negotiation cycles.
         compression: of gradients on the wire.
-        num_groups: gradients are reduced in so many groups, each as a whole; None: one by one, as
-            tensor fusion has it.
-        hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, within hosts first; None keeps
-            Horovod's default. It has an effect with NCCL only.
+        num_groups: the number of groups of gradients; each group is reduced as a whole. None: no
+            groups, tensor fusion decides.
+        hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, first within each host, then between
+            hosts. It has an effect with NCCL only.
         backward_passes_per_step: passes accumulated locally before one reduction.
-        btl_tcp_flags: OMPI_MCA_btl_tcp_flags, for the controller mpi: 1 send, 2 put, 8 inplace,
-            added up; Open MPI's own default has put. With it a receiver asks for each piece of a
-            large message, and its asking queues behind what it sends itself, so that one direction
-            of the link waits for the other. With 9 both work at once.
-        btl_tcp_eager_limit: OMPI_MCA_btl_tcp_eager_limit, bytes, for the controller mpi. A larger
-            message is announced first, and the receiver's answer waits behind what that host sends
-            to another; one that is not larger, with its header, is just sent. Each process sets
-            aside address space for eight such messages at least.
+        btl_tcp_flags: OMPI_MCA_btl_tcp_flags, for the controller mpi. The sum of 1 (send), 2 (put)
+            and 8 (inplace). Open MPI's default contains put: then the receiver asks for each piece
+            of a large message. Its questions queue behind the data that it sends itself, so one
+            direction of the link waits for the other. With 9 both directions work at once.
+        btl_tcp_eager_limit: OMPI_MCA_btl_tcp_eager_limit, in bytes, for the controller mpi. A
+            message that is not larger (with its header) is sent at once. A larger one is announced
+            first, and the receiver's answer waits behind the data that its host sends to others.
+            Each process reserves address space for at least eight messages of this size.
         coll_tuned_allreduce_algorithm: OMPI_MCA_coll_tuned_allreduce_algorithm, for the controller
-            mpi, by its names there; None: as Open MPI decides by the ranks and the bytes. In a
+            mpi, by its names there. None: Open MPI chooses by the number of ranks and bytes. In a
             ring each connection carries data one way only.
     """
 
@@ -95,6 +158,8 @@ class HorovodOptions(BackendOptions):
         None
     )
 
+    _NOT_IN_STACK = ("controller", "compression", "num_groups", "backward_passes_per_step")
+
     @model_validator(mode="after")
     def _open_mpi_has_its_own(self) -> Self:
         for name in OPEN_MPI:
@@ -107,49 +172,30 @@ class HorovodOptions(BackendOptions):
         return self
 
     @property
+    def horovod_controller(self) -> Literal["gloo", "mpi"] | None:
+        """What coordinates the ranks; None: what the launcher chooses."""
+        return self.controller
+
+    @property
+    def passes_per_reduction(self) -> int:
+        """Passes whose gradients Horovod adds up before it reduces them once."""
+        return self.backward_passes_per_step
+
+    @property
+    def _stack_name(self) -> str:
+        return f"horovod {self.controller or 'gloo'}"
+
+    @property
     def open_mpi_environment(self) -> dict[str, str]:
-        """Variables that Open MPI reads when a process begins; what is left open is not in it."""
+        """Variables that Open MPI reads when a process begins, without options that are None."""
         found = {
             f"OMPI_MCA_{name}": str(value)
             for name in OPEN_MPI
             if (value := getattr(self, name)) is not None
         }
         if self.coll_tuned_allreduce_algorithm is not None:
-            found["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"  # else it is not listened to
+            found["OMPI_MCA_coll_tuned_use_dynamic_rules"] = "1"  # or Open MPI ignores it
         return found
-
-
-OPTIONS: Mapping[str, type[BackendOptions]] = {
-    "serial": BackendOptions,
-    "one_device": BackendOptions,
-    "mirrored": CrossDeviceOptions,
-    "central_storage": BackendOptions,
-    "multi_worker_mirrored": CommunicationOptions,
-    "parameter_server": ParameterServerOptions,
-    "tpu": TPUOptions,
-    "horovod": HorovodOptions,
-}
-
-
-def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
-    """Build the options of one backend; an unknown option is refused with the nearest name."""
-    if backend not in OPTIONS:
-        raise unknown_name("backend", backend, OPTIONS)
-    kind = OPTIONS[backend]
-    for name in values:
-        if name not in kind.model_fields:
-            if not kind.model_fields:
-                raise RefusalError(f"The backend {backend} has no options.", received=repr(name))
-            raise unknown_name(f"option of {backend}", name, kind.model_fields)
-    return kind(**values)
-
-
-def with_typed_options(data: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a noun that has `backend` and `options`, its options in the backend's type."""
-    options = data.get("options") or {}
-    if isinstance(options, BackendOptions):
-        return data
-    return {**data, "options": backend_options(data.get("backend", ""), options)}
 
 
 def parse_option(text: str) -> tuple[str, str]:

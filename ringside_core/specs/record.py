@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from ringside_core.specs.capabilities import capabilities_of
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.run_spec import RunSpec
@@ -209,7 +208,7 @@ class RunRecord(Document):
     @model_validator(mode="after")
     def _each_step_takes_time(self) -> Self:
         """Only where steps follow each other; completions of workers may be learned at once."""
-        if not capabilities_of(self.spec.backend).synchronous:
+        if not self.spec.capabilities.synchronous:
             return self
         for number, epoch in enumerate(self.epochs):
             ends = (0.0, *epoch.step_end_s)

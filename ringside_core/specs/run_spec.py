@@ -5,10 +5,14 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from ringside_core.specs.capabilities import capabilities_of
+from ringside_core.specs.backends import (
+    Capabilities,
+    backend_row,
+    with_typed_options,
+)
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Document, Noun
-from ringside_core.specs.options import OPTIONS, BackendOptions, HorovodOptions, with_typed_options
+from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.topology import BatchPlan, Topology
 
 ShardPolicy = Literal["batch", "file", "data", "off"]
@@ -154,8 +158,7 @@ class RunSpec(Document):
 
     @model_validator(mode="after")
     def _topology_fits_the_backend(self) -> Self:
-        capabilities = capabilities_of(self.backend)
-        topology = self.topology
+        capabilities, topology = self.capabilities, self.topology
         if capabilities.always_one_replica and topology.num_replicas != 1:
             raise RefusalError(
                 f"The backend {self.backend} always has one replica.",
@@ -174,7 +177,7 @@ class RunSpec(Document):
                 f"The backend {self.backend} has one replica in each process.",
                 received=f"replicas_per_process={topology.replicas_per_process}",
             )
-        if type(self.options) is not OPTIONS[self.backend]:
+        if type(self.options) is not backend_row(self.backend).options:
             raise RefusalError(
                 "The options must be those of the backend.",
                 received=f"{type(self.options).__name__} for {self.backend}",
@@ -193,7 +196,7 @@ class RunSpec(Document):
                 received=f"checkpoint_steps={every} with save={self.save!r}",
                 advice="Use --save all, or leave --checkpoint-steps away.",
             )
-        if not capabilities_of(self.backend).synchronous and every % readers:
+        if not self.capabilities.synchronous and every % readers:
             # Updates are dealt to the workers in turn: only then has each had as many.
             raise RefusalError(
                 "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
@@ -227,13 +230,13 @@ class RunSpec(Document):
         received = ""
         if self.topology.num_replicas == 1:
             received = "one replica, which has nobody to share gradients with"
-        elif not capabilities_of(self.backend).synchronous:
+        elif not self.capabilities.synchronous:
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"
             )
-        elif isinstance(self.options, HorovodOptions) and self.options.backward_passes_per_step > 1:
+        elif self.options.passes_per_reduction > 1:
             received = (
-                f"backward_passes_per_step={self.options.backward_passes_per_step}: Horovod's own "
+                f"backward_passes_per_step={self.options.passes_per_reduction}: Horovod's own "
                 "accumulation reduces by itself"
             )
         if received:
@@ -247,7 +250,7 @@ class RunSpec(Document):
         if self.steps_per_execution == 1:
             return self
         workers = self.topology.num_processes
-        if workers > 1 and not capabilities_of(self.backend).synchronous:
+        if workers > 1 and not self.capabilities.synchronous:
             # An epoch's steps are dealt in turn, and end with a worker's share in the middle of an
             # execution: examples would be missed or repeated.
             raise RefusalError(
@@ -265,10 +268,10 @@ class RunSpec(Document):
 
     @model_validator(mode="after")
     def _gradients_are_in_one_place(self) -> Self:
-        options = self.options
-        if not isinstance(options, HorovodOptions) or options.backward_passes_per_step == 1:
+        passes = self.options.passes_per_reduction
+        if passes == 1:
             return self
-        received = f"backward_passes_per_step={options.backward_passes_per_step} with "
+        received = f"backward_passes_per_step={passes} with "
         if self.gradient_accumulation_steps > 1:
             raise RefusalError(
                 "Gradients are accumulated either by Horovod or by Ringside.",
@@ -291,6 +294,11 @@ class RunSpec(Document):
                 advice="Leave --resume-from away, or use --gradient-accumulation-steps.",
             )
         return self
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend is able to do."""
+        return backend_row(self.backend).capabilities
 
     @property
     def batch_plan(self) -> BatchPlan:

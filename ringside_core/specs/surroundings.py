@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from ringside_core.specs.capabilities import capabilities_of
+from ringside_core.specs.backends import capabilities_of
 from ringside_core.specs.cluster import ClusterTask, parse_tf_config
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.registry import make_backend
+from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import RunSpec, Surroundings, Topology
 from ringside_core.workloads.workload import Workload

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.registry import make_backend
+from backends import make_backend
 from launch import Site, execute, make_plan
 from ringside_core.keras import tf
 from ringside_core.specs import Surroundings

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.registry import make_backend
+from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
 from ringside_core.workloads.workload import Workload

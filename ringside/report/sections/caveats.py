@@ -19,7 +19,7 @@ from ringside.stats.link_share import (
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside.stats.verdicts import LEAST_ROUNDS_OF_TWO
-from ringside_core.specs import Comparison, MachineFacts, capabilities_of
+from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, percent, plural
 
 MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
@@ -118,7 +118,7 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
             "Give the examples ids: use a source of Ringside's.",
         )
     for row in arms:
-        if (passes := getattr(row.arm.options, "backward_passes_per_step", 1)) > 1:
+        if (passes := row.arm.options.passes_per_reduction) > 1:
             yield Caveat(
                 f"{row.arm.label}: an update is made of {passes} batches; the other arms make one "
                 "of each: not comparable.",
@@ -262,7 +262,7 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
 
 
 def _asynchronous(summary: Summary, placed: Sequence[Placement]) -> Iterator[Caveat]:
-    rows = [row for row in summary.arms if not capabilities_of(row.arm.backend).synchronous]
+    rows = [row for row in summary.arms if not row.arm.capabilities.synchronous]
     if rows:
         extra = max((one.extra for one in placed if one.arm in rows), default=0)
         helpers = f" {plural(extra, 'process')} without a replica come on top, and are charged."

@@ -24,7 +24,6 @@ from ringside.stats.collectives import (
     fit_cost_model,
     predicted_bytes_per_step,
     predicted_seconds,
-    stack_of,
     times_of,
     wire_bytes,
 )
@@ -35,7 +34,6 @@ from ringside_core.specs import (
     Comparison,
     StackTimings,
     Timing,
-    capabilities_of,
 )
 from ringside_core.specs.communication import Operation
 from ringside_core.text import byte_size, number, percent, plural
@@ -281,14 +279,14 @@ def _predicted(
     if gradients is None:
         return Cell(NOTHING, "not recorded"), Cell(NOTHING), counted, Cell(NOTHING)
     known = Cell(f"{gradients:,}")
-    if capabilities_of(row.arm.backend).process_model == "single":
+    if row.arm.capabilities.process_model == "single":
         inside = Cell("0", "one process: nothing is sent")
         return known, inside, counted, Cell(NOTHING, "one process")
-    coordinated = capabilities_of(row.arm.backend).process_model == "coordinator"
+    coordinated = row.arm.capabilities.process_model == "coordinator"
     operation: Operation = "push_pull" if coordinated else "allreduce"
     each = predicted_bytes_per_step(gradients, row.arm.replicas, operation=operation)
     sent = row.arm.replicas * each
-    stack = stack_of(row.arm.backend, row.arm.options)
+    stack = row.arm.options.stack
     model = models.get((stack, operation)) if stack else None
     if coordinated and hosts > 1:
         # Measured with every worker away from the server; in a run some are beside it.

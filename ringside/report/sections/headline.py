@@ -9,8 +9,6 @@ from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.text import percent, plural
 
-CONTENDERS = ("Horovod", "tf.distribute")
-
 
 @dataclass(frozen=True)
 class Headline:
@@ -56,13 +54,14 @@ def headlines(summary: Summary) -> tuple[Headline, ...]:
 def contenders(summary: Summary, replicas: int) -> tuple[ArmRow, ArmRow] | None:
     """The two arms that a size is about, faster one first.
 
-    The best Horovod arm and the best arm of tf.distribute; where only one family ran, the two
-    fastest of all; None where there are no two.
+    The best arms of the two fastest families that distribute (Horovod and tf.distribute). If only
+    one of them ran, the two fastest arms of all. None if there are no two arms.
     """
     rows = ranked(summary, replicas)
-    best = {family: row for row in reversed(rows) if (family := family_of(row)) in CONTENDERS}
-    if len(best) == len(CONTENDERS):
-        first, second = sorted(best.values(), key=rows.index)
+    distributed = [row for row in rows if row.arm.capabilities.family != "none"]
+    best = {family_of(row): row for row in reversed(distributed)}
+    if len(best) > 1:
+        first, second = sorted(best.values(), key=rows.index)[:2]
     elif len(rows) > 1:
         first, second = rows[:2]
     else:
@@ -113,7 +112,7 @@ def _title(pair: tuple[ArmRow, ArmRow]) -> str:
     first, second = (family_of(row) for row in pair)
     if first == second:
         return f"the two fastest measured arms, both {first}"
-    if {first, second} == set(CONTENDERS):
+    if all(row.arm.capabilities.family != "none" for row in pair):
         return f"the fastest measured arms of {first} and {second}"
     both = f"{first}, {second}".replace("No distribution", "no distribution")
     return f"the two fastest measured arms ({both})"

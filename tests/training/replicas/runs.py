@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.registry import make_backend
+from backends import make_backend
 from launch import Site, execute, make_plan
 from ringside.verify.zoo import GLOBAL_BATCH
 from ringside_core.keras import tf

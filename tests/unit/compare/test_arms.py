@@ -6,8 +6,8 @@ import pytest
 
 from launch.flags import spec_from_flags
 from ringside.compare.arms import (
-    DEFAULT_BACKENDS,
     arm_spec,
+    default_backends,
     largest,
     parse_arms,
     refuse_same_runs,
@@ -168,7 +168,7 @@ def test_the_largest_of_each_group() -> None:
 
 def test_a_comparison_survives_json() -> None:
     """The options of an arm keep their own type."""
-    arms = parse_arms(DEFAULT_BACKENDS, "1,2")
+    arms = parse_arms(default_backends(), "1,2")
     original = Comparison(
         name="n",
         created_unix_s=0,

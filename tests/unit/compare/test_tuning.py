@@ -6,10 +6,16 @@ import pytest
 
 from ringside.compare.arms import parse_arms
 from ringside.compare.experiment import Observer
-from ringside.compare.knobs import KNOBS, candidates, with_changes
-from ringside.compare.tuning import Tried, arms_to_tune, best_of, next_setting, tune
-from ringside_core.specs import CAPABILITIES, Settings
-from ringside_core.specs.options import OPTIONS
+from ringside.compare.tuning import (
+    Tried,
+    arms_to_tune,
+    best_of,
+    candidates,
+    next_setting,
+    tune,
+    with_changes,
+)
+from ringside_core.specs import BACKENDS, Settings
 from tests.unit.compare.made import Made, comparison_of
 
 SINGLES = [("a", 1), ("b", 2), ("b", 3), ("c", 4), ("d", 5)]
@@ -22,13 +28,13 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_knob_is_an_option_of_its_backend_or_a_setting() -> None:
     """Otherwise a name that upstream changed would fail only during tuning."""
-    for backend in CAPABILITIES:
-        known = {*OPTIONS[backend].model_fields, *Settings.model_fields}
+    for backend, row in BACKENDS.items():
+        known = {*row.options.model_fields, *Settings.model_fields}
         arm = parse_arms(backend, "2")[-1]
         for name, value in candidates(arm, gpus=True):
             assert name in known
             assert with_changes(arm, {name: value}) != arm
-    assert KNOBS.keys() <= CAPABILITIES.keys()
+        assert {knob.name for knob in row.knobs} <= known
 
 
 def test_what_can_have_no_effect_is_not_tried() -> None:

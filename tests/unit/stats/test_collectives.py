@@ -12,7 +12,6 @@ from ringside.stats.collectives import (
     fit_cost_model,
     predicted_bytes_per_step,
     predicted_seconds,
-    stack_of,
     times_of,
     wire_bytes,
 )
@@ -226,4 +225,4 @@ def test_the_stack_of_an_arm() -> None:
     ]
 
     for backend, options, stack in pairs:
-        assert stack_of(backend, backend_options(backend, options)) == stack
+        assert backend_options(backend, options).stack == stack

@@ -1,0 +1,223 @@
+"""The table of backends: one row says all that Ringside knows about a backend without starting it.
+
+A new backend is a class (in `backends/`), a type of options (in `options.py`) and a row here.
+Nobody asks a backend for its name: code asks the row what the backend can do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ringside_core.specs.errors import RefusalError, unknown_name
+from ringside_core.specs.noun import Noun
+from ringside_core.specs.options import (
+    BackendOptions,
+    CommunicationOptions,
+    CrossDeviceOptions,
+    HorovodOptions,
+    ParameterServerOptions,
+    TPUOptions,
+)
+
+Family = Literal["none", "tf.distribute", "horovod"]
+ProcessModel = Literal["single", "per_replica", "coordinator"]
+KnobValue = bool | int | float | str
+
+# The words for each family in reports.
+FAMILIES: Mapping[Family, str] = {
+    "none": "No distribution",
+    "tf.distribute": "tf.distribute",
+    "horovod": "Horovod",
+}
+# The backend to which all others are compared.
+REFERENCE = "serial"
+MIB = 2**20
+
+
+class Capabilities(Noun):
+    """What one backend is able to do.
+
+    Attributes:
+        family: the library that distributes the training.
+        process_model: `single`: one process holds all replicas. `per_replica`: each replica has a
+            process. `coordinator`: each replica has a process, and there are servers and a
+            coordinator too.
+        synchronous: all replicas contribute to each update.
+        always_one_replica: more than one replica makes no sense.
+        joins: launchers that can start it. `auto` takes the first one.
+        accelerator: type of device without which it cannot run, or None.
+    """
+
+    family: Family
+    process_model: ProcessModel
+    synchronous: bool = True
+    always_one_replica: bool = False
+    joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
+    accelerator: Literal["TPU"] | None = None
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting that a search for a faster one may change.
+
+    Attributes:
+        name: an option of the backend, or a field of `Settings`.
+        values: values worth a trial.
+        needs: what the arm must have, or the knob has no effect: `gpus`, several `replicas`,
+            several `hosts`, Horovod's controller `mpi`.
+    """
+
+    name: str
+    values: tuple[KnobValue, ...]
+    needs: tuple[Literal["gpus", "replicas", "hosts", "mpi"], ...] = ()
+
+
+@dataclass(frozen=True)
+class BackendRow:
+    """One backend.
+
+    Attributes:
+        name: as a person types it.
+        implementation: `module:Class`. The module is imported when the class is used.
+        capabilities: what it is able to do.
+        options: the type of its options.
+        knobs: what `--tuned` may change, beside the knobs that every arm has.
+        default_arms: an arm of the default comparison for each: the options, as they are typed
+            after the name and a colon. Empty: without options.
+    """
+
+    name: str
+    implementation: str
+    capabilities: Capabilities
+    options: type[BackendOptions] = BackendOptions
+    knobs: tuple[Knob, ...] = ()
+    default_arms: tuple[str, ...] = ("",)
+
+
+_ROWS = (
+    BackendRow(
+        "serial",
+        "backends.serial:Serial",
+        Capabilities(family="none", process_model="single", always_one_replica=True),
+    ),
+    BackendRow(
+        "one_device",
+        "backends.tf_distribute.one_device:OneDevice",
+        Capabilities(family="tf.distribute", process_model="single", always_one_replica=True),
+    ),
+    BackendRow(
+        "mirrored",
+        "backends.tf_distribute.mirrored:Mirrored",
+        Capabilities(family="tf.distribute", process_model="single"),
+        CrossDeviceOptions,
+        knobs=(
+            Knob(
+                "cross_device_ops",
+                ("ReductionToOneDevice", "HierarchicalCopyAllReduce"),
+                ("replicas",),
+            ),
+            Knob("cross_device_ops", ("NcclAllReduce",), ("replicas", "gpus")),
+            Knob("num_packs", (0, 4), ("replicas", "gpus")),
+        ),
+    ),
+    BackendRow(
+        "central_storage",
+        "backends.tf_distribute.central_storage:CentralStorage",
+        Capabilities(family="tf.distribute", process_model="single"),
+    ),
+    BackendRow(
+        "multi_worker_mirrored",
+        "backends.tf_distribute.multi_worker_mirrored:MultiWorkerMirrored",
+        Capabilities(
+            family="tf.distribute", process_model="per_replica", joins=("tf_config", "slurm")
+        ),
+        CommunicationOptions,
+        knobs=(
+            Knob("implementation", ("RING",), ("replicas",)),
+            Knob("implementation", ("NCCL",), ("replicas", "gpus")),
+            Knob("bytes_per_pack", (MIB, 16 * MIB), ("replicas",)),
+        ),
+    ),
+    BackendRow(
+        "parameter_server",
+        "backends.tf_distribute.parameter_server:ParameterServer",
+        Capabilities(
+            family="tf.distribute",
+            process_model="coordinator",
+            synchronous=False,
+            joins=("tf_config", "slurm"),
+        ),
+        ParameterServerOptions,
+        knobs=(Knob("servers", (1, 2)),),
+    ),
+    BackendRow(
+        "horovod",
+        "backends.horovod_ring:HorovodRing",
+        Capabilities(
+            family="horovod",
+            process_model="per_replica",
+            joins=("horovodrun", "mpirun", "slurm"),
+        ),
+        HorovodOptions,
+        # Ranges: docs/tensor-fusion.rst and autotune.rst of Horovod 0.28. The controller is no
+        # knob: each controller is an arm of its own.
+        knobs=(
+            Knob("fusion_threshold_mb", (0, 16, 64), ("replicas",)),
+            Knob("cycle_time_ms", (0.1, 0.5, 5.0), ("replicas",)),
+            Knob("num_groups", (1, 4), ("replicas",)),
+            Knob("compression", ("fp16",), ("replicas",)),
+            Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
+            Knob("btl_tcp_flags", (9,), ("replicas", "hosts", "mpi")),
+            # To copy a larger message that nobody expects yet costs more than to announce it.
+            Knob("btl_tcp_eager_limit", (4 * MIB,), ("replicas", "hosts", "mpi")),
+            Knob("coll_tuned_allreduce_algorithm", ("ring",), ("replicas", "hosts", "mpi")),
+        ),
+        default_arms=("", "controller=mpi"),
+    ),
+    BackendRow(
+        "tpu",
+        "backends.tf_distribute.tpu:TPU",
+        Capabilities(family="tf.distribute", process_model="single", accelerator="TPU"),
+        TPUOptions,
+    ),
+)
+BACKENDS: dict[str, BackendRow] = {row.name: row for row in _ROWS}
+
+
+def backend_row(name: str) -> BackendRow:
+    """The row of a backend.
+
+    Raises:
+        RefusalError: an unknown name. The message has the nearest known one.
+    """
+    if name not in BACKENDS:
+        raise unknown_name("backend", name, BACKENDS)
+    return BACKENDS[name]
+
+
+def capabilities_of(backend: str) -> Capabilities:
+    """The capabilities of a backend; an unknown name is refused as by `backend_row`."""
+    return backend_row(backend).capabilities
+
+
+def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
+    """Build the options of one backend.
+
+    Raises:
+        RefusalError: an unknown backend or option. The message has the nearest known name.
+    """
+    kind = backend_row(backend).options
+    for name in values:
+        if name not in kind.model_fields:
+            if not kind.model_fields:
+                raise RefusalError(f"The backend {backend} has no options.", received=repr(name))
+            raise unknown_name(f"option of {backend}", name, kind.model_fields)
+    return kind(**values)
+
+
+def with_typed_options(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a noun that has `backend` and `options`, its options in the backend's type."""
+    options = data.get("options") or {}
+    if isinstance(options, BackendOptions):
+        return data
+    return {**data, "options": backend_options(data.get("backend", ""), options)}
