@@ -5,8 +5,7 @@ The same file runs unchanged under every backend and launcher.
 
 import numpy as np
 
-from ringside_core.keras import tf
-from ringside_core.workloads.workload import QualityTarget, Workload
+from ringside import QualityTarget, Workload, tf
 
 
 def workload() -> Workload:

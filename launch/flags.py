@@ -20,7 +20,7 @@ from ringside_core.specs import (
     parse_option,
 )
 from ringside_core.specs.run_spec import MAX_SEED, Option
-from ringside_core.workloads.registry import ready
+from ringside_core.workloads.registry import check_modules_beside, ready
 
 
 def spec_from_flags(
@@ -106,6 +106,8 @@ def spec_from_flags(
     name = surroundings.default_backend if backend == "auto" else backend
     capabilities_of(name)
     defaults = ready(workload)
+    if filter is not None:
+        check_modules_beside(filter)
     own = dict(map(parse_option, option or []))
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))

@@ -8,6 +8,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -53,6 +54,7 @@ def build_app(arguments: list[str]) -> typer.Typer:
     )
     for name, (module, summary) in COMMANDS.items():
         if name in arguments:
+            _check_search_path()
             command = importlib.import_module(module).command
             if isinstance(command, typer.Typer):  # of several commands
                 app.add_typer(command, name=name)
@@ -61,6 +63,16 @@ def build_app(arguments: list[str]) -> typer.Typer:
         else:
             app.command(name, help=summary)(_stub())
     return app
+
+
+def _check_search_path() -> None:
+    """Refuse modules on PYTHONPATH that would be imported in the place of Ringside's own."""
+    from ringside_core.workloads.registry import ROOT, check_folder  # slow: pydantic
+
+    for folder in map(Path, sys.path):
+        if folder.resolve() == ROOT:
+            return
+        check_folder(folder)
 
 
 def _paragraphs(docstring: str) -> str:

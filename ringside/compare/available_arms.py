@@ -53,7 +53,9 @@ def preflight(arms: tuple[Arm, ...], base: RunSpec) -> tuple[tuple[Arm, ...], tu
 
 def tethered(module: str) -> list[str]:
     """A command that runs a module and ends with this process, however this one ends."""
-    return [sys.executable, "-m", "ringside.compare.die_with_parent", str(os.getpid()), module]
+    # -P: a user's folder `trainers` in the working folder would be taken for ours.
+    program = ("-P", "-m", "ringside.compare.die_with_parent")
+    return [sys.executable, *program, str(os.getpid()), module]
 
 
 def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any]:

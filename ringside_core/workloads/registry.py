@@ -14,6 +14,10 @@ from ringside_core.specs.run_spec import Option
 if TYPE_CHECKING:
     from ringside_core.workloads.workload import Workload
 
+ROOT = Path(__file__).resolve().parents[2]
+# Ringside's own packages. Python knows one module of each name, so a user's cannot have these.
+ROOFS = ("backends", "launch", "ringside", "ringside_core", "trainers")
+
 
 class Ready(NamedTuple):
     """A workload of Ringside's own.
@@ -47,6 +51,40 @@ def check_name(name: str) -> None:
     """Refuse a workload that is neither a known name nor file.py:function nor module:function."""
     if ":" not in name and name not in WORKLOADS:
         raise unknown_name("workload", name, [*WORKLOADS, "path/to/file.py:function"])
+    if name not in WORKLOADS:
+        check_modules_beside(name)
+
+
+def check_modules_beside(reference: str) -> None:
+    """Refuse a `file.py:function` or `module:function` beside modules with names of Ringside's.
+
+    Raises:
+        RefusalError: see `check_folder`.
+    """
+    folder = _folder_of(reference.rpartition(":")[0])
+    if folder is not None:
+        check_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder on Python's search path that holds a module or package named like a roof.
+
+    A folder of that name counts if Python files are in it: they could be imported from there.
+
+    Raises:
+        RefusalError: there is one, outside of Ringside's own folder.
+    """
+    if folder.resolve() == ROOT:
+        return
+    for roof in ROOFS:
+        files = [folder / f"{roof}.py", *sorted((folder / roof).glob("*.py"))]
+        for file in filter(Path.is_file, files):
+            raise RefusalError(
+                f"No module of yours may be called {', '.join(ROOFS[:-1])} or {ROOFS[-1]}: "
+                "Ringside's own packages have these names.",
+                received=str(file),
+                advice="Rename it. If its folder is on PYTHONPATH, taking it off helps too.",
+            )
 
 
 def load_function(reference: str, *, what: str) -> Callable[..., Any]:
@@ -103,11 +141,33 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     workload = function(**arguments)
     if not isinstance(workload, kind):
         raise RefusalError(
-            f"The function {name} must return a ringside_core.workloads.workload.Workload.",
+            f"The function {name} must return a ringside.Workload.",
             received=type(workload).__name__,
             advice="examples/own_model.py shows one in 30 lines.",
         )
     return cast("Workload", workload)
+
+
+def _folder_of(location: str) -> Path | None:
+    """The folder in which a user's file or module finds its neighbours; None: it is Ringside's."""
+    if location.endswith(".py"):
+        return Path(location).resolve().parent
+    return None if location.partition(".")[0] in ROOFS else Path.cwd()
+
+
+def _search_first(folder: Path | None) -> None:
+    """Let Python look for modules in a user's folder first, and in Ringside's own folder last.
+
+    `python train.py` puts Ringside's folder first, whose `tests` and `examples` would hide modules
+    of the user's that are installed or on PYTHONPATH.
+    """
+    if folder is None:
+        return
+    check_folder(folder)
+    for roof in ROOFS:  # while they are found: another copy of Ringside may be installed
+        importlib.import_module(roof)
+    others = [p for p in sys.path if Path(p).resolve() not in (folder, ROOT)]
+    sys.path[:] = [str(folder), *others, str(ROOT)]
 
 
 def _import_file(location: str, what: str) -> Any:
@@ -120,14 +180,13 @@ def _import_file(location: str, what: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))  # so that the file finds its neighbours
+    _search_first(_folder_of(location))
     spec.loader.exec_module(module)
     return module
 
 
 def _import_module(location: str, what: str) -> Any:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _search_first(_folder_of(location))
     try:
         return importlib.import_module(location)
     except ModuleNotFoundError as error:

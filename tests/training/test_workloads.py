@@ -14,8 +14,7 @@ from ringside_core.workloads.workload import Workload
 
 HEAD = """
 import numpy as np
-from ringside_core.keras import tf
-from ringside_core.workloads.workload import Workload
+from ringside import Workload, tf
 
 DATA = (np.zeros((4, 1), np.float32), np.zeros((4, 1), np.float32))
 
@@ -100,7 +99,7 @@ def test_wrong_options_of_a_workload_are_refused(options: dict[str, object], wor
     ("body", "words"),
     [
         ("import nosuchmodule\ndef own(): return make()", r"nosuchmodule.*own\.py"),
-        ("def own(): return 3", "must return a ringside_core.workloads.workload.Workload"),
+        ("def own(): return 3", "must return a ringside.Workload"),
         ("def own(): return make(train=(np.zeros((0, 1)), np.zeros(0)))", "at least one example"),
         ("def own(): return make(train=tf.data.Dataset.from_tensors(DATA).repeat())", "must end"),
         ("def other(): return make()", "function in"),
