@@ -150,8 +150,7 @@ def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "P
 
 
 def _write_and_print(prediction: "Prediction", place: Path, console: Console) -> None:
-    from ringside.predict.pages import printed, render_markdown
-    from ringside.predict.plot import draw_prediction
+    from ringside.predict.pages import draw_prediction, printed, render_markdown
 
     write_whole(place / "prediction.json", prediction.to_json())
     write_whole(place / "prediction.md", render_markdown(prediction))
@@ -162,8 +161,8 @@ def _write_and_print(prediction: "Prediction", place: Path, console: Console) ->
 
 
 def _published(console: Console, context: typer.Context) -> None:
-    from ringside.predict.pages import printed_section, published_section
-    from ringside.predict.published import published
+    from ringside.predict.pages import printed_section
+    from ringside.predict.published import published, published_section
 
     given = [
         max(parameter.opts, key=len)

@@ -12,6 +12,7 @@ from ringside.stats.link_share import (
     slowest_bits_per_s,
 )
 from ringside_core.specs import (
+    Arm,
     Communication,
     Comparison,
     Host,
@@ -19,6 +20,7 @@ from ringside_core.specs import (
     RunSpec,
     assign_slots,
 )
+from ringside_core.specs.options import ParameterServerOptions
 
 SAME = (
     "workload", "workload_options", "precision", "gradient_accumulation_steps", "resources",
@@ -29,6 +31,22 @@ SAME = (
 def hosts_of(comparison: Comparison, replicas: int) -> tuple[Host, ...]:
     """The hosts that runs of so many replicas fill, with the slots that they use."""
     return assign_slots(comparison.hosts, replicas)
+
+
+def refuse_no_model(arm: Arm) -> bool:
+    """Whether a coordinator deals out the steps."""
+    model = arm.capabilities.process_model
+    if model == "single":
+        raise RefusalError(
+            "Replicas of one process send nothing over a link: nothing is predicted of them.",
+            received=arm.group,
+        )
+    if isinstance(arm.options, ParameterServerOptions) and arm.options.servers > 1:
+        raise RefusalError(
+            "Parameter servers are predicted where there is one.",
+            received=f"{arm.group} with {arm.options.servers}",
+        )
+    return model == "coordinator"
 
 
 def refuse_failed(comparison: Comparison, group: str) -> None:

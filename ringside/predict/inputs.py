@@ -16,14 +16,15 @@ from ringside.predict.allreduce_growth import (
 )
 from ringside.predict.conditions import (
     refuse_failed,
+    refuse_no_model,
     refuse_one_host,
     refuse_unknown_link,
 )
-from ringside.predict.waiting import slower_share
 from ringside.stats.collectives import fit_cost_model, wire_bytes
 from ringside.stats.link_share import fastest_bits_per_s, slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
+from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times
 from ringside_core.specs import (
     Arm,
     Communication,
@@ -33,7 +34,6 @@ from ringside_core.specs import (
     Run,
     Timing,
 )
-from ringside_core.specs.options import ParameterServerOptions
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class StackInputs:
         curve: of all-reduces among two; None: parameter servers, who make none.
         curve_error: median error of latency and bandwidth alone against that curve.
         slower_share: by how much the slower of two replicas is expected to exceed the mean step, as
-            a share of it, see `ringside.predict.waiting`; infinite: nobody knows.
+            a share of it, see `slower_share`; infinite: nobody knows.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
         link_s: what a gradient takes on the fastest link between hosts, one way: a server's is no
             faster; 0: nobody measured any, or there are no parameter servers.
@@ -204,7 +204,7 @@ def _inputs(
     arm: Arm,
     bits_per_s: float | None,
 ) -> StackInputs:
-    coordinated = _refuse_what_has_no_model(arm)
+    coordinated = refuse_no_model(arm)
     alone = _alone(comparison, arm)
     two = measured_at(comparison, arm.group, 2)
     for replicas, there in ((1, alone), (2, two)):
@@ -240,22 +240,6 @@ def _inputs(
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
     share = _slower_share(comparison, arm, two.batch // 2, alone[0].batch)
     return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, share)
-
-
-def _refuse_what_has_no_model(arm: Arm) -> bool:
-    """Whether a coordinator deals out the steps."""
-    model = arm.capabilities.process_model
-    if model == "single":
-        raise RefusalError(
-            "Replicas of one process send nothing over a link: nothing is predicted of them.",
-            received=arm.group,
-        )
-    if isinstance(arm.options, ParameterServerOptions) and arm.options.servers > 1:
-        raise RefusalError(
-            "Parameter servers are predicted where there is one.",
-            received=f"{arm.group} with {arm.options.servers}",
-        )
-    return model == "coordinator"
 
 
 def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
@@ -373,3 +357,50 @@ def _allreduces(communication: Communication | None, stack: str) -> list[Timing]
         for timing in one.timings
         if timing.operation == "allreduce"
     ]
+
+
+# What replicas will wait for each other
+
+
+def slower_share(runs: Sequence[Run]) -> float:
+    """Half the mean difference of two steps (Gini) ÷ the mean step, averaged over the runs.
+
+    Of two equal and independent replicas the slower takes so much longer than their mean, however
+    steps are spread. Drift within a run counts as scatter; the first time of an epoch, in which all
+    replicas fill their pipelines together, does not.
+
+    Args:
+        runs: of one replica.
+
+    Returns:
+        Infinite where nobody knows: fewer than two times are left, or an accelerator trained, where
+        a step ends for the clock when it was launched (`trainers.clock`).
+    """
+    shares = []
+    for run in runs:
+        times, steps = _counted_times(run)
+        if len(times) > 1 and not any(record.machine.gpus for record in run.records):
+            # Of k steps timed as one the mean alone is known, which scatters √k times less.
+            shares.append(math.sqrt(steps) * half_mean_difference(times) / float(times.mean()))
+    return float(np.mean(shares)) if shares else math.inf
+
+
+def half_mean_difference(values: NDArray[np.float64]) -> float:
+    """Half the mean of |x − y| over all pairs of two values."""
+    count = len(values)
+    # Sorted, the i-th of n is the larger of i − 1 pairs and the smaller of n − i.
+    weights = 2 * np.arange(1, count + 1) - count - 1
+    return float(weights @ np.sort(values)) / (count * (count - 1))
+
+
+def _counted_times(run: Run) -> tuple[NDArray[np.float64], int]:
+    """Seconds for each step, of every time but the first of each epoch; and the steps of a time."""
+    times, steps = [], []
+    for records in counted_epochs(run):
+        times.append(slowest_s(records)[1:])
+        steps.append(steps_of_times(records[0])[1:])
+    if not times:
+        return np.zeros(0), 1
+    each = np.concatenate(steps)
+    most = int(each.max(initial=1))  # the last of an epoch may be of fewer
+    return np.concatenate(times)[each == most], most

@@ -1,7 +1,11 @@
 """Horovod's published scaling at 128 and 512 GPUs, on paper: from parameters and images/s alone."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Text
+from ringside_core.text import number
 
 PARAMETER_BYTES = 4  # float32
 BATCH = 64  # of each GPU, as in Horovod's docs/benchmarks.rst and on TensorFlow's page
@@ -105,3 +109,45 @@ def on_paper(network: Network, gpus: int) -> OnPaper:
 def published() -> tuple[OnPaper, ...]:
     """Every model at every size that was published."""
     return tuple(on_paper(network, gpus) for network in NETWORKS for gpus in network.published)
+
+
+def published_section(found: Sequence[OnPaper]) -> Section:
+    """Horovod's published scaling beside that of the model."""
+    columns = (
+        Column("Model", numeric=False),
+        Column("GPUs"),
+        Column("Gradients", "MB"),
+        Column("One GPU", "images/s"),
+        Column("Step alone", "ms"),
+        Column("All-reduce", "ms"),
+        Column("Efficiency", "[nothing hidden, all that can be]"),
+        Column("Published"),
+        Column("Off by", "points"),
+    )
+    rows = tuple(
+        (
+            Cell(one.network.name),
+            Cell(f"{one.gpus:,}"),
+            Cell(number(one.network.parameters * 4 / 1e6)),
+            Cell(number(one.network.images_s)),
+            Cell(number(1e3 * one.compute_s)),
+            Cell(number(1e3 * one.reduce_s)),
+            Cell(f"{100 * one.middle:.0f} %", f"[{100 * one.without:.0f}, {100 * one.whole:.0f}]"),
+            Cell(f"{100 * one.network.published[one.gpus]:.0f} %"),
+            Cell(f"{100 * (one.middle - one.network.published[one.gpus]):+.0f}"),
+        )
+        for one in found
+    )
+    inside = sum(one.without <= one.network.published[one.gpus] <= one.whole for one in found)
+    answer = (
+        f"{inside} of {len(found)} published efficiencies lie between the two limits. Batch "
+        f"{BATCH} for each GPU, weak scaling."
+    )
+    blocks: tuple[Block, ...] = (
+        Table(columns, rows, label="Horovod's published scaling, on paper"),
+        Heading("Assumptions"),
+        *map(Text, ASSUMPTIONS),
+        Heading("Sources"),
+        *map(Text, SOURCES),
+    )
+    return Section("published", "Horovod's published scaling, on paper", "Paper", answer, blocks)

@@ -285,7 +285,7 @@ def test_what_is_missing_is_named(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"bits_per_s": 1e9}, "a link that was measured"),
+        ({"bits_per_s": 1e9}, "the link of the runs must have been"),
         ({"per_host": 3}, "whole hosts"),
         ({"scaling": "strong"}, "known at two batches"),
         ({"per_host": 4}, "share one host"),
