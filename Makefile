@@ -35,8 +35,9 @@ compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
-test: $(READY) ## every test, two files at a time
-	@pytest -n 2 --dist loadfile $(ARGS) tests
+# Three on two cores: much of what is tested waits, for a launcher, a lost host, or a deadline.
+test: $(READY) ## every test, three files at a time, the longest first
+	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) tests
 
 test-fast: $(READY) ## tests without TensorFlow, in under a minute
 	@pytest -n 2 $(ARGS) tests/unit

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 
 from launch.launchers.scontrol import node_addresses
+from launch.remote.sweep import TEMPORARY
 from ringside_core.readings.machine import machine_facts
 from ringside_core.readings.process import (
     cores_for,
@@ -154,6 +156,12 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
     spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
     surroundings = own_surroundings(spec)
+    with must_be_writable():
+        # A killed process removes nothing: TensorFlow's temporary files go where the launcher
+        # cleans up.
+        temporary = run_dir / TEMPORARY
+        temporary.mkdir(exist_ok=True)
+    tempfile.tempdir = str(temporary)
     if "--log" in arguments:
         with must_be_writable():
             _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")

@@ -24,6 +24,7 @@ PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
 # The launcher sends a byte a second. Without one for so long it is gone, or the link to it is.
 SILENCE_S = 15.0
+TEMPORARY = "tmp"  # folder in that of a run, for the temporary files of its processes
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
 
@@ -96,10 +97,11 @@ def _wait_for_exits(pids: list[int]) -> None:
 
 
 def tidy(run_dir: Path, scratch: str) -> None:
-    """Remove half-written files and a launcher's shared memory."""
+    """Remove half-written files, temporary files and a launcher's shared memory."""
     for folder in (run_dir, run_dir / "records"):
         for half in folder.glob(".*.json.*"):
             half.unlink(missing_ok=True)
+    shutil.rmtree(run_dir / TEMPORARY, ignore_errors=True)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)
 

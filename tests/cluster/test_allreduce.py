@@ -104,6 +104,7 @@ def test_every_stack_goes_over_the_measured_link(slow: Lab, tmp_path: Path) -> N
     assert "of link" in done.stdout and f"{names[0]} → {names[1]}" in done.stdout
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_stopped_transfer_leaves_nothing(slow: Lab, tmp_path: Path) -> None:
     """Ctrl-C while a link is measured: both ends end, on both hosts."""
     addresses = {host.address for host in slow.hosts} | {slow.interface}

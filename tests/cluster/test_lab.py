@@ -297,6 +297,7 @@ def test_down_removes_what_a_killed_up_has_left(other_name: str, moment: str) ->
     assert left_of(other_name) == []
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["namespaces", "last host"])
 def test_a_stopped_up_takes_everything_down(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 420
 # Two short epochs, one replica, no certificates; others on the machine may double the rounds.
 BRIEF = ("--replicas", "1", "--rounds", "1", "--no-verify", "--epochs", "2")
-pytestmark = pytest.mark.timeout(LIMIT_S + 60)
+pytestmark = [pytest.mark.timeout(LIMIT_S + 60), pytest.mark.usefixtures("signals_heard")]
 
 
 def started(tmp_path: Path, *flags: str) -> subprocess.Popen[str]:
@@ -25,8 +25,6 @@ def started(tmp_path: Path, *flags: str) -> subprocess.Popen[str]:
         [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
         cwd=ROOT,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        # A shell's background job, as CI may be, ignores Ctrl-C, and so would every child.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -21,6 +21,7 @@ from tests.training.replicas.runs import batches
 from trainers.fit import fit
 from trainers.training import FitResult
 
+pytestmark = pytest.mark.usefixtures("warm")
 STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
 CASES: Mapping[str, Mapping[str, object]] = {
     "plain": {},

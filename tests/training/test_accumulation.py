@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 from ringside_core.keras import tf
 from ringside_core.specs import BatchPlan, RefusalError
 from ringside_core.workloads.workload import Workload
@@ -19,8 +18,10 @@ from tests.training.replicas.runs import (
     train_launched,
     train_serial,
 )
+from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 from trainers.accumulation import Passes
 
+pytestmark = pytest.mark.usefixtures("warm")
 RATE = 0.0625  # a legacy optimizer keeps it in float32: this one stays what it is
 ABSOLUTE = 1e-12
 Clip = Callable[[list[np.ndarray]], list[np.ndarray]]

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 from ringside_core.keras import tf
 from ringside_core.workloads.workload import Workload
 from tests.training.replicas.runs import (
@@ -16,7 +15,9 @@ from tests.training.replicas.runs import (
     train_launched,
     train_serial,
 )
+from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 
+pytestmark = pytest.mark.usefixtures("warm")
 RATE, EPSILON = 0.05, 1e-3
 MOMENTUM = 0.75  # tf-keras takes 1 - momentum in float32 in any run: this one stays what it is
 ABSOLUTE = 1e-10

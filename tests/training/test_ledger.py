@@ -31,6 +31,7 @@ from trainers.ledger import (
 
 SIZES = [1, 2, 3, 7, 1797]
 SHARDS = [1, 2, 3, 4]
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 def split(count: int, files: int) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from tests.training.test_pipeline import examples, pipeline, records
 
 BROKEN = Path(__file__).parent / "broken"
 CLOSE = 1e-12
+pytestmark = pytest.mark.usefixtures("warm")
 
 
 @pytest.mark.parametrize(("first_epoch", "first_step"), [(0, 1), (1, 0), (1, 3)])

@@ -9,7 +9,11 @@ from ringside.verify.certify import certify
 from ringside_core.specs import Certificate
 from tests.verify.arms import SYNCHRONOUS, subject
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("warm"),
+]
 
 EXACT = [
     subject("one_device", 1),

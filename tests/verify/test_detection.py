@@ -9,7 +9,11 @@ from ringside.verify.mistakes import MISTAKES
 from ringside_core.specs import ControlResult, DetectionMatrix
 from tests.verify.arms import MPI, SYNCHRONOUS, subject
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("warm"),
+]
 
 ARMS = [
     *(subject(name, 2, options) for name, options in SYNCHRONOUS if options != MPI),

@@ -11,11 +11,15 @@ from ringside.verify.checks import training_ledger, validation_ledger
 from ringside.verify.gate import parity
 from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import Case, Request
-from ringside.verify.zoo import GLOBAL_BATCH, ZOO
 from ringside_core.specs import RunSpec
 from tests.verify.arms import GLOO, subject
+from tests.verify.zoo import GLOBAL_BATCH, ZOO
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("warm"),
+]
 
 ARMS = {
     one.arm.label: one
@@ -46,7 +50,7 @@ def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Ca
         if not asked(label, name):
             continue
         own = watched_spec(spec).replace(
-            workload=f"ringside.verify.zoo:{model}",
+            workload=f"tests.verify.zoo:{model}",
             global_batch=GLOBAL_BATCH,
             epochs=2,
             precision="float64",

@@ -102,6 +102,7 @@ def test_launch(slurm: SlurmCluster, tmp_path: Path) -> None:
     assert slurm.jobs() == []
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("signals", ["ctrl-c", "kill -9"])
 def test_a_stopped_launcher_cancels_its_job(
     slurm: SlurmCluster, tmp_path: Path, signals: str

@@ -13,10 +13,8 @@ from launch import Plan
 PlanOf = Callable[..., Plan]
 WaitUntil = Callable[..., object]
 
-# A shell's background job, as CI may be, ignores Ctrl-C, and so would every child of it.
 CALLER = """
-import pathlib, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import pathlib, sys
 sys.path.insert(0, sys.argv[2])
 from launch import Plan, execute
 plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())
@@ -33,6 +31,7 @@ ARMS = {
 SIGNALS = {"SIGINT": -signal.SIGINT, "SIGTERM": 143, "SIGHUP": 129, "SIGKILL": -signal.SIGKILL}
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize(
     ("name", "arm"),
     [

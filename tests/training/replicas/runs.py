@@ -12,7 +12,6 @@ import numpy as np
 
 from backends import make_backend
 from launch import Site, execute, make_plan
-from ringside.verify.zoo import GLOBAL_BATCH
 from ringside_core.keras import tf
 from ringside_core.specs import (
     EpochRecord,
@@ -22,6 +21,7 @@ from ringside_core.specs import (
     capabilities_of,
 )
 from ringside_core.workloads.workload import Workload
+from tests.verify.zoo import GLOBAL_BATCH
 from trainers.fit import fit
 from trainers.training import FitResult
 
@@ -40,7 +40,7 @@ REPLICAS = 2
 def spec_of(backend: str = "serial", **changes: Any) -> RunSpec:
     """A run in float64, so that differences are not rounding."""
     fields: dict[str, Any] = {
-        "workload": "ringside.verify.zoo:dense",
+        "workload": "tests.verify.zoo:dense",
         "backend": backend,
         "options": {},
         "topology": Topology(),

@@ -37,8 +37,8 @@ def work(
 
 def train(name: str, spec: RunSpec, backend: Any, run_dir: Path) -> list[np.ndarray]:
     """The final weights of all replicas of this process, each [replicas, …]."""
-    from ringside.verify.zoo import ZOO
     from ringside_core.keras import tf
+    from tests.verify.zoo import ZOO
     from trainers.fit import fit
     from trainers.training import FitResult
 

@@ -49,6 +49,7 @@ def started(folder: Path, code: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

@@ -94,6 +94,7 @@ def test_a_host_that_says_goodbye(
     assert reason == "a is not ready: no keeper. b is not ready: no keeper."
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_signal_to_a_caller_with_threads(
     plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -294,6 +294,7 @@ def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> Non
         pid.unlink()
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize(
     ("number", "raised"),
     [("INT", KeyboardInterrupt), ("TERM", SystemExit), ("HUP", SystemExit)],

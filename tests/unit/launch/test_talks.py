@@ -106,6 +106,7 @@ def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.usefixtures("signals_heard")
 def test_a_signal_while_processes_are_started(slow: list[int]) -> None:
     """No other is started, and those that were are gone."""
     own = os.getpid()
