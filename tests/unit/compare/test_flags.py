@@ -79,7 +79,7 @@ def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_counted_rounds_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disturbed ones, as often as rounds were asked for; zero rounds are refused."""
+    """Disturbed rounds are repeated, up to `most`; one round is written in the singular."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     comparison = comparison_of("mirrored").replace(asked=Rounds(least=1, most=2))
 

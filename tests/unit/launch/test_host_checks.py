@@ -90,7 +90,7 @@ def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def test_facts_of_good_hosts(network: Network) -> None:
-    """A host that is as it should be is described."""
+    """A host without problems is described."""
     facts = check_hosts(network.placement, network.site, folder=network.folder)
 
     assert list(facts) == ["a", "b"]
@@ -99,7 +99,7 @@ def test_facts_of_good_hosts(network: Network) -> None:
 
 
 def test_a_run_without_a_hostfile_is_not_asked_about(site: Site, tmp_path: Path) -> None:
-    """This machine alone needs no preflight."""
+    """This machine alone is not checked."""
     assert check_hosts(Placement(), site, folder=tmp_path) == {}
 
 
@@ -134,7 +134,7 @@ def test_a_package_that_is_not_there(network: Network) -> None:
 def test_half_the_round_trip_is_taken_off_a_clock(
     offset: float, bad: bool, network: Network
 ) -> None:
-    """With a round trip of 0.5 s an offset of up to 1.25 s may be one of a second."""
+    """With a round trip of 0.5 s, an offset of 1.25 s may really be one second."""
     network.clock["a"] = offset
 
     assert bool(network.problems()) is bad
@@ -148,14 +148,14 @@ def test_a_folder_that_may_not_be_written(network: Network) -> None:
 
 
 def test_one_machine_by_two_names(network: Network) -> None:
-    """A machine that the hostfile names twice is found by what it says of itself."""
+    """What the machine says of itself shows that the hostfile names it twice."""
     network.hosts["b"]["identity"] = "boot/1"
 
     assert network.problems() == ["a and b: one machine; name it once, its slots added up"]
 
 
 def test_an_interface_that_is_missing(network: Network) -> None:
-    """The names that are there are told."""
+    """The message names the interfaces that exist."""
     network.placement = network.placement.replace(interface="ib0")
     network.here["interfaces"]["ib0"] = ["10.1.0.9"]
     network.hosts["b"]["interfaces"]["ib0"] = ["10.0.0.2"]
@@ -164,7 +164,7 @@ def test_an_interface_that_is_missing(network: Network) -> None:
 
 
 def test_an_interface_that_is_missing_here(network: Network) -> None:
-    """The machine that launches takes part in the network, too."""
+    """The machine that launches needs the interface too."""
     del network.here["interfaces"]["eth7"]
 
     assert network.problems() == ["this machine: no interface eth7, there are lo (--interface)"]
@@ -180,7 +180,7 @@ def test_a_name_that_means_loopback_at_home(network: Network) -> None:
 
 
 def test_a_name_that_only_ssh_knows(network: Network) -> None:
-    """An alias in ~/.ssh/config helps ssh alone."""
+    """An alias in ~/.ssh/config helps only ssh."""
     network.here["addresses"] = {"a": "", "b": "10.0.0.2"}
 
     assert network.problems() == ["a: only ssh knows the name; put it into DNS or /etc/hosts"]
@@ -198,7 +198,7 @@ def test_a_name_that_only_ssh_knows(network: Network) -> None:
 def test_more_replicas_than_cores(
     backend: str, topology: Topology, insist: bool, expected: list[str], network: Network
 ) -> None:
-    """The slots that a run uses count, not those of the file; --oversubscribe insists."""
+    """The slots that the run uses count, not those of the file; --oversubscribe allows more."""
     network.specs = [
         RunSpec(backend=backend, options={}, topology=topology, global_batch=120, epochs=1)
     ]
@@ -230,7 +230,7 @@ def test_the_digest_of_code(tmp_path: Path) -> None:
 
 
 def test_the_interface_to_this_machine() -> None:
-    """What is sent to 127.0.0.1 goes by the interface that carries it; nowhere has none."""
+    """127.0.0.1 is reached by the loopback interface; an unknown address by none."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         carrying = [name for name, there in interfaces().items() if "127.0.0.1" in there]
@@ -240,7 +240,7 @@ def test_the_interface_to_this_machine() -> None:
 
 
 def test_this_very_machine_is_ready(tmp_path: Path) -> None:
-    """A hostfile of this machine alone is asked about for real: by a process, not over ssh."""
+    """A hostfile with this machine alone is really checked, by a process and not over ssh."""
     facts = check_hosts(
         Placement(hosts=(Host(name="localhost"),)), Site.here(), folder=tmp_path / "new"
     )
@@ -270,9 +270,9 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
 def test_a_host_that_breaks_off(
     python: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever its end comes, it is that host's problem, in its own words if it has some.
+    """If it ends at any point, that is this host's problem, in its own words if it said some.
 
-    A wrapper in Python's place may say anything.
+    A wrapper in place of Python may print anything.
     """
     reached_by(DIRECT, tmp_path, monkeypatch)
     script = python.format(python=sys.executable)
@@ -292,7 +292,7 @@ def test_a_host_that_breaks_off(
 
 
 def test_two_thousand_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their names and addresses are more than a pipe holds; the host looks up none: an address."""
+    """Their names and addresses do not fit into a pipe; the host looks none of them up."""
     reached_by(DIRECT, tmp_path, monkeypatch)
     names = [f"127.0.{number // 256}.{number % 256}" for number in range(2000)]
     questions = {"token": "", "names": names, "paths": [f"/nowhere/{name}" for name in names]}
@@ -306,7 +306,7 @@ def test_two_thousand_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A login shell may say what an answer begins with; nobody but the host is believed."""
+    """A login shell may print what looks like an answer; only the host's own is believed."""
     reached_by(f"echo ready; echo 5; {DIRECT}", tmp_path, monkeypatch)
     hosts = Placement(hosts=(Host(name="b.invalid"),), interface="lo")
 
@@ -320,7 +320,7 @@ def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
-    """An error while the hosts are asked says nothing of the folder; its file goes anyway."""
+    """An error while hosts are asked says nothing about the folder; its file is removed."""
     with pytest.raises(OSError, match="mine"), preflight._token(tmp_path / "new"):
         raise OSError("mine")
 
@@ -328,7 +328,7 @@ def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """It is refused by name. A folder of /proc cannot be, not even by root."""
+    """It is refused by name. Even root cannot write a folder of /proc."""
     with (
         pytest.raises(RefusalError, match="must be writable"),
         preflight._token(Path("/proc/self/new")),
@@ -355,7 +355,7 @@ def test_what_must_be_there(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Data that is prepared here is asked of every host, wherever it is kept."""
+    """Every host is asked for data that is prepared here, wherever it is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "ringside" / "data" / "mnist").mkdir(parents=True)
     (tmp_path / "ringside" / "data" / "digits").mkdir()

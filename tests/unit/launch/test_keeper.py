@@ -33,7 +33,7 @@ def member(run_id: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[bytes]") -> None:
-    """What comes in goes back; the end of its input is the end of the run on its host."""
+    """It echoes its input; when that ends, it ends the run on its host."""
     command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin is not None and keeper.stdout is not None
@@ -75,7 +75,7 @@ def plan_by(
 def test_keepers_of_a_plan(
     member: "subprocess.Popen[bytes]", plan_by: Callable[[str], Plan]
 ) -> None:
-    """Who answers is there; who is killed is lost; letting go sweeps."""
+    """A keeper that answers is there; a killed one is lost; letting go ends the run's processes."""
     plan = plan_by(DIRECT_SSH)
 
     with Keepers(plan) as keepers:
@@ -93,7 +93,7 @@ def test_keepers_of_a_plan(
 
 
 def test_a_login_script_that_talks(plan_by: Callable[[str], Plan]) -> None:
-    """Its words are no answers: who only talks is absent, and whose keeper begins is there."""
+    """Its words are no answer: a host is present only once its keeper begins."""
     talks = DIRECT_SSH.replace("exec sh", "echo welcome; exec sh")
 
     with Keepers(plan_by(talks)) as keepers:
@@ -107,7 +107,7 @@ def test_a_login_script_that_talks(plan_by: Callable[[str], Plan]) -> None:
 def test_a_launcher_that_stands_still_is_heard(
     plan_by: Callable[[str], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a terminal that takes no more, say: nobody looks at the keepers, and they hear us."""
+    """For example at a blocked terminal: nobody reads the keepers, but they hear the launcher."""
     monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
     # It ends when it has heard us five times; the pipe of its answers is what we stand still at.
     five = "#!/bin/sh\n/usr/bin/head -c 5 >/dev/null\n"
@@ -121,7 +121,7 @@ def test_a_launcher_that_stands_still_is_heard(
 def test_while_one_is_awaited_the_others_hear_us(
     plan_by: Callable[[str], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow login does not cost the keepers that are there already: they end when unheard."""
+    """During a slow login the other keepers still get heartbeats and do not end."""
     monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
     (tmp_path / "go").touch()
     # The keeper of b begins when that of a has heard us five times.
@@ -140,7 +140,7 @@ def test_while_one_is_awaited_the_others_hear_us(
 
 
 def test_an_ssh_that_stays_without_its_keeper(plan_by: Callable[[str], Plan]) -> None:
-    """The end of what a keeper says ends the waiting for it, though its ssh is still there."""
+    """When the keeper's output ends, nobody waits any longer, although its ssh still runs."""
     stays = "#!/bin/sh\nexec >&-\nwhile read -r line; do :; done\n"
     calls = []
 
@@ -154,7 +154,7 @@ def test_an_ssh_that_stays_without_its_keeper(plan_by: Callable[[str], Plan]) ->
 
 
 def test_a_host_without_words(plan_by: Callable[[str], Plan]) -> None:
-    """A host that says nothing at all is still named."""
+    """A host that says nothing is still named."""
     with Keepers(plan_by("#!/bin/sh\nexit 1\n")) as keepers:
         absent = keepers.roll_call(30)
 

@@ -62,7 +62,7 @@ def _templates(manifests: Manifests) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_whole_text(case: str, printed: Callable[[str], str]) -> None:
-    """The manifests of each kind of run, whole."""
+    """The whole manifests of each kind of run."""
     assert printed(CASES[case]) == (GOLDEN / f"{case}.yaml").read_text()
 
 
@@ -101,7 +101,7 @@ def test_manifests_are_as_published(case: str) -> None:
     ],
 )
 def test_a_broken_manifest_is_found(case: str, kind: str, path: str, value: object) -> None:
-    """The checks above can fail: a wrong name, type or word is found in every kind of object."""
+    """The checks can fail: a wrong name, type or word is found in every kind of object."""
     manifest = copy.deepcopy(_of(kind, _golden(case))[0])
     *way, last = path.split(".")
     place = manifest
@@ -170,7 +170,7 @@ def _expanded(env: Manifests, annotations: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_every_pod_finds_itself(case: str, expected: list[str]) -> None:
-    """By its number in the Job each pod is the task whose address is its own host name."""
+    """Its number in the Job selects the task whose address is the pod's own host name."""
     found = []
     for job in _of("Job", _golden(case)):
         pod = job["spec"]["template"]["spec"]
@@ -222,7 +222,7 @@ def test_who_has_gpus() -> None:
 
 @pytest.mark.parametrize("backend", ["horovod", "multi_worker_mirrored", "parameter_server"])
 def test_a_long_name_is_shortened(backend: str, printed: Callable[[str], str]) -> None:
-    """However a workload is called, its pods have host names; two runs differ by their hash."""
+    """Pods have valid host names for any workload name; the hash tells two runs apart."""
     flags = f"--backend {backend} --replicas 12 --image i --workload {LONG}"
     names = set()
     for seed in (1, 2):
@@ -273,7 +273,7 @@ def test_a_long_name_is_shortened(backend: str, printed: Callable[[str], str]) -
     ],
 )
 def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One message, exit code 2, nothing printed that kubectl could take."""
+    """One message, exit code 2, and no output that kubectl could apply."""
     code = ringside.cli.main.run(["kubernetes", *shlex.split(flags)])
 
     said = capsys.readouterr()
@@ -283,7 +283,7 @@ def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_image_has_what_manifests_name() -> None:
-    """Folder, user, port and sshd's file are those of the container file."""
+    """Folder, user, port and sshd_config are those of the container file."""
     container_file = (ROOT / "Containerfile").read_text()
     (job,) = _of("MPIJob", _golden("horovod"))
     template = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]

@@ -38,19 +38,19 @@ def lines_of(said: bytes, size: int) -> Iterator[str | None]:
     ],
 )
 def test_pieces(said: bytes, heard: list[str | None], end: bytes, size: int) -> None:
-    """Lines come as soon as they are whole; what is around the marks does not come."""
+    """Lines are passed on as soon as they are whole; text outside of the marks is not."""
     before = b"hello\n+ sh -c 'echo ringside-ab-1; me'\nringside-ab-2\nringside-ab-1\n"
 
     assert list(lines_of((before + said).replace(b"\n", end), size)) == heard
 
 
 def test_nothing_before_the_first_mark() -> None:
-    """A login shell's lines are none; nor is a mark of another command."""
+    """Lines of a login shell, and marks of another command, do not count."""
     assert list(lines_of(b"hello\nringside-cd-1\nhello\n", 5)) == [None, "None"]
 
 
 def test_a_marked_command() -> None:
-    """Both outputs have marks; the exit code is that of the command, its words are as they were."""
+    """Both outputs have marks; exit code and text are those of the command."""
     command = marked(("sh", "-c", 'echo "$1"; echo "$2" >&2; exit 3', "-", "x  y", "$z"), MARK)
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -61,5 +61,5 @@ def test_a_marked_command() -> None:
 
 
 def test_no_two_commands_have_one_mark() -> None:
-    """A login script that has seen one does not know the next."""
+    """A login script that saw one mark cannot know the next."""
     assert len({new_mark() for _ in range(100)}) == 100

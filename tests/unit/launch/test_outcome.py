@@ -115,7 +115,7 @@ def test_completed(workers: Scene) -> None:
 
 
 def test_an_exit_code_after_a_complete_record_changes_nothing(workers: Scene) -> None:
-    """A crash while the interpreter shuts down takes nothing from what was recorded."""
+    """A crash while the interpreter shuts down does not change what was recorded."""
     workers.record("worker-0", COMPLETED)
     workers.record("worker-1", COMPLETED)
     workers.exited("worker-1", -11)
@@ -124,7 +124,7 @@ def test_an_exit_code_after_a_complete_record_changes_nothing(workers: Scene) ->
 
 
 def test_a_users_error_is_told_and_not_what_its_peer_made_of_it(workers: Scene) -> None:
-    """An exception of the model is the cause, even if a peer wrote of a lost connection first."""
+    """The model's exception is the cause, even if a peer first reported a lost connection."""
     workers.record("worker-0", LOST_PEER, second=1)
     workers.record("worker-1", BAD_BATCH, second=2)
     workers.exited("worker-0", 1)
@@ -136,7 +136,7 @@ def test_a_users_error_is_told_and_not_what_its_peer_made_of_it(workers: Scene) 
 
 
 def test_of_two_errors_the_first_is_told(workers: Scene) -> None:
-    """Of equal errors the one that was written first is the cause."""
+    """Of two such errors, the one that was written first is the cause."""
     workers.record("worker-0", BAD_BATCH, second=2)
     workers.record("worker-1", BAD_BATCH.replace(reason="worse"), second=1)
 
@@ -151,7 +151,7 @@ def test_a_refusal_stays_a_refusal(workers: Scene) -> None:
 
 
 def test_a_killed_worker_is_named_with_its_step_and_last_lines(workers: Scene) -> None:
-    """A death without a record beats what the peers say about their connections."""
+    """A death without a record counts more than what peers say about connections."""
     workers.record("worker-0", LOST_PEER)
     workers.exited("worker-1", -9)
     workers.exited("worker-0", 1)
@@ -167,7 +167,7 @@ def test_a_killed_worker_is_named_with_its_step_and_last_lines(workers: Scene) -
 
 
 def test_a_killed_server_makes_no_steps(workers: Scene) -> None:
-    """Of a server it is said that it served, not how many steps it made."""
+    """The message says that it served, not how many steps it made."""
     workers.exited("worker-1", -9)
     workers.evidence.progress["worker-1"] = Progress(task="worker-1", phase="serving")
 
@@ -185,7 +185,7 @@ def test_an_exit_without_a_record(workers: Scene) -> None:
 
 
 def test_only_lost_connections(workers: Scene) -> None:
-    """If all that is known is a lost connection, that is told."""
+    """If only a lost connection is known, the message says that."""
     workers.record("worker-0", LOST_PEER)
     workers.record("worker-1", COMPLETED)
 
@@ -201,7 +201,7 @@ def test_half_a_record(workers: Scene) -> None:
 
 
 def test_hung(workers: Scene) -> None:
-    """A hung run names who stood still, where, and for how long."""
+    """The message names the task that stood still, its phase, and for how long."""
     workers.evidence.still = [
         Progress(task="worker-1", step=3, total_steps=40, phase="training"),
         Progress(task="worker-0"),
@@ -226,7 +226,7 @@ def test_hung(workers: Scene) -> None:
 def test_a_rank_that_died_is_found_in_its_launchers_output(
     output: str, code: int, reason: str, ranks: Scene
 ) -> None:
-    """Ranks are not our children: horovodrun and mpirun say which one ended first."""
+    """Ranks are not our children; horovodrun and mpirun say which one ended first."""
     ranks.log("launcher", output)
     ranks.exited("launcher", code, "horovodrun")
     ranks.at("rank-0", 6)
@@ -236,7 +236,7 @@ def test_a_rank_that_died_is_found_in_its_launchers_output(
 
 
 def test_a_rank_that_was_ended_for_another_is_not_blamed(ranks: Scene) -> None:
-    """The blame does not fall on a rank that the launcher ended, though it ended first."""
+    """A rank that the launcher ended is not the cause, even if it ended first."""
     ranks.log(
         "launcher", "Process 0 exit with status code 143.\nProcess 1 exit with status code 137.\n"
     )
@@ -246,7 +246,7 @@ def test_a_rank_that_was_ended_for_another_is_not_blamed(ranks: Scene) -> None:
 
 
 def test_a_rank_with_a_record_is_not_called_dead(ranks: Scene) -> None:
-    """Of two ranks that a launcher names, the one that recorded its lost peer is not the cause."""
+    """Of two ranks that a launcher names, the one that recorded a lost peer is not the cause."""
     ranks.record("rank-0", LOST_PEER)
     ranks.log(
         "launcher", "Process 0 exit with status code 1.\nProcess 1 exit with status code 137.\n"
@@ -257,7 +257,7 @@ def test_a_rank_with_a_record_is_not_called_dead(ranks: Scene) -> None:
 
 
 def test_a_launcher_that_gives_up_on_a_rank_that_completed(ranks: Scene) -> None:
-    """Blame for a rank that has completed says nothing; then the launcher itself is named."""
+    """A completed rank is not the cause; then the launcher itself is named."""
     ranks.record("rank-1", COMPLETED)
     ranks.log("launcher", "Process 1 exit with status code -9.\n")
     ranks.exited("launcher", 1, "horovodrun")
@@ -278,7 +278,7 @@ def test_a_killed_launcher(ranks: Scene) -> None:
 
 
 def test_a_launcher_that_never_started_a_rank(ranks: Scene) -> None:
-    """A launcher's own refusal is shown by its last lines."""
+    """The last lines of the launcher show its refusal."""
     ranks.log("launcher", "horovodrun: error: unrecognised\n")
     ranks.exited("launcher", 2, "horovodrun")
 

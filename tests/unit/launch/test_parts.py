@@ -36,7 +36,7 @@ def age(watch: Watch, task: str, seconds: float) -> None:
 
 
 def test_progress_is_told_once(tmp_path: Path) -> None:
-    """A change of a task is news once."""
+    """A change of a task is reported once."""
     watch = Watch(tmp_path, ("rank-0",))
     write_progress(tmp_path, "rank-0", "1.5 3 40 training")
 
@@ -48,7 +48,7 @@ def test_progress_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["", "1.5 3", "1.5 x 40 training", "1.5 3 40 training twice"])
 def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> None:
-    """A progress file caught in the middle of its writing is no news and no error."""
+    """A half-written progress file is ignored; it is no error."""
     watch = Watch(tmp_path, ("rank-0",))
     write_progress(tmp_path, "rank-0", line)
 
@@ -56,7 +56,7 @@ def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> N
 
 
 def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
-    """A new time stamp alone counts: the task is alive."""
+    """A new time stamp alone shows that the task is alive."""
     watch = Watch(tmp_path, ("rank-0",))
     age(watch, "rank-0", 30)
     write_progress(tmp_path, "rank-0", "1.5 0 0 importing")
@@ -71,7 +71,7 @@ def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
 
 
 def test_before_the_first_step_a_run_has_time(tmp_path: Path) -> None:
-    """Two minutes at least, until any task trains; then as long as was asked for."""
+    """At least two minutes until a task trains; then the deadline that was given."""
     watch = Watch(tmp_path, ("rank-0", "rank-1"))
     write_progress(tmp_path, "rank-0", "1.5 0 0 building")
     write_progress(tmp_path, "rank-1", "1.5 0 0 building")
@@ -111,7 +111,7 @@ def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
 
 
 def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
-    """Who serves makes no steps; who has finished waits for the others."""
+    """A server makes no steps, and a finished task waits for the others."""
     watch = Watch(tmp_path, ("ps-0", "worker-0", "worker-1"))
     write_progress(tmp_path, "ps-0", "1.5 0 0 serving")
     write_progress(tmp_path, "worker-0", "1.5 40 40 finished")
@@ -124,7 +124,7 @@ def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
 
 
 def test_finished_processes_must_end(tmp_path: Path) -> None:
-    """When all have finished and nothing ends, the run stands still."""
+    """If all have finished but none ends, the run stands still."""
     watch = Watch(tmp_path, ("rank-0",))
     write_progress(tmp_path, "rank-0", "1.5 40 40 finished")
     watch.look()
@@ -161,7 +161,7 @@ def test_live_output_comes_in_whole_lines_with_names(tmp_path: Path) -> None:
 
 
 def test_an_outer_launcher_is_not_passed_on() -> None:
-    """A run started under mpirun or with a TF_CONFIG does not hand these to its tasks."""
+    """A run under mpirun, or with a TF_CONFIG, does not pass these on to its tasks."""
     outer = {
         "HOME": "/root",
         "HOROVOD_RANK": "1",
@@ -183,7 +183,7 @@ def test_an_outer_launcher_is_not_passed_on() -> None:
 
 
 def test_a_taken_port_and_an_unseen_folder_are_obstacles(tmp_path: Path) -> None:
-    """A machine says everything that is in the way."""
+    """The machine reports all obstacles at once."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -196,7 +196,7 @@ def test_a_taken_port_and_an_unseen_folder_are_obstacles(tmp_path: Path) -> None
 
 
 def test_tidying_removes_halves_only(tmp_path: Path) -> None:
-    """Temporary files of an interrupted write go, whole records stay."""
+    """Temporary files of an interrupted write are removed; whole records stay."""
     (tmp_path / "records").mkdir()
     whole = tmp_path / "records" / "rank-0.json"
     half = tmp_path / "records" / ".rank-1.json.x7"
@@ -209,14 +209,14 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
 
 
 def test_what_failed_to_clean_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that says no, or does not end, may have left something behind."""
+    """A clean-up command that fails, or does not end, may have left something behind."""
     monkeypatch.setattr("launch.remote.sweep.REMOTE_PATIENCE_S", 0.5)
 
     assert sweep_remote([["true"], ["false"], ["sleep", "3600"]]) == [["false"], ["sleep", "3600"]]
 
 
 def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) -> None:
-    """What is to end it elsewhere says so with its exit code."""
+    """The command that ends a remote job says by its exit code that it could not."""
     (tmp_path / "logs").mkdir()
     plan = plan_of("serial", replicas=1)
     plan = plan.replace(
@@ -234,7 +234,7 @@ def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) 
 
 
 def test_launch_needs_no_tensorflow() -> None:
-    """Importing launch takes neither TensorFlow nor Horovod in."""
+    """Importing `launch` imports neither TensorFlow nor Horovod."""
     code = "import launch, sys; print({'tensorflow', 'horovod'} & set(sys.modules))"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -259,6 +259,6 @@ def test_looking_at_progress_costs_little(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a..b", "a" * 64])
 def test_a_name_that_cannot_be_looked_up(name: str) -> None:
-    """It has no address, and nothing leads to it; it is no error of ours."""
+    """It has no address and no interface; this raises no error."""
     assert interface_to((name,)) == ""
     assert facts({"names": [name], "token": "/nowhere/x", "paths": []})["addresses"] == {name: ""}

@@ -57,7 +57,7 @@ def test_multi_worker_mirrored(plan_of: PlanOf) -> None:
 
 
 def test_parameter_server(plan_of: PlanOf) -> None:
-    """Two workers and a server come with a coordinator; it alone ends by itself."""
+    """Two workers, a server and a coordinator; only the coordinator ends by itself."""
     plan = plan_of("parameter_server")
 
     cluster = (
@@ -75,7 +75,7 @@ def test_parameter_server(plan_of: PlanOf) -> None:
 
 
 def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
-    """Horovod is started by horovodrun with Gloo unless something else is said."""
+    """Horovod is started by horovodrun with Gloo by default."""
     plan = plan_of("horovod", replicas=4)
 
     assert plan.render() == (
@@ -86,7 +86,7 @@ def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
 
 
 def test_horovodrun_with_mpi(plan_of: PlanOf) -> None:
-    """With the MPI controller horovodrun leaves binding to the tasks, like every launcher."""
+    """With the MPI controller, horovodrun leaves binding to the tasks, like every launcher."""
     plan = plan_of("horovod", options={"controller": "mpi"}, launcher="horovodrun")
 
     assert plan.render() == (
@@ -97,14 +97,14 @@ def test_horovodrun_with_mpi(plan_of: PlanOf) -> None:
 
 
 def test_the_mpi_controller_means_mpirun(plan_of: PlanOf) -> None:
-    """What horovodrun --mpi would write after ten seconds, written at once."""
+    """The command line that `horovodrun --mpi` would make after ten seconds, made at once."""
     plan = plan_of("horovod", options={"controller": "mpi"})
 
     assert plan.processes[0].argv[0] == "mpirun"
 
 
 def test_mpirun(plan_of: PlanOf) -> None:
-    """With mpirun nothing is bound, and ranks may outnumber cores."""
+    """mpirun binds nothing, and ranks may outnumber cores."""
     plan = plan_of("horovod", launcher="mpirun")
 
     assert plan.render() == (
@@ -116,14 +116,14 @@ def test_mpirun(plan_of: PlanOf) -> None:
 
 
 def test_mpirun_as_root(plan_of: PlanOf, site: Site) -> None:
-    """Root must tell mpirun that it means it."""
+    """Root must confirm to mpirun that it is intended."""
     plan = plan_of("horovod", launcher="mpirun", on=dataclasses.replace(site, is_root=True))
 
     assert plan.processes[0].argv[:2] == ("mpirun", "--allow-run-as-root")
 
 
 def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
-    """Two hosts come by name, never as the hostfile, with no more slots than are used."""
+    """Hosts are given by name, not as the hostfile, with no more slots than are used."""
     plan = plan_of("horovod", replicas=4, hosts=2, hostfile="# ours\na slots=4\n\nb slots=2\n")
 
     assert plan.render() == (
@@ -134,7 +134,7 @@ def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
 
 
 def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
-    """Ranks on other machines are not told of a launcher that is not there."""
+    """Ranks on other machines get no variables of a launcher that is not there."""
     plan = plan_of("horovod", hosts=2, hostfile="here\nb", launcher="mpirun")
 
     assert plan.render() == (
@@ -147,7 +147,7 @@ def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
 
 
 def test_horovodrun_with_mpi_on_two_hosts(plan_of: PlanOf) -> None:
-    """What Open MPI must be told to reach others is told through horovodrun."""
+    """horovodrun passes on what Open MPI needs to reach other hosts."""
     plan = plan_of(
         "horovod", hosts=2, hostfile="a\nb", launcher="horovodrun", options={"controller": "mpi"}
     )
@@ -161,7 +161,7 @@ def test_horovodrun_with_mpi_on_two_hosts(plan_of: PlanOf) -> None:
 
 
 def test_a_named_interface_goes_to_every_launcher(plan_of: PlanOf) -> None:
-    """--interface is used in place of the one that the kernel would take."""
+    """--interface replaces the interface that the kernel would take."""
     gloo = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0")
     mpi = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0", launcher="mpirun")
 
@@ -170,7 +170,7 @@ def test_a_named_interface_goes_to_every_launcher(plan_of: PlanOf) -> None:
 
 
 def test_a_hostfile_of_this_machine_needs_no_interface(plan_of: PlanOf) -> None:
-    """Nobody is told of networks where none is used."""
+    """Without a network, no launcher gets network options."""
     plan = plan_of("horovod", replicas=2, hostfile="here slots=2")
 
     assert plan.processes[0].argv[:5] == ("horovodrun", "-np", "2", "-H", "here:2")
@@ -178,7 +178,7 @@ def test_a_hostfile_of_this_machine_needs_no_interface(plan_of: PlanOf) -> None:
 
 
 def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
-    """A worker elsewhere is started over ssh, in our folder, and ends with its connection."""
+    """A remote worker is started over ssh, in our folder, and ends with its connection."""
     plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="here\nb")
 
     # 0xab = 171: the ports follow from the run id, because no kernel was asked.
@@ -197,7 +197,7 @@ def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
 
 
 def test_parameter_server_on_two_hosts(plan_of: PlanOf) -> None:
-    """Servers take turns over the hosts, and the coordinator sits on the first."""
+    """Servers go to the hosts in turn; the coordinator is on the first."""
     plan = plan_of(
         "parameter_server", options={"servers": 3}, hosts=2, hostfile="here slots=4\nb slots=4"
     )
@@ -209,7 +209,7 @@ def test_parameter_server_on_two_hosts(plan_of: PlanOf) -> None:
 
 
 def test_servers_on_chosen_hosts(plan_of: PlanOf) -> None:
-    """Servers take turns over the hosts that were named for them, with replicas or without."""
+    """Servers go in turn to the hosts that were named for them, with or without replicas."""
     plan = plan_of(
         "parameter_server", options={"servers": 3}, hosts=2, hostfile="a\nb\nc\nd",
         servers_on=("d", "b"),
@@ -223,7 +223,7 @@ def test_servers_on_chosen_hosts(plan_of: PlanOf) -> None:
 
 
 def test_one_process_on_the_first_host_with_room(plan_of: PlanOf) -> None:
-    """A mirrored run goes over ssh to the first host that has a slot for each replica."""
+    """A mirrored run goes over ssh to the first host with a slot for each replica."""
     plan = plan_of("mirrored", replicas=2, hostfile="here\nb slots=2\nc slots=2")
 
     assert plan.render() == (
@@ -242,7 +242,7 @@ def test_one_process_on_the_first_host_with_room(plan_of: PlanOf) -> None:
     ],
 )
 def test_spread(hostfile: str, replicas: int, topology: Topology) -> None:
-    """A topology has several hosts where the hostfile gives all of them the same number."""
+    """A topology has several hosts if the hostfile gives each of them the same number."""
     placement = Placement(hosts=parse_hostfile(hostfile))
 
     assert spread(Topology(processes_per_host=replicas), placement) == topology
@@ -256,7 +256,7 @@ def test_a_topology_of_one_host_fills_the_hostfile_in_order(plan_of: PlanOf) -> 
 
 
 def test_a_rendered_plan_is_read_by_a_shell_as_it_was_meant(plan_of: PlanOf) -> None:
-    """What --dry-run prints can be typed: the shell finds the same words and variables."""
+    """The output of --dry-run can be typed: the shell finds the same words and variables."""
     process = plan_of("multi_worker_mirrored").processes[0]
     line = process.render().replace("/venv/bin/python", f"{sys.executable} -c '{ECHO}'")
 

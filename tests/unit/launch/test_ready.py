@@ -40,7 +40,7 @@ def refused(
 
 
 def test_a_host_that_says_no(refused: Callable[[str], str], tmp_path: Path) -> None:
-    """What ssh says is told in Ringside's words, and nothing half written is left."""
+    """Ringside's own words explain what ssh said, and nothing half-written is left."""
     reason = refused("echo 'ssh: connect to host a port 22: Connection refused' >&2; exit 255")
 
     words = "no ssh server answers there; start it, or name its port in ~/.ssh/config"
@@ -51,7 +51,7 @@ def test_a_host_that_says_no(refused: Callable[[str], str], tmp_path: Path) -> N
 def test_a_host_that_hangs(
     refused: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that says nothing (its disk hangs, perhaps) is waited for together with the others."""
+    """A silent host (perhaps its disk hangs) is awaited together with the others."""
     monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 0.2)
 
     reason = refused("exec sleep 3600")
@@ -65,7 +65,7 @@ def test_a_host_that_hangs(
 def test_a_host_that_hangs_is_named_alone(
     refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its neighbour, which was asked after it, has answered meanwhile."""
+    """The next host, asked after it, has answered meanwhile."""
     monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 3.0)
 
     reason = refused(f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}')
@@ -74,7 +74,7 @@ def test_a_host_that_hangs_is_named_alone(
 
 
 def test_a_host_with_an_obstacle(refused: Callable[[str], str], tmp_path: Path) -> None:
-    """It says which, in its own words; a login shell's are not taken for them."""
+    """It says which, in its own words; a login shell's words do not count."""
     spec = tmp_path / "runs" / "new" / "spec.json"
 
     reason = refused(f"echo hello; rm -f {spec}; {DIRECT}")
@@ -86,7 +86,7 @@ def test_a_host_with_an_obstacle(refused: Callable[[str], str], tmp_path: Path) 
 def test_a_host_that_says_goodbye(
     refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a login shell says afterwards is no obstacle: the run comes as far as its keepers."""
+    """What a login shell prints at the end is no obstacle: the run reaches its keepers."""
     monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 5.0)
 
     reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; esac; ' + FAREWELL)
@@ -98,7 +98,7 @@ def test_a_host_that_says_goodbye(
 def test_a_signal_to_a_caller_with_threads(
     plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who runs several plans at once holds the signals: hosts that hang are not waited for."""
+    """A signal ends the check at once; hosts that hang are not waited for."""
     reached_by("exec sleep 3600", tmp_path, monkeypatch)
     plan = plan_of("multi_worker_mirrored", hosts=2, hostfile="a\nb").replace(
         run_dir=str(tmp_path / "new"), python=sys.executable
@@ -114,7 +114,7 @@ def test_a_signal_to_a_caller_with_threads(
 
 
 def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) -> None:
-    """The folder was made before it was asked for; what was there already stays."""
+    """What was in the run's folder before stays; the logs of ssh stay too."""
     (tmp_path / "runs" / "new" / "logs").mkdir(parents=True)
     (tmp_path / "runs" / "new" / "logs" / "mine").write_text("mine")
 
@@ -127,7 +127,7 @@ def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) 
 
 @pytest.mark.parametrize("folder", ["records", "progress"])
 def test_what_holds_a_run(folder: str, tmp_path: Path) -> None:
-    """Not a folder for records, but one with something in it."""
+    """A folder for records holds a run only if something is in it."""
     (tmp_path / folder).mkdir()
     before = holds_run(tmp_path)
     (tmp_path / folder / "rank-0.json").touch()
@@ -138,7 +138,7 @@ def test_what_holds_a_run(folder: str, tmp_path: Path) -> None:
 def test_hosts_that_a_run_does_not_use_may_be_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`launch` asks those that it uses; the others are not even named."""
+    """`launch` asks only the hosts that it uses, and names no other."""
     reached_by("exit 255", tmp_path, monkeypatch)
     (tmp_path / "hosts").write_text("a.invalid\nb.invalid\n")
 
@@ -153,7 +153,7 @@ def test_hosts_that_a_run_does_not_use_may_be_off(
 
 
 def test_spaces_between_servers(tmp_path: Path) -> None:
-    """Names may be written as in a sentence."""
+    """Spaces after the commas are allowed."""
     (tmp_path / "hosts").write_text("a\nb\n")
 
     assert placement_from(tmp_path / "hosts", servers_on=" a, b,").servers_on == ("a", "b")

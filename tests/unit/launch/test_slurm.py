@@ -42,7 +42,7 @@ def planned(
 
 
 def test_script_of_horovod(site: Site) -> None:
-    """Two ranks on each of two nodes; what a person adds stands last, so that it counts."""
+    """Two ranks on each of two nodes; the user's options come last, so that they win."""
     plan = planned(
         site, "horovod", replicas=4, cores=3, nodes=2, lines=("--partition=gpu", "--time=1:00:00")
     )
@@ -69,7 +69,7 @@ def test_script_of_horovod(site: Site) -> None:
 
 
 def test_script_of_a_parameter_server(site: Site) -> None:
-    """Coordinator and servers are tasks on top of the workers, wherever there is room."""
+    """Coordinator and servers are tasks in addition to the workers, on any node with room."""
     plan = planned(site, "parameter_server", options={"servers": 2}, nodes=2)
 
     told = [line for line in plan.files["job.sh"].splitlines() if "nodes" in line or "task" in line]
@@ -94,7 +94,7 @@ def test_script_of_a_parameter_server(site: Site) -> None:
 def test_tasks_of_a_backend(
     site: Site, backend: str, replicas: int, tasks: int, cores: int, names: tuple[str, ...]
 ) -> None:
-    """A process for all replicas gets their cores; a step of one task is alone."""
+    """A process with all replicas gets all their cores; such a step has one task."""
     plan = planned(site, backend, replicas=replicas)
 
     assert f"#SBATCH --ntasks={tasks}\n#SBATCH --cpus-per-task={cores}\n" in plan.render()
@@ -106,12 +106,12 @@ def test_tasks_of_a_backend(
     "line", ["--cpus-per-gpu=2", "--nodelist=n1", "-pgpu", "-t 5", "--wait-all-nodes=1"]
 )
 def test_options_that_begin_like_those_of_the_run(site: Site, line: str) -> None:
-    """They are others, and go into the script as they are."""
+    """They are other options and go into the script unchanged."""
     assert f"#SBATCH {line}\n" in planned(site, "horovod", lines=[line]).render()
 
 
 def test_what_submits_it_and_what_ends_it(site: Site) -> None:
-    """The job is found by its name, whoever is left to end it."""
+    """The job is found by its name, so any process can end it."""
     plan = planned(site, "horovod")
 
     (launcher,) = plan.processes
@@ -138,7 +138,7 @@ def test_what_submits_it_and_what_ends_it(site: Site) -> None:
     ],
 )
 def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
-    """What does not fit together is refused before anything is asked."""
+    """Options that contradict each other are refused before anything is asked."""
     with pytest.raises(RefusalError) as refused:
         planned(site, "horovod", **how)
 
@@ -160,7 +160,7 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
     ],
 )
 def test_flags(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Flags for one way to start a run are no use in another."""
+    """A flag for one way to start a run is refused with another way."""
     code = ringside.cli.main.run(["launch", "--backend", "horovod", "--dry-run", *flags])
 
     said = capsys.readouterr()
@@ -178,7 +178,7 @@ def test_without_slurm(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None:
-    """It is the outcome's class, and its reason."""
+    """Its name is the class of the outcome, with the reason."""
     plan = planned(site, "horovod").replace(run_dir=str(tmp_path))
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "launcher.log").write_text(
@@ -200,7 +200,7 @@ def ended(plan: Plan, *, code: int) -> Child:
 
 
 def test_the_queue_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hours may pass before the first word of any task; then the patience of any run begins."""
+    """Hours may pass before the first word of any task; then the usual patience begins."""
     clock = [1000.0]
     monkeypatch.setattr("launch.watch.time.monotonic", lambda: clock[0])
     watch = Watch(tmp_path, ("rank-0", "rank-1"), queued=True)

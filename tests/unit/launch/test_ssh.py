@@ -74,7 +74,7 @@ def ended(file: Path) -> bool:
     ],
 )
 def test_a_login_shell_that_talks(login: str, asked: Asked) -> None:
-    """What it says on the way is none of the answer, whatever and however much it is."""
+    """Its text before the command is not part of the answer, in any form or amount."""
     script = DIRECT.replace("exec sh", f"{login}; exec sh")
 
     assert asked(script, "a", line="echo me; echo ready") == {"a": "me\nready\n"}
@@ -93,7 +93,7 @@ def test_a_login_shell_that_talks(login: str, asked: Asked) -> None:
 def test_a_login_shell_that_talks_afterwards(
     line: str, answer: str | NoAnswer, asked: Asked
 ) -> None:
-    """Nor is that, and the exit code is the command's; both outputs have an end."""
+    """Nor is its text after it; the exit code is the command's, and both outputs end."""
     assert asked(FAREWELL, "a", line=line) == {"a": answer}
 
 
@@ -111,12 +111,12 @@ def test_a_login_shell_that_talks_afterwards(
     [("echo me; echo you", "me\nyou\n"), ("exit 3", NoAnswer(why="exit 3"))],
 )
 def test_a_terminal(line: str, answer: str | NoAnswer, terminal: str, asked: Asked) -> None:
-    """A wrapper of ssh may insist on one: lines end otherwise, and the two outputs are one."""
+    """If a wrapper of ssh insists on one, line ends differ and the two outputs are one."""
     assert asked(f"for last; do :; done; {terminal}", "a", line=line) == {"a": answer}
 
 
 def test_no_terminal(tmp_path: Path) -> None:
-    """Whatever ~/.ssh/config says: a terminal would echo what we say to a command."""
+    """Whatever ~/.ssh/config says, none is used: it would echo our input to a command."""
     if shutil.which("ssh") is None:
         pytest.skip("no ssh")
     (tmp_path / "config").write_text("RequestTTY force\n")
@@ -133,7 +133,7 @@ def test_no_terminal(tmp_path: Path) -> None:
 
 
 def test_each_host_has_its_own_answer(asked: Asked) -> None:
-    """By its name; the words of a command arrive as they are, and bytes that are no text, too."""
+    """By its name; words of a command arrive unchanged, and so do bytes that are no text."""
     script = f'case "$*" in *" a "*) export HOST=a;; *" b "*) export HOST=b;; esac; {DIRECT}'
 
     answers = asked(script, "a", "b", line="""printf "$HOST 'x  y' \\$z \\351" """)
@@ -151,14 +151,14 @@ def test_each_host_has_its_own_answer(asked: Asked) -> None:
     ],
 )
 def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
-    """Its exit code, or the last line of its own errors: a login shell's are not to blame."""
+    """Its exit code, or the last line of its own errors; never a login shell's words."""
     script = DIRECT.replace("exec sh", "echo 'bash: fortune: not found' >&2; exec sh")
 
     assert asked(script, "a", line=line) == {"a": NoAnswer(why=why)}
 
 
 def test_errors_that_come_late(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come another way than the output, and are waited for; also those of the last moment."""
+    """Errors use another pipe than the output; they are awaited, also the last ones."""
 
     class Ending(subprocess.Popen[bytes]):
         """Ends just when it is asked whether it has."""
@@ -186,12 +186,12 @@ def test_errors_that_come_late(asked: Asked, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_a_command_that_never_began(script: str, why: str, asked: Asked) -> None:
-    """ssh's words in ours; what a login shell says in its place is no answer, even with exit 0."""
+    """Our words explain ssh's; a login shell's text is no answer, even with exit code 0."""
     assert asked(script, "a") == {"a": NoAnswer(why=why)}
 
 
 def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its path is named: it must be the same on all hosts."""
+    """The message has its path, which must be the same on all hosts."""
     reached_by(DIRECT, tmp_path, monkeypatch)
 
     (answer,) = ask_all({"a": ("/no/python", "-c", "")}, limit_s=LIMIT_S).values()
@@ -200,7 +200,7 @@ def test_a_program_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not installed, every host has the same reason; this machine needs none."""
+    """If it is not installed, every host has the same reason; this machine needs none."""
     commands = {name: ("/bin/echo", "me") for name in ("a", "here", "b")}
     (tmp_path / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -212,7 +212,7 @@ def test_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_has_nothing_to_read(asked: Asked) -> None:
-    """Its input is at its end, so that nobody waits for a password."""
+    """Its input is empty, so that nothing waits for a password."""
     assert asked(DIRECT, "a", line="cat; echo me") == {"a": "me\n"}
 
 
@@ -220,21 +220,21 @@ def test_a_command_has_nothing_to_read(asked: Asked) -> None:
 def test_a_command_that_says_too_much(
     line: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not heard to its end, which may never come: memory is not without end."""
+    """Its output is read only up to a limit, so that memory does not run out."""
     monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
 
     assert asked(DIRECT, "a", line=line) == {"a": NoAnswer(why="it says more than 2 MiB")}
 
 
 def test_a_login_shell_that_says_too_much(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is that."""
+    """The same limit holds for its text."""
     monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
 
     assert asked("exec yes", "a") == {"a": NoAnswer(why="it says more than 2 MiB")}
 
 
 def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the limit strikes, the hosts beyond it have a reason, and the others are heard."""
+    """Hosts beyond the limit get a reason, and the others are heard."""
     reached_by(f"sleep 0.1; {DIRECT}", tmp_path, monkeypatch)
     commands = dict.fromkeys("abcdef", ("echo", "me"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -262,7 +262,7 @@ def test_nobody_is_asked() -> None:
 
 
 def test_a_host_that_hangs_is_named_alone(asked: Asked) -> None:
-    """Before it begins or in the middle of its answer; those asked after it are heard."""
+    """Before or in the middle of its answer; hosts asked after it are heard."""
     script = f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}'
 
     before = asked(script, "a", "b", "c", limit_s=5.0)
@@ -273,7 +273,7 @@ def test_a_host_that_hangs_is_named_alone(asked: Asked) -> None:
 
 
 def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None:
-    """Its ProxyCommand has its pipes, too; an ssh that does not answer is ended with it."""
+    """Its ProxyCommand holds the pipes too, so it is ended together with a silent ssh."""
     answers = asked(f"sleep 3600 & echo $! >{tmp_path}/pid; wait", "a", limit_s=4.0)
 
     assert answers == {"a": NoAnswer(why="no answer within 4 s")}
@@ -281,7 +281,7 @@ def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None
 
 
 def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> None:
-    """The master of shared connections (ControlPersist) keeps its errors open; it may stay."""
+    """The master of shared connections (ControlPersist) may stay; nobody waits for it."""
     pid = tmp_path / "pid"
     master = f"setsid sh -c 'echo $$ >{pid}; exec sleep 3600' >/dev/null &"
     begun = f"until [ -s {pid} ]; do sleep 0.01; done"
@@ -302,7 +302,7 @@ def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> Non
 def test_a_signal_ends_the_asking(
     number: str, raised: type[BaseException], asked: Asked, tmp_path: Path
 ) -> None:
-    """At once, however often it comes."""
+    """At once, and repeated signals change nothing."""
     came = f"kill -{number} $PPID; kill -{number} $PPID"
     # The one that the signal comes from has seen the other.
     seen = f"until [ -s {tmp_path}/pid ]; do sleep 0.01; done"
@@ -320,7 +320,7 @@ def test_a_signal_ends_the_asking(
 
 
 def test_threads_may_ask(asked: Asked) -> None:
-    """Runs that go on side by side begin in threads."""
+    """Runs that go on side by side are started in threads."""
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(asked, DIRECT, "a", "b").result() == {"a": "me\n", "b": "me\n"}
 
@@ -348,5 +348,5 @@ SAID = {
 
 @pytest.mark.parametrize("words", SAID)
 def test_what_ssh_complains_of(words: str) -> None:
-    """Each way in which ssh fails has words of its own, and what to do."""
+    """Each failure of ssh has its own message and advice."""
     assert ssh.complaint("b", 255, words, "/venv/bin/python").startswith(SAID[words])

@@ -5,7 +5,7 @@ from ringside_core.specs import Surroundings
 
 
 def test_how_steps_are_executed_is_asked_by_flags() -> None:
-    """Without them one update is one call, and nothing is compiled by XLA."""
+    """By default one update is one call, and XLA compiles nothing."""
     plain = spec_from_flags(Surroundings())
     asked = spec_from_flags(Surroundings(), steps_per_execution=7, jit_compile=True)
 

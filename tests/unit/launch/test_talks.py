@@ -53,7 +53,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_long_lines() -> None:
-    """Neither side waits for the other; the host has answered when the talk is over."""
+    """Neither side waits for the other, and the host's answer is complete."""
     answers = talk_to_all({"a": ("sh", "-c", TELL)}, dialogue, limit_s=LIMIT_S)
 
     assert answers == {"a": "x" * LONG + "\n"}
@@ -72,7 +72,7 @@ def test_long_lines() -> None:
     ],
 )
 def test_what_is_no_answer(line: str, shown: str) -> None:
-    """It is shown, as far as one can read it, and not waited for."""
+    """It is shown as far as it can be read, and not waited for."""
     answers = talk_to_all({"a": ("sh", "-c", line)}, dialogue, limit_s=LIMIT_S)
 
     why = f"sh there says {shown}, which is no answer; is it a wrapper?"
@@ -81,7 +81,7 @@ def test_what_is_no_answer(line: str, shown: str) -> None:
 
 @pytest.mark.parametrize("before", ["", "echo ready;", "echo ready; read -r word; echo 3;"])
 def test_a_command_that_hears_nothing(before: str) -> None:
-    """One that closes its input, and says why."""
+    """It closes its input and says why."""
     line = f"{before} exec <&-; echo gone >&2; exit 1"
 
     answers = talk_to_all({"a": ("sh", "-c", line)}, dialogue, limit_s=LIMIT_S)
@@ -90,7 +90,7 @@ def test_a_command_that_hears_nothing(before: str) -> None:
 
 
 def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
-    """Those that were started first are talked with meanwhile."""
+    """The hosts that were started first are talked with meanwhile."""
     hosts = [f"host-{number}" for number in range(12)]
 
     def two_words() -> Generator[bytes, str, str]:
@@ -108,7 +108,7 @@ def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.usefixtures("signals_heard")
 def test_a_signal_while_processes_are_started(slow: list[int]) -> None:
-    """No other is started, and those that were are gone."""
+    """No other process is started, and those that were are gone."""
     own = os.getpid()
     ctrl_c = threading.Timer(SLOW_S / 2, os.kill, (own, signal.SIGINT))
     ctrl_c.start()

@@ -61,7 +61,7 @@ def test_by_hand() -> None:
 
 
 def test_efficiency_is_against_one_replica() -> None:
-    """Weak scaling: T(1) ÷ T(N); and throughput is that of all."""
+    """Weak scaling: T(1) ÷ T(N). Throughput is that of all replicas together."""
     found = predicted(made.inputs([0.1], [0.2]), 2)
 
     assert found.efficiency(found.steps[0]) == pytest.approx(0.5)
@@ -69,7 +69,7 @@ def test_efficiency_is_against_one_replica() -> None:
 
 
 def test_an_endless_link_without_latency_scales_perfectly() -> None:
-    """Efficiency 1 at every size, where nothing is waited for at two."""
+    """Efficiency is 1 at every size, if two replicas do not wait either."""
     free = made.inputs([0.1], [0.1], curve=made.curve(alpha=1e-12, beta=1e-18))
 
     found = predicted(free, 4, 64, 4096)
@@ -127,11 +127,11 @@ def test_scatter_is_pooled_over_arms() -> None:
 
 @pytest.mark.parametrize("waited", [0.0, 0.3, math.inf])
 def test_intervals_cover(waited: float) -> None:
-    """1,000 experiments whose truth is the model with its inputs in error: 95 % at least are held.
+    """In 1,000 experiments whose inputs have errors, 94 % of the intervals hold the truth.
 
-    Runs scatter by 2 %, the curve is wrong by 2 % as a whole and by 2 % for each doubling, and
-    what nobody explains grows by a law between the kindest and the unkindest; of it this part is
-    waiting, as is known within a tenth.
+    Runs scatter by 2 %. The curve is wrong by 2 % as a whole, and by 2 % for each doubling. What no
+    part explains grows by a law between the kindest and the unkindest. This share of it is waiting,
+    known within a tenth.
     """
     random = np.random.default_rng(7)
     held = {4: 0, 64: 0}
@@ -277,7 +277,7 @@ def test_a_padded_step_takes_as_long_as_a_whole_one() -> None:
 def test_what_is_missing_is_named(
     comparison: Comparison, communication: Communication | None, words: str
 ) -> None:
-    """One message."""
+    """One message for each."""
     with pytest.raises(RefusalError, match=words):
         inputs_of(comparison, communication, 1e9)
 
@@ -292,13 +292,13 @@ def test_what_is_missing_is_named(
     ],
 )
 def test_what_cannot_be_predicted_is_refused(asked: dict[str, Any], words: str) -> None:
-    """One message."""
+    """One message for each."""
     with pytest.raises(RefusalError, match=words):
         predicted(made.inputs([0.1], [0.2]), 4, **asked)
 
 
 def test_an_interval_must_hold_its_value() -> None:
-    """Both ends, and around the step."""
+    """It needs both ends, and the step between them."""
     whole = {"replicas": 4, "hosts": 4, "global_batch": 8, "step_ms": 2.0}
 
     with pytest.raises(RefusalError, match="two ends"):
@@ -342,7 +342,7 @@ def ran(tmp_path: Path, *flags: str, comparison: Comparison | None = None) -> in
 def test_the_command_writes_what_it_prints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Table, JSON both ways, Markdown, drawing; and the check in one table with the error."""
+    """Table, JSON both ways, Markdown and drawing; with --check the error in the same table."""
     four = kept(tmp_path / "c", made.comparison({4: 0.25}, rounds=3))
 
     code = ran(tmp_path, "--replicas", "4,64", "--check", str(four), "--rate", "1gbit")
@@ -396,7 +396,7 @@ def test_bad_input_gets_one_message(
 
 
 def test_other_hosts_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All-reduces of two hosts say nothing of runs on one machine."""
+    """All-reduces between two hosts say nothing about runs on one machine."""
     code = ran(tmp_path, comparison=made.comparison({1: 0.1, 2: 0.2}, hosts=()))
 
     assert code == 2
@@ -428,7 +428,7 @@ def test_a_check_by_something_else_is_refused(
 
 
 def test_a_check_by_no_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A comparison that was interrupted before its first run."""
+    """The comparison was interrupted before its first run."""
     empty = kept(tmp_path / "c", made.comparison({4: 0.3}).replace(runs=(), rounds=0))
 
     code = ran(tmp_path, "--replicas", "4", "--check", str(empty))
@@ -438,7 +438,7 @@ def test_a_check_by_no_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_the_reference_alone_cannot_be_predicted() -> None:
-    """It distributes nothing."""
+    """It is not distributed."""
     runs = made.comparison({1: 0.1}, "serial")
 
     with pytest.raises(RefusalError, match="arms that distribute"):
@@ -447,7 +447,7 @@ def test_the_reference_alone_cannot_be_predicted() -> None:
 
 
 def test_the_headline_is_printed_with_its_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
-    """Six rows, what is assumed, and where the numbers are from."""
+    """Six rows, the assumptions, and the source of each number."""
     code = ringside.cli.main.run(["predict", "--published"])
 
     printed = capsys.readouterr().out
@@ -462,7 +462,7 @@ def test_the_headline_is_printed_with_its_assumptions(capsys: pytest.CaptureFixt
 
 
 def test_the_headline_lies_between_the_limits() -> None:
-    """Each published efficiency, at both sizes; and the guess has its shape."""
+    """Each published efficiency, at both sizes; the guess has the same shape."""
     found = published()
 
     assert len(found) == 6

@@ -29,7 +29,7 @@ TIMES = {1: 0.1, 2: 0.2}
 
 @pytest.mark.parametrize("seconds", [0.88, 1.12])
 def test_runs_over_another_link_are_refused(seconds: float) -> None:
-    """12 % faster or slower; 8 % is within what two measurements differ by."""
+    """A link 12 % faster or slower; two measurements of one link may differ by 8 %."""
     runs = made.comparison(TIMES, links=(LINK.replace(seconds=seconds),))
 
     with pytest.raises(RefusalError, match="the same link"):
@@ -39,7 +39,7 @@ def test_runs_over_another_link_are_refused(seconds: float) -> None:
 
 
 def test_another_congestion_control_is_another_link(tmp_path: Path) -> None:
-    """Of the same rate; for the all-reduces as for the runs that check."""
+    """Even at the same rate; for the all-reduces and for the runs of the check."""
     cubic, bbr = (LINK.replace(congestion_control=name) for name in ("cubic", "bbr"))
     reduced = made.communication().replace(links=(bbr,))
 
@@ -52,7 +52,7 @@ def test_another_congestion_control_is_another_link(tmp_path: Path) -> None:
 
 
 def test_an_unknown_link_is_told() -> None:
-    """Nobody measured it before the runs; on one machine there is none."""
+    """Nobody measured it before the runs; one machine has none."""
     (note,) = link_notes(made.comparison(TIMES), made.communication())
 
     assert "nobody can tell" in note
@@ -60,7 +60,7 @@ def test_an_unknown_link_is_told() -> None:
 
 
 def test_two_replicas_on_one_host_say_nothing_of_a_link() -> None:
-    """Two slots on the first host: both are there."""
+    """The first host has two slots, so both replicas are there."""
     runs = made.comparison(TIMES, hosts=TWO_SLOTS)
 
     with pytest.raises(RefusalError, match="both on left"):
@@ -69,7 +69,7 @@ def test_two_replicas_on_one_host_say_nothing_of_a_link() -> None:
 
 @pytest.mark.parametrize("hosts", [("left", "host3"), ("host3", "host4"), ()])
 def test_all_reduces_of_other_hosts_are_refused(hosts: tuple[str, ...]) -> None:
-    """Among hosts of the hostfile, too: two replicas ran on the first two."""
+    """Even if the hostfile has them: the two replicas ran on the first two hosts."""
     runs, reduced = made.comparison(TIMES), made.communication(hosts=hosts)
 
     with pytest.raises(RefusalError, match="left, right"):
@@ -78,7 +78,7 @@ def test_all_reduces_of_other_hosts_are_refused(hosts: tuple[str, ...]) -> None:
 
 
 def test_settings_of_an_arm_are_matched_exactly() -> None:
-    """Timed with another setting it is another stack."""
+    """All-reduces with another setting are of another stack."""
     arm = arm_of("horovod", 2, controller="mpi", btl_tcp_flags=9)
     runs = made.comparison(TIMES)
     arms = tuple(one.replace(options=arm.options) for one in runs.arms)
@@ -103,7 +103,7 @@ def test_settings_of_an_arm_are_matched_exactly() -> None:
 
 
 def test_parameter_servers_need_a_link_that_is_known_and_used() -> None:
-    """Never free: both workers beside the server, or no rate: refused; the runs' rate will do."""
+    """Refused if both workers are beside the server, or no rate is known."""
     beside = made.comparison(TIMES, "parameter_server", hosts=TWO_SLOTS, links=(LINK,))
     unknown = made.comparison(TIMES, "parameter_server")
     known = made.comparison(TIMES, "parameter_server", links=(LINK,))
@@ -120,7 +120,7 @@ def test_parameter_servers_need_a_link_that_is_known_and_used() -> None:
 
 
 def test_a_server_s_link_is_no_faster_than_the_fastest() -> None:
-    """One slow link somewhere else does not make all of T(2) communication."""
+    """One slow link elsewhere does not make all of T(2) communication."""
     slow = LINK.replace(receiver="host3", bytes=LINK.bytes // 10)
     runs = made.comparison(TIMES, "parameter_server", links=(LINK, slow))
 
@@ -131,7 +131,7 @@ def test_a_server_s_link_is_no_faster_than_the_fastest() -> None:
 
 
 def test_what_failed_its_certificate_is_not_predicted() -> None:
-    """With its name and the reason."""
+    """The message has its name and the reason."""
     runs = made.comparison(TIMES)
     failed = Certificate(
         arm=runs.arms[1],
@@ -150,7 +150,7 @@ def test_what_failed_its_certificate_is_not_predicted() -> None:
 
 
 def test_a_size_without_a_law_is_left_out_with_the_reason() -> None:
-    """20 KB among 128 over Open MPI; 64 are predicted."""
+    """20 KB among 128 ranks over Open MPI; 64 ranks are predicted."""
     one = made.inputs([0.1], [0.2], stack="horovod mpi", gradient_bytes=20_000)
 
     (found,), reasons = predict([one], Asked((64, 128)), made.comparison(TIMES))
@@ -162,7 +162,7 @@ def test_a_size_without_a_law_is_left_out_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("rate", "holds"), [(1e8, True), (None, False)])
 def test_the_interval_holds_both_laws_of_another_link(rate: float | None, holds: bool) -> None:
-    """A stack at 61 % of 1 Gbit/s may be at 61 % of 100 Mbit/s, too."""
+    """A stack at 61 % of 1 Gbit/s may also be at 61 % of 100 Mbit/s."""
     beta = made.BETA_S / 0.61
     pair = made.ring_s(2, made.GRADIENT, beta=beta)
     one = made.inputs([0.1, 0.1], [0.1 + pair] * 2, curve=made.curve(beta=beta))
@@ -203,7 +203,7 @@ def cores(comparison: Comparison, count: int) -> Comparison:
 
 
 def test_a_check_must_be_over_the_same_link_with_the_same_means(tmp_path: Path) -> None:
-    """Another rate, other cores, another pipeline, two replicas on each host: each is refused."""
+    """Another rate, other cores, another pipeline or two replicas a host are refused."""
     ours, found = made.comparison(TIMES, links=(LINK,)), prediction(tmp_path)
 
     assert refuse_another(found, ours, four()) == ()
@@ -221,7 +221,7 @@ def test_a_check_must_be_over_the_same_link_with_the_same_means(tmp_path: Path) 
 
 
 def test_a_check_of_another_link_is_by_runs_over_that_link(tmp_path: Path) -> None:
-    """--rate 100mbit, checked at 100 Mbit/s."""
+    """For --rate 100mbit, the check needs runs at 100 Mbit/s."""
     found = prediction(tmp_path, "--rate", "100mbit")
 
     assert refuse_another(found, made.comparison(TIMES), four(links=(SLOW,))) == ()

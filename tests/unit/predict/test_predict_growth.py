@@ -46,7 +46,7 @@ def test_halving_grows_with_the_logarithm(ranks: int) -> None:
 
 
 def test_halving_among_three_sends_everything_once_more() -> None:
-    """The third folds its array into another's first, and is sent the sum at the end."""
+    """The third rank adds its array to another's first, and gets the sum at the end."""
     size = SIZES[8]
 
     found = curve().among(3, size, algorithm="halving")
@@ -67,7 +67,7 @@ def test_what_an_operation_costs_once_does_not_grow_with_the_ranks() -> None:
 
 
 def test_the_latency_of_a_message_comes_from_bare_mpi() -> None:
-    """The quickest of its smallest all-reduces, both ranks through: 1 ms less 8·10³/10⁸ s."""
+    """The quickest of its smallest all-reduces, minus the bytes: 1 ms − 8·10³/10⁸ s."""
     timings = [
         Timing(operation="allreduce", size_bytes=size, seconds=((9e-3, s), (s / 2, s)), wrong=0)
         for size, s in ((1000, 1e-3), (4000, 2e-3))
@@ -96,13 +96,13 @@ def test_one_rank_reduces_nothing() -> None:
     ],
 )
 def test_stacks_have_the_algorithm_of_their_library(stack: str, algorithm: str) -> None:
-    """Open MPI decides by size; Gloo and TensorFlow go round."""
+    """Open MPI decides by size; Gloo and TensorFlow use rings."""
     assert algorithm_of(stack) == algorithm
 
 
 @pytest.mark.parametrize("stack", ["tf.distribute NCCL", "tf.distribute RING:bytes_per_pack=1024"])
 def test_a_stack_whose_growth_nobody_knows_is_refused(stack: str) -> None:
-    """Not taken for a ring."""
+    """It is not treated as a ring."""
     with pytest.raises(RefusalError, match="must be known"):
         algorithm_of(stack)
 
@@ -116,12 +116,12 @@ def test_a_stack_whose_growth_nobody_knows_is_refused(stack: str) -> None:
     ],
 )  # fmt: skip
 def test_open_mpi_decides_by_ranks_and_bytes(ranks: int, size: int, law: str | None) -> None:
-    """As its source has it, on both sides of its limits."""
+    """As in its source, on both sides of its limits."""
     assert law_of("open_mpi", ranks, size) == law
 
 
 def test_doubling_sends_the_whole_array_in_every_round() -> None:
-    """Recursive doubling: log₂ p·(α + nβ), and two messages of n more among nine."""
+    """log₂ p·(α + nβ), and among nine ranks two more messages of n."""
     size = SIZES[8]
 
     found = curve().among(8, size, algorithm="doubling")
@@ -132,14 +132,14 @@ def test_doubling_sends_the_whole_array_in_every_round() -> None:
 
 
 def test_an_array_without_a_law_has_no_time() -> None:
-    """Among 128 ranks and below 128 KiB Open MPI takes two operations."""
+    """Among 128 ranks, below 128 KiB, Open MPI uses two operations."""
     with pytest.raises(RefusalError, match="is not known"):
         curve().among(128, 1e5, algorithm="open_mpi")
 
 
 @pytest.mark.parametrize("rate", [None, 25e9])
 def test_many_ranks_pay_latency_and_not_the_bytes_of_the_smallest_array(rate: float | None) -> None:
-    """A ring of 4,096, 1.2 MB, from a 10 Mbit/s link: 293 bytes a message, far below 4 KiB."""
+    """A ring of 4,096 ranks, 1.2 MB, 10 Mbit/s: 293 bytes a message, far below 4 KiB."""
     slow = curve(beta=8 / 10e6, rate=10e6)
 
     found = slow.among(4096, 1.2e6, algorithm="ring", bits_per_s=rate)
@@ -148,7 +148,7 @@ def test_many_ranks_pay_latency_and_not_the_bytes_of_the_smallest_array(rate: fl
 
 
 def test_a_stack_may_reach_the_same_share_of_every_link() -> None:
-    """61 % of 1 Gbit/s: on a tenth of it ten times the bytes' time, and the same latency."""
+    """61 % of 1 Gbit/s: on a tenth of the rate, ten times the bytes' time, same latency."""
     measured = curve(beta=BETA_S / 0.61)
     size = SIZES[12]
 
@@ -161,7 +161,7 @@ def test_a_stack_may_reach_the_same_share_of_every_link() -> None:
 
 
 def test_another_link_adds_what_the_bytes_take_longer() -> None:
-    """A tenth of the rate: n·8·(1/10⁸ − 1/10⁹) more; what the stack itself costs stays."""
+    """A tenth of the rate adds n·8·(1/10⁸ − 1/10⁹); the cost of the stack itself stays."""
     own_s = 5e-9  # per byte, beside the link's own 8 ns
     measured = curve(beta=BETA_S + own_s)
     size = SIZES[12]
@@ -172,14 +172,14 @@ def test_another_link_adds_what_the_bytes_take_longer() -> None:
 
 
 def test_no_link_is_faster_than_its_bytes_or_than_nothing_at_all() -> None:
-    """On an endless link the latency is left."""
+    """On an endless link the latency remains."""
     found = curve().at(SIZES[3], 1e15)
 
     assert found == pytest.approx(2 * ALPHA_S, rel=1e-6)
 
 
 def test_beyond_what_was_measured() -> None:
-    """Smaller arrays take the smallest's time less bytes; larger ones grow with theirs."""
+    """Smaller arrays: the smallest's time minus bytes. Larger ones grow in proportion."""
     found = curve()
 
     assert found.at(8) == pytest.approx(2 * ALPHA_S + 8 * BETA_S)
@@ -188,12 +188,12 @@ def test_beyond_what_was_measured() -> None:
 
 
 def test_between_two_sizes_latency_and_bytes_add_up() -> None:
-    """Of 3 and 5 ms at 1 and 2 MB: 4 ms at 1.5 MB."""
+    """From 3 and 5 ms at 1 and 2 MB follow 4 ms at 1.5 MB."""
     assert PairCurve((1e6, 2e6), (3e-3, 5e-3)).at(1.5e6) == pytest.approx(4e-3)
 
 
 def test_a_curve_never_falls() -> None:
-    """A larger array that happened to be faster is given the smaller one's time."""
+    """If a larger array happened to be faster, it gets the smaller one's time."""
     timings = [
         Timing(operation="allreduce", size_bytes=size, seconds=((s, s),), wrong=0)
         for size, s in ((1024, 2e-3), (4096, 1e-3), (16384, 4e-3))
@@ -205,7 +205,7 @@ def test_a_curve_never_falls() -> None:
 
 
 def test_only_two_ranks_make_a_curve() -> None:
-    """Four would be another algorithm already."""
+    """Four ranks would already use another algorithm."""
     timings = [
         Timing(operation="allreduce", size_bytes=size, seconds=((1e-3,) * 4,), wrong=0)
         for size in (1024, 4096)
@@ -238,12 +238,12 @@ def reduced(
 
 @pytest.mark.parametrize("two", [1.0, 1.1, 1.2, 1.5])
 def test_two_replicas_are_predicted_as_they_were_measured(two: float) -> None:
-    """Whatever hides or waits: the prediction goes through what is known."""
+    """Whatever hides or waits, the prediction goes through the measured value."""
     assert reduced(2, two, among=0.2) == pytest.approx(two)
 
 
 def test_what_is_hidden_stays_hidden_and_what_waits_grows_slowly() -> None:
-    """Hidden 0.05 s: 1 + 0.3 − 0.05. Waiting 0.1 s: as the largest of four against that of two."""
+    """Hidden 0.05 s: 1 + 0.3 − 0.05. Waiting 0.1 s grows as the largest of four does."""
     growth = expected_largest(4) / expected_largest(2)
 
     assert reduced(4, 1.15) == pytest.approx(1.25)
@@ -251,7 +251,7 @@ def test_what_is_hidden_stays_hidden_and_what_waits_grows_slowly() -> None:
 
 
 def test_the_laws_lie_around_the_guess() -> None:
-    """Kindest ≤ guess ≤ unkindest, for hidden and for waiting."""
+    """Kindest ≤ guess ≤ unkindest, for hidden time and for waiting."""
     for two, wait_s in itertools.product((1.1, 1.3), (0.0, 0.02, math.inf)):
         kind, guess, unkind = (reduced(8, two, form, slower_s=wait_s) for form in (-1.0, 0.0, 1.0))
         assert kind <= guess <= unkind
@@ -259,7 +259,7 @@ def test_the_laws_lie_around_the_guess() -> None:
 
 
 def test_steps_that_wait_for_the_slowest_agree_with_those_that_are_played() -> None:
-    """Normal steps of 1 s that scatter by 50 ms, and 70 ms that distribution costs each of them."""
+    """Normal steps of 1 s ± 50 ms, and 70 ms that distribution costs each replica."""
     random = np.random.default_rng(11)
     steps = random.normal(1.0, 0.05, (400_000, 16))
     slower = float((np.maximum(steps[:, 0], steps[:, 1])).mean() - 1)
@@ -273,7 +273,7 @@ def test_steps_that_wait_for_the_slowest_agree_with_those_that_are_played() -> N
 
 
 def test_less_computing_hides_less() -> None:
-    """Strong scaling: with half the computing half as much is hidden."""
+    """Strong scaling: half the computing hides half as much."""
     found = reduced_s(
         ranks=4, compute=one(0.5), compute_at_two=one(1.0), two=one(1.1), pair=one(0.2),
         among=one(0.3), slower_s=one(math.inf), form=GUESS,
@@ -294,7 +294,7 @@ def test_a_queue_of_equal_stations(workers: int) -> None:
 
 
 def test_a_queue_agrees_with_one_that_is_played() -> None:
-    """Exponential times, first come first served, three workers: mean value analysis is exact."""
+    """Exponential times, first come first served, three workers: the analysis is exact."""
     random = np.random.default_rng(3)
     delay, demand, workers, rounds = 1.0, 0.6, 3, 60_000
     ready = [(float(random.exponential(delay)), 0, worker) for worker in range(workers)]
@@ -395,7 +395,7 @@ def test_a_worker_beside_its_server_computes_for_longer(rounds: int) -> None:
 
 
 def test_less_computing_scatters_less() -> None:
-    """Strong scaling: a quarter of the computing, a quarter of the waiting."""
+    """Strong scaling: a quarter of the computing has a quarter of the waiting."""
     found = reduced_s(
         ranks=8, compute=one(0.25), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
         among=one(0.3), slower_s=one(0.04), form=GUESS,
@@ -406,7 +406,7 @@ def test_less_computing_scatters_less() -> None:
 
 
 def test_what_nobody_knows_does_not_go_away() -> None:
-    """Strong scaling to a twentieth of the computing: r of 0.1 s stays; at best it goes with it."""
+    """Strong scaling to a twentieth of the computing: r of 0.1 s stays, or shrinks at best."""
     stays, kindest = (
         reduced_s(
             ranks=8, compute=one(0.05), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
@@ -421,7 +421,7 @@ def test_what_nobody_knows_does_not_go_away() -> None:
 
 
 def test_one_worker_elsewhere_in_both_runs_leaves_it_to_the_link() -> None:
-    """The server on the second of two hosts: T(1) and T(2) are one round of the same kind."""
+    """The server is on the second of two hosts, so T(1) and T(2) are the same kind of round."""
     for two in (0.59, 0.61):
         runs = Served(1, 1, one(0.6), one(two), rounds_at_two=8, link_s=0.25)
 
@@ -434,7 +434,7 @@ def test_one_worker_elsewhere_in_both_runs_leaves_it_to_the_link() -> None:
 
 @pytest.mark.parametrize("far_at_one", [0, 1])
 def test_two_are_predicted_as_they_were_measured_whatever_the_link(far_at_one: int) -> None:
-    """Even one so slow that a round would take longer than it did: directions that overlap."""
+    """Even if the link is so slow that a round would take longer than it did."""
     for link_s in (0.0, 0.1, 0.3, 0.9):
         runs = Served(far_at_one, 1, one(0.2), one(0.7), rounds_at_two=8, link_s=link_s)
 
@@ -444,7 +444,7 @@ def test_two_are_predicted_as_they_were_measured_whatever_the_link(far_at_one: i
 
 
 def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
-    """A tenth of the rate: at worst 10·D, Z + 2·W·10D, though its bytes take but D longer."""
+    """A tenth of the rate: at worst 10·D, Z + 2·W·10D, though only the bytes need D more."""
     delay, demand = one(0.8), one(0.3)
     alone, two = (round_s(count, delay, demand, GUESS, 4) for count in (1, 2))
 
@@ -457,7 +457,7 @@ def test_all_of_the_server_s_part_may_grow_with_the_link() -> None:
 
 
 def test_workers_beside_the_server_use_no_link() -> None:
-    """With nobody away from it there is nothing to queue for."""
+    """If no worker is on another host, there is no queue."""
     runs = Served(0, 0, alone=one(0.8), two=one(0.9), rounds_at_two=4)
 
     found = served_s(runs, far=0, rounds=4, computed=one(0.0), moved=0.0, least=1.0, form=GUESS)
@@ -466,7 +466,7 @@ def test_workers_beside_the_server_use_no_link() -> None:
 
 
 def test_a_server_is_never_faster_than_its_link() -> None:
-    """T(1) = T(2) shows no communication, but 9 workers' bytes take 9·D at least."""
+    """T(1) = T(2) shows no communication, but the bytes of 9 workers take at least 9·D."""
     runs = Served(0, 1, alone=one(0.1), two=one(0.1), rounds_at_two=4)
 
     found = served_s(

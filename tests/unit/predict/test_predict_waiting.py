@@ -30,7 +30,7 @@ def run_with(*epochs: EpochRecord, gpus: tuple[str, ...] = ()) -> Run:
 
 
 def test_it_is_what_all_pairs_say() -> None:
-    """Half the mean of |x − y|, which is what the larger of two has beyond their mean."""
+    """Half the mean of |x − y|: by how much the larger of two exceeds their mean."""
     values = np.random.default_rng(2).gamma(2.0, size=40)
 
     pairs = [max(x, y) - (x + y) / 2 for x, y in itertools.combinations(values, 2)]
@@ -57,7 +57,7 @@ def test_steps_of_one_epoch(each: int, share: float) -> None:
 
 
 def test_the_first_of_every_epoch_does_not_count() -> None:
-    """Of two epochs: 90, 60, 150 and 90, 60, 150; their nine pairs across differ by 40."""
+    """Two epochs of 90, 60, 150 ms: their nine pairs across differ by 40 on average."""
     told = slower_share([run_with(uneven([500, 90, 60, 150]), uneven([700, 90, 60, 150]))])
 
     values = [90, 60, 150, 90, 60, 150]
@@ -66,21 +66,21 @@ def test_the_first_of_every_epoch_does_not_count() -> None:
 
 
 def test_an_execution_of_fewer_steps_does_not_count() -> None:
-    """It would scatter more than its neighbours."""
+    """It would scatter more than the others."""
     told = slower_share([run_with(uneven([500, 90, 110, 90, 110, 900], 4, last=1))])
 
     assert told == pytest.approx(2 * half_mean_difference(np.array([90.0, 110, 90, 110])) / 100)
 
 
 def test_runs_are_averaged() -> None:
-    """Each by its own mean, so that a slower one does not look more scattered."""
+    """Each relative to its own mean, so that a slow run does not look more scattered."""
     even, scattered = run_with(uneven([9, 50, 50, 50])), run_with(uneven([9, 90, 60, 150]))
 
     assert slower_share([even, scattered]) == pytest.approx(0.15)
 
 
 def test_nobody_knows() -> None:
-    """One time to an epoch; and a clock that stops when a step is launched."""
+    """One time for each epoch, or a clock that stops when a step is launched."""
     assert math.isinf(slower_share([]))
     assert math.isinf(slower_share([run_with(uneven([500, 90]))]))
     assert math.isinf(slower_share([run_with(uneven([500, 90, 60, 150]), gpus=("A100",))]))

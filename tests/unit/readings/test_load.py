@@ -23,7 +23,7 @@ intr 1 2 3
 
 
 def test_busy_is_user_nice_system_and_interrupts() -> None:
-    """Not idle, waiting, stolen or a guest's; only of the processors that are asked for."""
+    """Idle, waiting, stolen and guest time do not count; nor do other processors."""
     ticks = read_ticks(STAT, {0, 11})
 
     assert ticks.busy_s == pytest.approx((100 + 20 + 30 + 6 + 7 + 5) / TICKS_PER_S)
@@ -31,13 +31,13 @@ def test_busy_is_user_nice_system_and_interrupts() -> None:
 
 
 def test_what_is_not_our_own_is_others() -> None:
-    """Never below 0, whatever the ticks of the kernel leave."""
+    """It is never below 0, even if the kernel's ticks are inexact."""
     assert others_cpu_s(busy_s=5.0, own_s=3.5) == 1.5
     assert others_cpu_s(busy_s=3.49, own_s=3.5) == 0.0
 
 
 def test_the_time_of_a_child_is_our_own() -> None:
-    """A child of a child that computes is not somebody else, if its parents wait for it."""
+    """Also of a child's child, if its parents wait for it."""
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     shell = f"{sys.executable} -c '{burn}'; true"  # a second command: the shell waits
     with LoadWatch() as nothing:
@@ -72,7 +72,7 @@ def stat_of(busy_s: dict[int, float], cores: int = 64) -> str:
 def test_only_the_processors_of_a_run_are_looked_at(
     busy_s: dict[int, float], others_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stranger who takes one of two is seen among 64; one beside them is none."""
+    """Of 64 processors only the run's two count; a stranger on one of them is seen."""
     stat = tmp_path / "stat"
     stat.write_text(stat_of({}))
     monkeypatch.setattr(load, "PROC_STAT", stat)
@@ -101,7 +101,7 @@ def test_only_the_processors_of_a_run_are_looked_at(
     ],
 )
 def test_processors_of_a_run(backend: str, changes: dict[str, Any], cores: Any) -> None:
-    """Those that its processes on this machine pin themselves to, by hand."""
+    """Those to which its processes on this machine are pinned, computed by hand."""
     spec = spec_of(backend, 2, **{"global_batch": 24, **changes})
 
     assert cores_of(spec, range(64)) == tuple(cores)

@@ -23,7 +23,7 @@ def in_a_new_process(code: str) -> str:
 
 
 def test_machine_facts_are_whole_and_travel_as_json() -> None:
-    """All fields are filled on this machine, whatever it is."""
+    """All fields are filled on any machine."""
     facts = machine.machine_facts()
 
     assert facts.host
@@ -47,7 +47,7 @@ def test_packages_that_are_not_installed_are_left_out() -> None:
     ],
 )
 def test_cpu_model(tmp_path: Path, text: str, name: str) -> None:
-    """The name in cpuinfo, and something where there is none, as on ARM."""
+    """The name in cpuinfo; some other text if there is none, as on ARM."""
     (tmp_path / "cpuinfo").write_text(text)
 
     model = machine.cpu_model(tmp_path / "cpuinfo")
@@ -67,7 +67,7 @@ def test_cpu_model(tmp_path: Path, text: str, name: str) -> None:
 def test_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, names: tuple[str, ...]
 ) -> None:
-    """nvidia-smi is asked if it is there; a driver that fails or hangs is no GPU."""
+    """nvidia-smi is asked if it exists; a driver that fails or hangs counts as no GPU."""
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
@@ -98,20 +98,20 @@ def test_cores_are_dealt_out_replica_by_replica(
     available: list[int],
     cores: tuple[int, ...],
 ) -> None:
-    """Cases done by hand; replicas share a processor only when there are too few."""
+    """Cases by hand; replicas share a processor only if there are too few."""
     assert (
         process.cores_for(local_rank, replicas_per_process, cores_per_replica, available) == cores
     )
 
 
 def test_no_core_is_refused() -> None:
-    """An empty machine has nothing to deal out."""
+    """A machine without cores has none to give."""
     with pytest.raises(RefusalError, match="must be a processor"):
         process.cores_for(0, 1, 1, [])
 
 
 def test_pin_holds_for_all_threads_and_refuses_what_is_not_there() -> None:
-    """Threads that exist already move too; a processor that does not exist is refused."""
+    """Existing threads move too; a processor that does not exist is refused."""
     core = min(os.sched_getaffinity(0))
     code = f"""
 import os, threading
@@ -136,7 +136,7 @@ for wrong in ([{core}, 9999], [9999], []):
 
 
 def test_peak_memory_is_this_program_s_own() -> None:
-    """It follows what is allocated, and does not begin with the memory of the parent."""
+    """It follows what is allocated and does not start with the parent's memory."""
     ballast = bytearray(200_000_000)
     code = """
 from ringside_core.readings.process import peak_memory_bytes
@@ -152,7 +152,7 @@ print(before, peak_memory_bytes())
 
 
 def test_cpu_seconds_grow_with_work_and_not_with_waiting() -> None:
-    """Half a second of sleep costs nothing, a tenth of work costs a tenth."""
+    """Half a second of sleep costs nothing; a tenth of a second of work costs a tenth."""
     code = """
 import time
 from ringside_core.readings.process import cpu_seconds
@@ -182,7 +182,7 @@ def test_process_start_is_between_before_and_now() -> None:
 
 
 def test_measure_brings_no_framework_and_no_heavy_import() -> None:
-    """train.py imports these before it pins itself; plots and tables must not come along."""
+    """train.py imports these before it pins itself; plots and tables must not be imported."""
     heavy = {"tensorflow", "keras", "tf_keras", "horovod", "pandas", "matplotlib", "numpy"}
     code = (
         "import sys; import ringside_core.readings.machine, ringside_core.readings.process; "

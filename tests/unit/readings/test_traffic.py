@@ -14,7 +14,7 @@ Inter-|   Receive                                                |  Transmit
 
 
 def test_the_ninth_number_of_each_line_is_read(tmp_path: Path) -> None:
-    """A long number may stand right behind the colon of the name."""
+    """A long number may follow the colon of the name without a space."""
     table = tmp_path / "dev"
     table.write_text(TABLE)
 
@@ -22,12 +22,12 @@ def test_the_ninth_number_of_each_line_is_read(tmp_path: Path) -> None:
 
 
 def test_where_there_is_no_table_nothing_is_known(tmp_path: Path) -> None:
-    """Another system than Linux; not an error, since the run is timed all the same."""
+    """On a system other than Linux; no error, because the run is still timed."""
     assert sent_bytes(tmp_path / "missing") == {}
 
 
 def test_only_interfaces_that_counted_all_the_while_are_told() -> None:
-    """One went, one came, one began anew: nobody knows what they sent."""
+    """One disappeared, one appeared, one restarted: their traffic is unknown."""
     before = {"lo": 100, "gone": 5, "anew": 900, "idle": 7}
     after = {"lo": 350, "new": 80, "anew": 20, "idle": 7}
 

@@ -20,13 +20,13 @@ def estimate(value: float, half: float = 0.05) -> Figure:
 
 
 def test_parts_that_were_not_measured_say_how() -> None:
-    """No empty plot, no zero."""
+    """There is no empty plot and no zero."""
     assert "Run with --why" in breakdown_section(None).answer
     assert breakdown_section(None).blocks == ()
 
 
 def test_the_difference_names_the_part_that_does_most_of_it() -> None:
-    """In the direction of the whole: a part that works against it is not its cause."""
+    """In the direction of the whole; a part in the other direction is not its cause."""
     parts = (
         Part("input", estimate(0.8), "feeding"),
         Part("exposed communication", estimate(-1.2), "waiting"),
@@ -66,7 +66,7 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
 
 
 def test_one_round_does_not_tell_whether_parts_add_up() -> None:
-    """A remainder without an interval is neither chance nor more than that."""
+    """Without an interval a remainder is called neither chance nor more."""
     why = "1 round: too few for an interval, 3 are needed"
     once = Figure(2.96, why, n=1)
     parts = (Part("exposed communication", Figure(1.0, why, n=1), "waiting"),)
@@ -81,7 +81,7 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
 
 
 def test_a_part_that_covers_0_is_no_cause() -> None:
-    """It is the largest all the same, and its interval says how little that means."""
+    """It is the largest, but its interval says how little that means."""
     parts = (Part("input", estimate(-0.064, 0.08), "feeding"),)
     difference = Breakdown("A", estimate(-0.22), parts, estimate(-0.136, 0.15), less="B")
 
@@ -94,7 +94,7 @@ def test_a_part_that_covers_0_is_no_cause() -> None:
 
 
 def test_the_way_to_the_target_is_broken_down_too() -> None:
-    """Paid once, seconds for an epoch and epochs come to the whole, as the runs tell it."""
+    """Start-up, seconds for an epoch and epochs add up to the whole."""
     labels = ("horovod:controller=mpi ×2", "multi_worker_mirrored:steps_per_execution=10 ×2")
     times = [
         {
@@ -120,7 +120,7 @@ def test_the_way_to_the_target_is_broken_down_too() -> None:
 
 
 def test_parts_are_drawn_so_that_they_add_up() -> None:
-    """Every part has a hatch of its own, for who sees no colour; the plot names each."""
+    """Every part has its own hatch, for readers who see no colour; the plot names each."""
     svg = bout_plots()["breakdown"].svg
 
     for name in ("compute", "input", "exposed communication", "remainder"):

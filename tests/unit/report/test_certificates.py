@@ -34,7 +34,7 @@ def judged(*steps: Deviation) -> Certificate:
 
 
 def test_certificates_fit_a_terminal_and_say_why_not() -> None:
-    """100 columns; each arm, its deviation, and below the reason of each that failed."""
+    """On 100 columns: each arm, its deviation, and below why it failed."""
     text = printed(render_certificates(mixed_bout().certificates))
 
     assert all(len(line) <= 100 for line in text.splitlines())
@@ -48,7 +48,7 @@ def test_certificates_fit_a_terminal_and_say_why_not() -> None:
 
 
 def test_matrix_fits_a_terminal_with_many_arms() -> None:
-    """100 columns, also where every mistake in every arm was missed; every arm has its number."""
+    """On 100 columns, even if every mistake was missed; every arm has a number."""
     arms = [f"a_rather_long_backend_name:option={n} ×2" for n in range(20)]
     found = matrix(*arms)
     missed = tuple(one.replace(caught=False, by="nothing differs") for one in found.results)
@@ -64,7 +64,7 @@ def test_matrix_fits_a_terminal_with_many_arms() -> None:
 
 
 def test_matrix_has_a_word_for_each_result() -> None:
-    """Caught, missed, impossible and not tried are told apart without colour."""
+    """Caught, missed, impossible and not tried differ without colour."""
     found = matrix("serial ×1", "mirrored ×2")
     results = (
         *found.results[:3],
@@ -85,7 +85,7 @@ def test_matrix_has_a_word_for_each_result() -> None:
 
 
 def test_labels_are_not_markup() -> None:
-    """Rich takes [red] for a colour, and terminals take escape sequences for orders."""
+    """Rich reads [red] as a colour, and terminals obey escape sequences."""
     arm = arm_of("serial").replace(label="[red]x[/red]\x1b[31m")
 
     text = printed(render_certificates([failed(certificate(arm))]))
@@ -96,7 +96,7 @@ def test_labels_are_not_markup() -> None:
 
 
 def test_explanation_marks_the_first_step_above_the_tolerance() -> None:
-    """Every step is there in order, one is marked; 1e-10 itself still passes."""
+    """All steps are in order and one is marked; exactly 1e-10 still passes."""
     text = explain(
         judged(
             deviation(3.0, 4),
@@ -148,7 +148,7 @@ def loss(value: float, step: int) -> Deviation:
     ],
 )
 def test_hint_follows_where_the_difference_began(steps: list[Deviation], words: str) -> None:
-    """What is seen first points to what is wrong."""
+    """The first difference shows what is wrong."""
     text = explain(judged(*steps))
 
     hint = next(line for line in text.splitlines() if line.startswith("hint: "))
@@ -156,7 +156,7 @@ def test_hint_follows_where_the_difference_began(steps: list[Deviation], words: 
 
 
 def test_hint_of_a_ledger_comes_before_all_that_follows_from_it() -> None:
-    """Other examples make other weights."""
+    """Other examples lead to other weights."""
     ledger = answered("training ledger", passed=False, finding="example 7 was never fed")
     one = judged(deviation(0.2, 1)).replace(checks=(parity("float64", deviation(0.2, 1)), ledger))
 
@@ -164,7 +164,7 @@ def test_hint_of_a_ledger_comes_before_all_that_follows_from_it() -> None:
 
 
 def test_no_hint_where_nothing_is_wrong_or_known() -> None:
-    """A certificate that passed, and an obstacle that says it itself."""
+    """A certificate that passed, or an obstacle that explains itself."""
     passed = explain(certificate(arm_of("serial")))
     obstacle = explain(certificate(arm_of("serial"), checks=(), obstacle="no TPU is here"))
 

@@ -17,7 +17,7 @@ from tests.unit.report.views import bout_plots, bout_view
 
 
 def test_without_a_measurement_the_command_is_named() -> None:
-    """Bytes of each arm are shown all the same."""
+    """The bytes of each arm are still shown."""
     section = communication_section(bare(), judged(), None)
 
     assert section.answer == NOT_MEASURED
@@ -37,7 +37,7 @@ def test_model_finds_what_the_collectives_were_made_of() -> None:
 
 
 def test_bytes_of_an_arm_are_predicted_and_counted() -> None:
-    """Two ranks of a ring send 2·(1/2)·gradients each; counted are 8.3 bytes for each weight."""
+    """Two ranks of a ring send 2·(1/2)·gradients each; 8.3 bytes a weight were counted."""
     section = bout_view().section("communication")
     rows = {row[0].main: row for row in tables(*section.blocks)["Communication of each arm"].rows}
 
@@ -54,7 +54,7 @@ def test_bytes_of_an_arm_are_predicted_and_counted() -> None:
 def test_workers_beside_their_server_have_no_predicted_time(
     names: tuple[str, ...], predicted: bool
 ) -> None:
-    """The model is of workers that are all far from it; of a ring that makes no difference."""
+    """The model assumes workers on other hosts; for a ring that makes no difference."""
     comparison = bout()
     assert comparison.communication is not None
     mpi = comparison.communication.stacks[0]
@@ -80,7 +80,7 @@ def test_workers_beside_their_server_have_no_predicted_time(
 
 
 def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:
-    """And no number."""
+    """It has no number."""
     section = bout_view().section("communication")
     rows = {r[0].main: r for r in tables(*section.blocks)["Cost models of the collectives"].rows}
 
@@ -91,7 +91,7 @@ def test_stack_that_cannot_run_is_a_line_with_the_reason() -> None:
 
 
 def test_between_hosts_the_link_is_told() -> None:
-    """Each link, and beside every time the least that the slowest of them allows, as its share."""
+    """Each link is shown, and each time with the least that the slowest link allows."""
     comparison = bout()
     assert comparison.communication is not None
     links = tuple(
@@ -116,7 +116,7 @@ def test_between_hosts_the_link_is_told() -> None:
 
 
 def test_wrong_elements_are_shouted() -> None:
-    """A collective that gives another result is no collective."""
+    """A collective with wrong results is no collective."""
     comparison = bout()
     assert comparison.communication is not None
     stack = comparison.communication.stacks[0]
@@ -134,7 +134,7 @@ def test_wrong_elements_are_shouted() -> None:
 
 
 def test_every_operation_is_drawn() -> None:
-    """Each in a part of its own, under the name that the tables give it."""
+    """Each in its own part, under the name that the tables use."""
     svg = bout_plots()["communication"].svg
 
     assert ">all-reduce<" in svg and ">broadcast<" in svg

@@ -25,7 +25,7 @@ NONE = Figure(1.25, "2 rounds: too few for an interval, 3 are needed", n=2)
 
 
 def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
-    """The best arm of each family, the faster one first; the largest size first."""
+    """The best arm of each family, the faster first; the largest size first."""
     serial = verdict("horovod ×2", "serial", 1.25, "faster")
 
     first, second = headlines(judged(BEST, TIE, serial))
@@ -41,7 +41,7 @@ def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
 
 
 def test_no_winner_says_what_would_have_been_seen() -> None:
-    """Cannot tell, and the smallest difference that this experiment would have called."""
+    """`cannot tell`, and the smallest difference that this experiment would have called."""
     reason = "equal throughput is within the interval"
     _, tie = headlines(judged(BEST, replace(TIE, reason=reason)))
 
@@ -55,7 +55,7 @@ def test_no_winner_says_what_would_have_been_seen() -> None:
 
 
 def test_two_rounds_give_no_verdict() -> None:
-    """The ratio is said, and in place of the interval why there is none."""
+    """The ratio is shown, with the reason why there is no interval."""
     few = replace(BEST, ratio=NONE, word="cannot tell", smallest_visible=None)
 
     head = headlines(judged(few))[0]
@@ -72,7 +72,7 @@ def test_two_rounds_give_no_verdict() -> None:
 
 
 def test_distribution_that_loses_is_said_first() -> None:
-    """In bold on the first screen, and as the first caveat; not where one cannot tell."""
+    """In bold on the first screen and as the first caveat, but only if it is sure."""
     slower = verdict("serial", "horovod ×2", 1.25, "faster")
 
     lost = judged(BEST, slower)
@@ -88,7 +88,7 @@ def test_distribution_that_loses_is_said_first() -> None:
 
 
 def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:
-    """The interval is that of the pair alone, the word is not."""
+    """The interval is of this pair alone; the word accounts for all pairs."""
     reason = "alone it would be called; as one of 15 pairs it can be chance"
     near = verdict("horovod ×2", "mirrored ×2", 1.08, "cannot tell", reason=reason)
 
@@ -100,7 +100,7 @@ def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:
 
 
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
-    """Also where the search chose the default; not where both were searched for."""
+    """Also if the search chose the default; not if both were tuned."""
     comparison = bout()
     trials = comparison.trials
     both = [one.replace(tuned_from="horovod:controller=mpi ×2") for one in trials]
@@ -117,7 +117,7 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
 
 
 def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
-    """A second arm of the faster family does not stand before the best of the other one."""
+    """The other family's best comes before a second arm of the faster family."""
 
     def names(seconds: dict[tuple[str, int], float]) -> list[str]:
         pair = contenders(summarize(bare(seconds)), 2)
@@ -133,7 +133,7 @@ def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
 
 
 def test_only_arm_of_its_size() -> None:
-    """There is nobody to be faster than; its throughput is the geometric mean of its rounds."""
+    """It has no rival; its throughput is the geometric mean of its rounds."""
     comparison = bare({("mirrored", 2): 1.0})
     rates = [100 / run.records[0].epochs[1].train_s for run in comparison.runs]
 
@@ -147,7 +147,7 @@ def test_only_arm_of_its_size() -> None:
 
 
 def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
-    """An asynchronous arm has no equal arithmetic."""
+    """An asynchronous arm does not compute exactly the same."""
     summary = judged(BEST)
     arms = [
         replace(row, certificate=row.certificate.replace(kind="statistical"))
@@ -162,7 +162,7 @@ def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
 
 
 def test_twins_and_breakdown_arms_are_never_ranked() -> None:
-    """Neither in a sentence, nor in a pair, nor in the results of a ranking."""
+    """Neither in a sentence, nor in a pair, nor in a ranking."""
     hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.for_breakdown}
     summary = bout_view().summary
 
@@ -173,7 +173,7 @@ def test_twins_and_breakdown_arms_are_never_ranked() -> None:
 
 
 def test_matrix_holds_each_pair_of_a_size_once() -> None:
-    """Fastest first; the row is so many times as fast as the column; the rest is empty."""
+    """Fastest first; a cell says how many times as fast the row is as the column."""
     others = [
         verdict("mirrored ×2", "multi_worker_mirrored ×2", 2.0, "faster"),
         verdict("horovod ×2", "multi_worker_mirrored ×2", 2.5, "cannot tell"),
@@ -195,7 +195,7 @@ def test_matrix_holds_each_pair_of_a_size_once() -> None:
 
 
 def test_pair_that_was_judged_the_other_way_round_is_turned() -> None:
-    """Half as fast, seen from the other side, is twice as fast."""
+    """Half as fast becomes twice as fast."""
     turned = verdict("mirrored ×2", "horovod ×2", 0.8, "slower")
 
     head = headlines(judged(turned))[0]
@@ -204,7 +204,7 @@ def test_pair_that_was_judged_the_other_way_round_is_turned() -> None:
 
 
 def test_ratio_decides_who_comes_first() -> None:
-    """Means are over all rounds of an arm, the ratio over those that both have."""
+    """Means are over all rounds of an arm; the ratio is over rounds that both have."""
     other = verdict("mirrored ×2", "horovod ×2", 1.25, "faster")
 
     head = headlines(judged(other))[0]
@@ -213,7 +213,7 @@ def test_ratio_decides_who_comes_first() -> None:
 
 
 def test_every_arm_stands_against_serial() -> None:
-    """Whatever its size; with the smallest difference that would have been seen."""
+    """At any size, with the smallest difference that would have been seen."""
     summary = judged(verdict("serial", "mirrored ×1", 1.25, "faster"))
 
     table = serial_table(summary)
@@ -226,7 +226,7 @@ def test_every_arm_stands_against_serial() -> None:
 
 
 def test_cell_of_too_few_rounds_says_so() -> None:
-    """In the matrix, against serial and in the list of pairs: no word; the reason once, below."""
+    """Matrix, comparison with serial and list of pairs give no word; the reason comes once."""
     summary = summarize(bare(rounds=2))
     section = verdicts_section(summary)
     reason = "2 rounds: too few for an interval, 3 are needed"
@@ -285,6 +285,6 @@ def test_picture_has_one_axis_for_all_sizes() -> None:
 
 
 def test_label_of_a_tuned_arm_is_its_own() -> None:
-    """A tuned arm may be the best of its family; its settings stand in its name."""
+    """A tuned arm may be the best of its family; its name has its settings."""
     assert "steps_per_execution=10 ×2 (tuned), the" in bout_view().headlines[0].sentence
     assert arm_of("horovod").label == "horovod ×1"

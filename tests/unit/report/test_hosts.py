@@ -42,7 +42,7 @@ def told(comparison: Comparison) -> list[str]:
 
 
 def test_the_environment_names_hosts_interface_and_links() -> None:
-    """What was used, not what the hostfile has besides."""
+    """Those that were used, not others in the hostfile."""
     facts = dict(hosts_and_links(placed(servers_on=("b",), oversubscribe=True)))
 
     assert facts == {
@@ -58,7 +58,7 @@ def test_the_environment_names_hosts_interface_and_links() -> None:
 
 
 def test_one_machine_has_no_hosts() -> None:
-    """Not a word of links."""
+    """The page does not mention links."""
     assert hosts_and_links(bare()) == []
     assert environment_section(bare(), "0").answer.startswith("bench-1: 2 cores")
     assert not [what for what in told(bare()) if "link" in what]
@@ -84,7 +84,7 @@ def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
 
 @pytest.mark.parametrize(("control", "named"), [("bbr", True), ("cubic", False), ("", False)])
 def test_who_governs_tcp_is_told(control: str, named: bool) -> None:
-    """In the environment; and BBR is a caveat."""
+    """The environment names the congestion control, and BBR is a caveat."""
     ends = [link("a", "b", 0.94), link("b", "a", 0.95)]
     comparison = placed(links=tuple(one.replace(congestion_control=control) for one in ends))
 
@@ -94,7 +94,7 @@ def test_who_governs_tcp_is_told(control: str, named: bool) -> None:
 
 
 def test_links_that_nobody_measured_are_a_caveat() -> None:
-    """Nobody knows then what could have been reached."""
+    """Then nobody knows what could have been reached."""
     blind = placed(links=(), links_at_end=())
 
     assert any("could not be measured" in what for what in told(blind))
@@ -102,7 +102,7 @@ def test_links_that_nobody_measured_are_a_caveat() -> None:
 
 
 def test_side_by_side_only_with_the_same_slots() -> None:
-    """One machine is not two hosts; other names and links are told."""
+    """One machine is not two hosts; other names and links are reported."""
     faster = placed(
         hosts=tuple(Host(name=name, slots=2) for name in ("d", "e", "f")),
         addresses={"d": "10.0.0.4", "e": "10.0.0.5"},
@@ -128,7 +128,7 @@ def test_side_by_side_only_with_the_same_slots() -> None:
 def test_the_slowest_link_differs_by_more_than_a_tenth(
     before: float, now: float, differs: bool
 ) -> None:
-    """Not by what it takes to be written otherwise."""
+    """A difference in the printed digits alone does not count."""
     one, other = (placed(links=(link("a", "b", rate),)) for rate in (before, now))
 
     told = [what for what, *_ in side_by_side(one, other).differs]
@@ -137,7 +137,7 @@ def test_the_slowest_link_differs_by_more_than_a_tenth(
 
 
 def test_runs_that_nobody_watched_are_a_caveat() -> None:
-    """Of hosts; a system without /proc/stat is not asked at all."""
+    """Only on hosts; a system without /proc/stat is not asked at all."""
     watched = placed()
     unwatched = tuple(run.replace(load=None) for run in watched.runs)
 

@@ -77,7 +77,7 @@ def value_of(found: list[dict[str, Any]], key: str) -> object:
 
 
 def test_facts_of_a_run() -> None:
-    """What MLPerf calls them; the record that they are from is named."""
+    """Under MLPerf's names; the record that they come from is named."""
     found = events(bout(0.5, 0.95))
 
     facts = {key: value_of(found, key) for key in ("seed", "global_batch_size", "train_samples")}
@@ -130,7 +130,7 @@ def test_times_are_those_of_the_record() -> None:
 def test_a_run_ends_when_the_target_is_reached(
     comparison: Comparison, status: str, reason: str | None, epochs: int
 ) -> None:
-    """MLPerf's rule; everything else is aborted, with the reason."""
+    """MLPerf's rule; any other run is aborted, with the reason."""
     found = events(comparison)
 
     stop = found[-1]
@@ -141,7 +141,7 @@ def test_a_run_ends_when_the_target_is_reached(
 
 
 def test_a_run_that_failed_is_aborted() -> None:
-    """Even if it had reached the target; one that never trained has no epoch."""
+    """Even if it had reached the target; a run that never trained has no epoch."""
     lost = Outcome(kind="failed", reason="power cut")
     arm, spec = arm_of("serial"), spec_of("serial")
     reached = record(spec, [epoch(1.0, accuracy=0.95)], outcome=lost)
@@ -155,7 +155,7 @@ def test_a_run_that_failed_is_aborted() -> None:
 
 
 def test_what_has_no_clock_or_no_rank_has_no_line() -> None:
-    """A run without a record of its chief, and one that leaves something out."""
+    """A run without its chief's record, and a breakdown run."""
     arm = arm_of("horovod", 2)
     quick = arm.replace(label="quick", group="quick", ablation="no_reduction")
     run = simple_run("horovod", 2, 1.0)
@@ -167,7 +167,7 @@ def test_what_has_no_clock_or_no_rank_has_no_line() -> None:
 
 
 def test_a_label_cannot_make_a_line() -> None:
-    """Line ends are escaped, as JSON does."""
+    """Line ends are escaped, as in JSON."""
     arm = arm_of("serial").replace(label="a\n:::MLLOG {}")
     run = simple_run("serial", 1, 1.0).replace(arm=arm.label)
 

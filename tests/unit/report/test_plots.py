@@ -8,7 +8,7 @@ from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 
 def test_plots_are_one_svg_each_without_foreign_marks() -> None:
-    """Inks are those of the page, ids are a plot's own, text is text."""
+    """Colours are those of the page, ids belong to one plot, text stays text."""
     plots = bout_plots()
 
     for plot in plots.values():
@@ -22,7 +22,7 @@ def test_plots_are_one_svg_each_without_foreign_marks() -> None:
 
 
 def test_step_times_are_drawn_as_their_distribution() -> None:
-    """Exactly the steps where there are few; the same shares where there are many; 0 ms passes."""
+    """Few steps are drawn exactly, many by the same shares; 0 ms is allowed."""
     assert _quantiles([4.0, 1.0, 0.0, 2.0]) == (
         [0.001, 0.001, 1.0, 2.0, 4.0],
         [0.0, 0.25, 0.5, 0.75, 1.0],
@@ -37,7 +37,7 @@ def test_step_times_are_drawn_as_their_distribution() -> None:
 
 
 def test_series_differ_without_colour() -> None:
-    """Marker and dash together tell any two of the groups apart."""
+    """Any two groups differ by marker and dash."""
     from ringside.report.drawing import styles_of
 
     styles = styles_of(bout_view().summary.arms).values()
@@ -46,7 +46,7 @@ def test_series_differ_without_colour() -> None:
 
 
 def test_labels_are_drawn_as_they_are() -> None:
-    """Dollars are no formula, a leading underscore hides nothing, signs without glyph pass."""
+    """`$` makes no formula, a leading `_` hides nothing, missing glyphs do no harm."""
     names = {"serial": "_$x^$ 模型"}
     made = [arm_of("serial"), arm_of("mirrored"), arm_of("mirrored", 2)]
     ran = [simple_run(arm.backend, arm.replicas, 1.0, position=k) for k, arm in enumerate(made)]

@@ -58,7 +58,7 @@ def test_answer_when_all_are_certified() -> None:
 
 
 def test_answer_when_some_are_certified() -> None:
-    """How many of how many, and who is left out."""
+    """It says how many of how many, and which are left out."""
     found = proof(three("serial", "mirrored"))
 
     assert not found.certain
@@ -69,7 +69,7 @@ def test_answer_when_some_are_certified() -> None:
 
 
 def test_answer_when_none_is_certified() -> None:
-    """Not verified and failed are two things; the lead says first that nothing is ranked."""
+    """ "Not verified" differs from "failed"; the lead first says that nothing is ranked."""
     serial = failed(certificate(arm_of("serial")))
     lost = three().replace(certificates=(serial,))
 
@@ -83,7 +83,7 @@ def test_answer_when_none_is_certified() -> None:
 
 
 def test_answer_claims_no_more_than_was_seen() -> None:
-    """The largest deviation of any kind; equal to the last bit, or within rounding, is said so."""
+    """The largest deviation of any kind; equal bits or rounding are said as such."""
     loss = parity("float64", deviation(2e-15, 1, kind="loss", name="mean loss"))
     zero = parity("float64", deviation(0.0, 1))
 
@@ -126,7 +126,7 @@ def test_table_of_certificates() -> None:
 
 @pytest.mark.parametrize("kind", ["evaluation", "predictions"])
 def test_evaluation_that_differs_is_said(kind: str) -> None:
-    """Also where it is a part of parity, and what is no number differs most."""
+    """Also if it is a part of parity; NaN is the largest difference."""
     check = parity("float64", deviation(2.0, 1), deviation(None, 20, kind=kind))
     one = certificate(arm_of("serial")).replace(checks=(check,))
 
@@ -137,7 +137,7 @@ def test_evaluation_that_differs_is_said(kind: str) -> None:
 
 
 def test_worst_of_several_checks_is_shown() -> None:
-    """A number that is none comes before every number."""
+    """NaN comes before every number."""
     checks = (parity("float64", deviation(None, 3)), parity("float64", deviation(5.0, 4)))
     one = certificate(arm_of("serial")).replace(checks=checks)
 
@@ -147,7 +147,7 @@ def test_worst_of_several_checks_is_shown() -> None:
 
 
 def test_no_deviation_has_no_place() -> None:
-    """Where nothing differs, no variable differs most."""
+    """If nothing differs, no variable is named."""
     one = certificate(arm_of("serial")).replace(checks=(parity("float64", deviation(0.0, 0)),))
 
     row = proof(three().replace(certificates=(one,))).table.rows[0]
@@ -156,7 +156,7 @@ def test_no_deviation_has_no_place() -> None:
 
 
 def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
-    """In words; the reasons are notes, each once."""
+    """In words; each reason is a note, printed once."""
     detection = mixed_view().proof.detection
     assert detection is not None
     columns = [column.name for column in detection.table.columns]
@@ -181,7 +181,7 @@ def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
 
 
 def test_matrix_that_is_clean() -> None:
-    """Every mistake caught and no alarm."""
+    """Every mistake was caught, without a false alarm."""
     detection = proof(three("serial").replace(detection=matrix("serial", "mirrored ×2"))).detection
 
     assert detection is not None
@@ -191,7 +191,7 @@ def test_matrix_that_is_clean() -> None:
 
 
 def test_verdicts_leave_out_what_is_not_comparable() -> None:
-    """Not as the faster one, not as the slower one, not in a pair; a caveat names them first."""
+    """Such an arm is in no verdict and no pair; a caveat names it first."""
     view = mixed_view()
     judged = {label for one in view.summary.verdicts for label in (one.first, one.second)}
     said = " ".join(one.sentence for one in view.headlines)
@@ -206,7 +206,7 @@ def test_verdicts_leave_out_what_is_not_comparable() -> None:
 
 
 def test_rows_that_are_not_comparable_come_last_without_efficiency() -> None:
-    """Their throughput stays; both efficiencies are words."""
+    """Their throughput stays; both efficiencies are replaced by words."""
     table = mixed_view().results
 
     assert table.apart == 4  # with the twin of one of them
@@ -244,7 +244,7 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
 
 
 def test_one_reason_for_all_is_said_once() -> None:
-    """Not one line for each of many arms."""
+    """It is not repeated for each of many arms."""
     assert view_of(three()).not_comparable == (
         ("all 3 arms", "it was not verified: run without --no-verify"),
     )
@@ -253,7 +253,7 @@ def test_one_reason_for_all_is_said_once() -> None:
 
 
 def test_style_of_an_arm_that_is_not_comparable_is_grey_and_hollow() -> None:
-    """Its marker and dash stay those of its group."""
+    """It keeps marker and dash of its group."""
     arms = mixed_view().summary.arms
     styles = styles_of(arms)
 
@@ -267,7 +267,7 @@ def test_style_of_an_arm_that_is_not_comparable_is_grey_and_hollow() -> None:
 
 
 def test_plots_set_apart_what_is_not_comparable() -> None:
-    """Grey and hollow, never the highest; no line in the scaling plot."""
+    """Grey and hollow, never the highest, and without a line in the scaling plot."""
     plots = mixed_plots()
     throughput, scaling = plots["throughput"], plots["scaling"]
 
@@ -284,7 +284,7 @@ def test_plots_set_apart_what_is_not_comparable() -> None:
 
 
 def test_without_certificates_nothing_is_the_highest() -> None:
-    """No arm is named as the best, and no line is drawn to scale from."""
+    """No arm is named the best, and no scaling line is drawn."""
     arms = [arm_of("serial"), arm_of("mirrored", 1), arm_of("mirrored", 2)]
     runs = [simple_run(a.backend, a.replicas, 1.0 + k, position=k) for k, a in enumerate(arms)]
     view = view_of(comparison_of(arms, runs))

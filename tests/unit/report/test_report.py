@@ -95,7 +95,7 @@ def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_same_records_give_the_same_pages(folder: Path) -> None:
-    """Nothing of the clock, the process or the folder is in a report."""
+    """A report contains nothing of the clock, the process or the folder."""
     view = bout_view()
 
     assert render_markdown(view) == (folder / "report.md").read_text()
@@ -103,7 +103,7 @@ def test_same_records_give_the_same_pages(folder: Path) -> None:
 
 
 def test_same_records_give_the_same_data(tmp_path: Path) -> None:
-    """Nor is it in the files beside it."""
+    """Neither do the files beside it."""
     for name in ("one", "two"):
         write_report(hostile(), tmp_path / name)
 
@@ -120,7 +120,7 @@ def test_json_holds_every_record(folder: Path) -> None:
 
 
 def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
-    """One row a run in order; throughput recomputed here from the raw records."""
+    """One row for each run, in order; throughput is computed here from the raw records."""
     rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
     runs = sorted(bout().runs, key=lambda run: run.position)
 
@@ -181,7 +181,7 @@ def bout_table() -> Table:
 
 
 def test_page_is_well_formed_and_self_contained(folder: Path) -> None:
-    """Balanced tags, unique ids, links that lead somewhere, nothing that is fetched or run."""
+    """Balanced tags, unique ids, links that work, nothing downloaded or executed."""
     page = Page((folder / "report.html").read_text())
     ids = [value for _, name, value in page.attributes if name == "id"]
     links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
@@ -229,7 +229,7 @@ def test_markup_in_records_stays_text_in_html(hostile_folder: Path) -> None:
 
 
 def test_markup_in_records_stays_text_in_markdown(hostile_folder: Path) -> None:
-    """No cell is split, no link made; what stands in a fence is not obeyed."""
+    """No cell is split and no link is made; text in a fence stays text."""
     text = (hostile_folder / "report.md").read_text()
     outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
 
@@ -253,7 +253,7 @@ def test_traceback_cannot_leave_its_fence(tmp_path: Path) -> None:
 
 
 def test_markup_in_records_stays_text_on_a_terminal() -> None:
-    """Rich takes [red] for a colour; a label is not asked to."""
+    """Rich reads [red] as a colour; in a label it is text."""
     arm = arm_of("horovod").replace(label="[red]h[/red]", group="[red]h[/red]")
     run = simple_run("horovod", 1, 1.0).replace(arm=arm.label)
     terminal = Console(width=120, record=True, file=io.StringIO())
@@ -265,7 +265,7 @@ def test_markup_in_records_stays_text_on_a_terminal() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
-    """At every usual width all columns are there, and below what did not run and why."""
+    """At every usual width all columns are there; below is what did not run, and why."""
     text = terminal_text(width)
 
     assert all(len(line) <= width for line in text.splitlines())
@@ -292,7 +292,7 @@ def test_markdown_links_lead_somewhere(folder: Path) -> None:
 
 
 def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
-    """GitHub takes 65,536 characters; what has a row for each run is in the page and in the CSV."""
+    """GitHub allows 65,536 characters; a row for each run is in page and CSV only."""
     text = (folder / "report.md").read_text()
 
     assert len(text.encode()) < 60_000
@@ -301,14 +301,14 @@ def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
 
 
 def test_advice_leads_to_its_section(folder: Path) -> None:
-    """Who reads of a lost run gets to its cause with one click."""
+    """From a lost run the reader gets to its cause with one click."""
     page = (folder / "report.html").read_text().replace("<wbr>", "")
 
     assert '<a href="#failures">See Failures for the cause.</a>' in page
 
 
 def test_output_of_a_run_is_linked_where_it_is(tmp_path: Path) -> None:
-    """A folder of logs that exists is linked, from both pages; one that does not is only named."""
+    """Both pages link a folder of logs that exists, and only name one that does not."""
     comparison = hostile()
     failed = next(run for run in comparison.runs if not run.outcome.completed)
     (tmp_path / failed.log_dir).mkdir(parents=True)
@@ -322,7 +322,7 @@ def test_output_of_a_run_is_linked_where_it_is(tmp_path: Path) -> None:
 
 
 def test_contradicting_records_are_refused_and_kept(tmp_path: Path) -> None:
-    """No page is made of them, and what was measured is not lost with it."""
+    """No page is made of them, but the measurements are not lost."""
     spec = spec_of("horovod", 2)
     records = [record(spec, [epoch(1.0), epoch(1.0, examples=100 - rank)], rank) for rank in (0, 1)]
     comparison = comparison_of([arm_of("horovod", 2)], [run_of(arm_of("horovod", 2), records)])
@@ -353,7 +353,7 @@ def test_contradicting_records_are_refused_and_kept(tmp_path: Path) -> None:
     ids=["no run", "failed", "without records", "one epoch, no target", "one size"],
 )
 def test_poor_comparisons_are_reported_too(tmp_path: Path, comparison: Comparison) -> None:
-    """What there is too little of is said in words; nothing breaks."""
+    """The page says in words what is missing; nothing breaks."""
     page = Page(write_report(comparison, tmp_path).read_text())
 
     render_table(comparison)
@@ -362,7 +362,7 @@ def test_poor_comparisons_are_reported_too(tmp_path: Path, comparison: Compariso
 
 
 def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
-    """Not even indirectly; and pages are not loaded for somebody who wants help."""
+    """Not even indirectly; and `--help` does not load the pages."""
     code = "import sys, ringside.report; print(*sys.modules)"
     write = "; from ringside.report import html, plots, markdown, rows, view"
 
@@ -383,5 +383,5 @@ def _modules(code: str) -> set[str]:
 
 
 def test_names_get_places_to_break_and_stay_escaped() -> None:
-    """A <wbr> is markup, the name is not."""
+    """A <wbr> is markup; the name is text."""
     assert breaks("a_b<c>") == "a_<wbr>b&lt;c&gt;"

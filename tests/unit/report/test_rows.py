@@ -12,7 +12,7 @@ BUSY = Load(wall_s=10.0, cores=2, others_cpu_s=8.0, steal_cpu_s=0.0)
 
 
 def test_breakdown_arms_twins_and_disturbed_rounds_have_rows() -> None:
-    """Everything that was run is there, with what it is and whether its round counts."""
+    """Every run has a row that says what it is and whether its round counts."""
     arm = arm_of("horovod", 2)
     twin = arm.replace(label="horovod ×2 again", group="horovod again", twin_of=arm.label)
     quick = arm.replace(label="quick", group="quick", ablation="no_reduction")

@@ -19,7 +19,7 @@ def table(comparison: Comparison, folder: Path) -> pd.DataFrame:
 
 
 def test_every_step_of_every_process_is_a_row(tmp_path: Path) -> None:
-    """As many rows as times in the records, in the order of runs, each to the last bit."""
+    """One row for each time in the records, in the order of runs, exact to the last bit."""
     rows = table(small(), tmp_path)
     runs = sorted(small().runs, key=lambda run: run.position)
     ends = [
@@ -37,7 +37,7 @@ def test_every_step_of_every_process_is_a_row(tmp_path: Path) -> None:
 
 
 def test_throughput_follows_from_the_file_alone(tmp_path: Path) -> None:
-    """Examples ÷ the slowest process's seconds over the epochs that are marked as counted."""
+    """Examples ÷ the slowest process's seconds, over the epochs that are counted."""
     rows = table(small(), tmp_path)
     run = next(run for run in small().runs if run.arm == "horovod ×2")
     counted = rows[(rows["position"] == run.position) & (rows["counted"] == "yes")]
@@ -54,7 +54,7 @@ def test_throughput_follows_from_the_file_alone(tmp_path: Path) -> None:
 
 
 def test_executions_of_several_steps_and_lost_runs(tmp_path: Path) -> None:
-    """The last execution may be shorter; of a run that failed, what it recorded is there."""
+    """The last execution may be shorter; of a failed run, what it recorded is there."""
     spec = spec_of("serial", steps_per_execution=4)
     made = epoch(2.0, step_end_s=[0.5, 1.0, 1.75], steps=10, steps_per_time=4)
     failed = Outcome(kind="failed", reason="power cut")
@@ -70,7 +70,7 @@ def test_executions_of_several_steps_and_lost_runs(tmp_path: Path) -> None:
 
 
 def test_trials_are_samples_too() -> None:
-    """They come first, and are told from the runs."""
+    """They come first and differ from the runs."""
     arm = arm_of("serial")
     run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
     comparison = comparison_of([arm], [run], trials=[Trial(arm=arm, tuned_from="serial", run=run)])
@@ -81,7 +81,7 @@ def test_trials_are_samples_too() -> None:
 
 
 def test_a_label_cannot_break_a_row(tmp_path: Path) -> None:
-    """Quotes, commas and line ends stay within their field."""
+    """Quotes, commas and line ends stay inside their field."""
     arm = arm_of("serial").replace(label='a,"b"\nc')
     run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
 
@@ -92,7 +92,7 @@ def test_a_label_cannot_break_a_row(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole or not at all, also when it ends in the middle."""
+    """A file is whole or not there, even if the disk fills in the middle."""
     file = tmp_path / "samples.csv"
     write_samples(small(), file)
     before = file.read_bytes()

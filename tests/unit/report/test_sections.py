@@ -29,7 +29,7 @@ TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
 
 
 def test_noise_floor_is_the_same_arm_twice() -> None:
-    """Its ratio and interval; that it cannot be told apart is how it must be."""
+    """Its ratio and interval; `cannot tell` is the expected verdict."""
     summary = replace(judged(), noise_floor=(TWIN,))
 
     section = noise_section(bare(), summary)
@@ -42,7 +42,7 @@ def test_noise_floor_is_the_same_arm_twice() -> None:
 
 
 def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
-    """The section is unsure, the cell is marked, and a caveat says what to do."""
+    """The section says that it is unsure, the cell is marked, a caveat says what to do."""
     alarm = replace(TWIN, word="faster")
     summary = replace(judged(), noise_floor=(alarm,))
 
@@ -57,7 +57,7 @@ def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
 
 
 def test_without_a_twin_there_is_no_noise_floor() -> None:
-    """It is not claimed that there is no noise."""
+    """The page does not claim that there is no noise."""
     section = noise_section(bare(), judged())
 
     assert section.answer.startswith(NO_TWIN)
@@ -66,7 +66,7 @@ def test_without_a_twin_there_is_no_noise_floor() -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_disturbed_rounds_are_listed(kept: bool) -> None:
-    """Which, why, and whether they are used all the same."""
+    """Which rounds, why, and whether they are used anyway."""
     used = RoundsUsed((0, 1, 2) if kept else (0, 2), {1: "serial: others used 46 %"}, kept)
     summary = replace(judged(), rounds=used)
 
@@ -84,7 +84,7 @@ def test_disturbed_rounds_are_listed(kept: bool) -> None:
 
 
 def test_interrupted_comparison_says_how_to_go_on() -> None:
-    """It has not ended, so nobody knows why it did."""
+    """It did not end, so there is no reason for its end."""
     comparison = bare().replace(ended_because="")
 
     told = [one for one in caveats(comparison, judged()) if "interrupted" in one.what]
@@ -94,7 +94,7 @@ def test_interrupted_comparison_says_how_to_go_on() -> None:
 
 
 def test_rounds_say_what_was_asked_for() -> None:
-    """At least so many, until so narrow, within so long."""
+    """The least number, the width of the intervals, and the budget."""
     asked = Rounds(least=3, most=40, precision=0.05, budget_s=900)
 
     section = noise_section(bare().replace(asked=asked), judged())
@@ -126,7 +126,7 @@ LEARNING = "Time to accuracy, one row for each arm"
 
 
 def test_time_to_accuracy_is_the_olympic_mean() -> None:
-    """Of serial's seven undisturbed rounds the fastest and the slowest are left out."""
+    """Of serial's seven undisturbed rounds, the fastest and the slowest are left out."""
     runs = [run for run in bout().runs if run.arm == "serial" and run.round != 5]
     times = sorted(
         next(
@@ -147,12 +147,12 @@ def test_time_to_accuracy_is_the_olympic_mean() -> None:
 
 
 def test_untuned_comparison_says_so() -> None:
-    """Nobody is told that the defaults are the best."""
+    """The page does not suggest that the defaults are the best."""
     assert tuning_section(bare(), judged()).answer == NOT_TUNED
 
 
 def test_tuned_stands_beside_default_with_its_settings() -> None:
-    """Every trial too, the failed one with its reason; a trial is one run, not an estimate."""
+    """Every trial is shown, the failed one with its reason; a trial is one run."""
     section = bout_view().section("tuning")
     shown = tables(*section.blocks)
 
@@ -171,7 +171,7 @@ def test_tuned_stands_beside_default_with_its_settings() -> None:
 
 
 def test_results_name_the_highest_throughput() -> None:
-    """Of the arms that are comparable; a geometric mean of the rounds."""
+    """Among the comparable arms; it is a geometric mean of the rounds."""
     comparison = bare()
     summary = summarize(comparison)
     rates = [
@@ -190,7 +190,7 @@ def test_results_name_the_highest_throughput() -> None:
     [("strong", "the global batch is the same"), ("weak", "the batch of each replica is the same")],
 )
 def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None:
-    """What is held is said, in the title and below it; the base is named."""
+    """Title and text say what is held constant, and name the base."""
     section = scaling_section(bare().replace(scaling=scaling), judged())
 
     assert f"({scaling} scaling)" in section.title
@@ -200,7 +200,7 @@ def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None
 
 
 def test_dear_clock_is_a_caveat() -> None:
-    """Where Ringside's own callbacks take more than 2 % of a step."""
+    """If Ringside's own observers take more than 2 % of a step."""
     summary = judged()
     spread = summary.arms[0].throughput
     assert spread is not None
@@ -218,7 +218,7 @@ def test_dear_clock_is_a_caveat() -> None:
 
 
 def test_every_section_begins_with_its_answer() -> None:
-    """One line each; names are unique, as they are anchors."""
+    """One line each; names are unique, because they are anchors."""
     sections = bout_view().sections
 
     assert all(one.answer.endswith((".", "?")) and "\n" not in one.answer for one in sections)
@@ -226,13 +226,13 @@ def test_every_section_begins_with_its_answer() -> None:
 
 
 def test_every_caveat_says_what_to_do() -> None:
-    """A warning that nobody can act on is noise."""
+    """A warning without advice is noise."""
     assert bout_view().caveats
     assert all(one.advice.endswith(".") for one in bout_view().caveats)
 
 
 def test_digest_of_the_samples_is_in_the_environment() -> None:
-    """So that a report cannot be shown with other records."""
+    """So a report cannot be shown with other records."""
     (facts,) = bout_view().section("environment").blocks
 
     assert isinstance(facts, Terms)
@@ -240,7 +240,7 @@ def test_digest_of_the_samples_is_in_the_environment() -> None:
 
 
 def test_every_kind_of_number_is_defined() -> None:
-    """What stands in the head of a column stands in a definition."""
+    """Every column head has a definition."""
     text = " ".join(f"{term} {meaning}" for term, meaning in DEFINITIONS).lower()
 
     for word in (
@@ -280,7 +280,7 @@ def test_every_kind_of_number_is_defined() -> None:
 
 
 def test_an_interval_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one pair has none yet and others have theirs, its width is infinite."""
+    """A pair without an interval counts as infinitely wide."""
     widest = ("horovod ×2 against serial", float("inf"))
     monkeypatch.setattr(Summary, "widest_of_interest", lambda _: widest)
 

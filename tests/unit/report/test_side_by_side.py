@@ -81,7 +81,7 @@ def test_ratio_by_welch() -> None:
 def test_too_little_has_no_interval(
     before: Sequence[float], now: Sequence[float], words: str
 ) -> None:
-    """And says why."""
+    """The reason is given."""
     ratio, p = ratio_of_means(before, now)
 
     assert ratio.interval is None and p is None
@@ -89,7 +89,7 @@ def test_too_little_has_no_interval(
 
 
 def test_intervals_cover() -> None:
-    """Of 1,000 pairs of equal experiments, 94 to 97 % of the intervals cover no change."""
+    """In 1,000 pairs of equal experiments, 94 to 97 % of the intervals cover no change."""
     random = np.random.default_rng(2)
     covered = 0
     for _ in range(1000):
@@ -102,7 +102,7 @@ def test_intervals_cover() -> None:
 
 
 def test_a_regression_and_an_improvement_are_told() -> None:
-    """Only what changed is called; the rest cannot be told apart from itself."""
+    """Only what changed is called; for the rest it cannot tell."""
     told = side_by_side(small(), later(horovod=1.25, mirrored=0.8))
 
     words = {one.label: one.word for one in told.changes}
@@ -127,7 +127,7 @@ def test_many_arms_make_no_false_alarm() -> None:
 
 
 def test_certificates_lost_and_gained_are_told() -> None:
-    """An arm that is not comparable is not judged, however slow."""
+    """An arm that is not comparable is not judged, even if it is slow."""
     lost = later(horovod=2.0)
     lost = lost.replace(
         certificates=tuple(
@@ -145,7 +145,7 @@ def test_certificates_lost_and_gained_are_told() -> None:
 
 
 def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
-    """Packages and kernels may differ: that is what one compares."""
+    """Packages and kernels may differ; they are often what is compared."""
     packages = {**MACHINE.packages, "horovod": "0.29.0"}
     now = later()
     now = now.replace(
@@ -167,7 +167,7 @@ def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
 
 
 def test_a_changed_machine_is_seen_in_the_serial_arm_and_taken_off_the_others() -> None:
-    """If the run without distribution is as much slower, it is not the stack."""
+    """If serial is as much slower, the stack is not the cause."""
     told = side_by_side(small(), later(serial=1.3, mirrored=1.3, horovod=1.3))
     terminal = Console(width=120, record=True, file=io.StringIO())
 
@@ -183,7 +183,7 @@ def test_a_changed_machine_is_seen_in_the_serial_arm_and_taken_off_the_others() 
 
 
 def test_without_the_serial_arm_in_both_there_is_no_word() -> None:
-    """However slow an arm has become: it may be the machine."""
+    """However slow an arm became, the machine may be the cause."""
     now = later(horovod=2.0)
     now = now.replace(
         arms=now.arms[1:],
@@ -202,7 +202,7 @@ def test_without_the_serial_arm_in_both_there_is_no_word() -> None:
 
 
 def test_an_unproved_serial_arm_is_no_measure() -> None:
-    """What it trained is not known, so nothing can be measured against it."""
+    """Nobody knows what it trained, so nothing is measured against it."""
     now = later(horovod=2.0)
     serial, *others = now.certificates
 
@@ -214,7 +214,7 @@ def test_an_unproved_serial_arm_is_no_measure() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 0.02])
 def test_what_hours_have_in_common_is_no_change_of_a_stack(shift: float) -> None:
-    """A/A of two arms and serial, with noise of 1 % and a shift of all runs of an hour."""
+    """Equal arms and serial, 1 % of noise, and a shift that all runs of one hour share."""
     random = np.random.default_rng(3)
     called = 0
     for _ in range(400):
@@ -234,7 +234,7 @@ def test_what_hours_have_in_common_is_no_change_of_a_stack(shift: float) -> None
 
 
 def test_rounds_in_which_serial_failed_are_left_out() -> None:
-    """By hand."""
+    """The expected values are computed by hand."""
     rates = {"serial": {0: 2.0, 2: 4.0}, "mirrored": {0: 3.0, 1: 9.0, 2: 5.0}}
 
     assert _against(rates, "mirrored", "serial") == [1.5, 1.25]
@@ -289,7 +289,7 @@ def on(**changes: Any) -> Callable[[Comparison], Comparison]:
 def test_unlike_experiments_are_never_mixed(
     change: Callable[[Comparison], Comparison], words: str
 ) -> None:
-    """Refused, with both values."""
+    """They are refused with both values."""
     with pytest.raises(RefusalError) as refused:
         side_by_side(small(), change(small()))
 
@@ -297,7 +297,7 @@ def test_unlike_experiments_are_never_mixed(
 
 
 def test_other_data_are_refused() -> None:
-    """The same workload of another content."""
+    """The same workload with other content."""
     others = tuple(
         run.replace(records=tuple(one.replace(data_digest="f" * 64) for one in run.records))
         for run in small().runs
@@ -314,7 +314,7 @@ def test_other_data_are_refused() -> None:
 def test_the_command_writes_both_pages_and_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`ringside report a b`: a regression is told and the exit code stays 0."""
+    """`ringside report a b` reports a regression, and the exit code stays 0."""
     for name, comparison in (("a", small()), ("b", later(horovod=1.5))):
         write_whole(tmp_path / name / "results.json", comparison.to_json())
 

@@ -16,7 +16,7 @@ from tests.unit.report.views import bout_plots, bout_view, mixed_view
 
 
 def test_an_efficiency_has_its_unit_and_its_base() -> None:
-    """Value and interval are percentages, of the arm that is named."""
+    """Value and interval are percentages of the arm that is named."""
     (row, *_) = judged().arms
     value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
@@ -26,7 +26,7 @@ def test_an_efficiency_has_its_unit_and_its_base() -> None:
 
 
 def test_an_arm_without_a_base_says_which_is_missing() -> None:
-    """Its own group at one replica, or an arm without distribution; a twin names its arm."""
+    """Its group at one replica, or serial; a twin names its arm."""
     summary = summarize(bare({("horovod", 2): 1.0, ("mirrored", 2): 2.0}))
     rows = {row[0].main: row for row in results_table(summary).rows}
     twin = next(row for row in bout_view().results.rows if "again" in row[0].main)
@@ -39,7 +39,7 @@ def test_an_arm_without_a_base_says_which_is_missing() -> None:
 
 
 def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
-    """Not in every cell: there stands how many rounds there were."""
+    """A cell only says how many rounds there were."""
     comparison = bare(rounds=2)
     summary = summarize(comparison)
 
@@ -52,7 +52,7 @@ def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
 
 
 def test_twins_are_left_out_of_the_highest_and_said_to_be() -> None:
-    """Else a table whose highest number is that of a twin contradicts its own answer."""
+    """Otherwise a twin with the highest number would contradict the answer."""
     assert bout_view().section("results").answer.endswith("(twins aside).")
     assert "(twins aside)" in bout_view().section("steps").answer
     assert "(twins aside)" in bout_plots()["throughput"].caption
@@ -60,7 +60,7 @@ def test_twins_are_left_out_of_the_highest_and_said_to_be() -> None:
 
 
 def test_all_that_was_run_is_in_the_lead() -> None:
-    """Arms times rounds is not the number of runs: one arm ran twice, some are diagnostic."""
+    """Runs are not arms × rounds: one arm ran twice, and some are breakdown runs."""
     diagnostic = sum(arm.for_breakdown for arm in bout().arms)
 
     assert f"15 arms × 8 rounds, 1 of them twice, {diagnostic} breakdown arms on" in (
@@ -70,7 +70,7 @@ def test_all_that_was_run_is_in_the_lead() -> None:
 
 
 def test_several_steps_at_once_are_told_of_the_distribution() -> None:
-    """Means scatter less than what they are of."""
+    """Means of several steps scatter less than single steps."""
     plots = {plot.name: plot for plot in plots_of(view_of(small()))}
 
     assert "runs several steps at once, each time is their mean" in bout_plots()["steps"].caption
@@ -78,14 +78,14 @@ def test_several_steps_at_once_are_told_of_the_distribution() -> None:
 
 
 def test_processes_are_counted_in_all() -> None:
-    """The number is of all processes, the note of those without a replica."""
+    """The number covers all processes; the note names those without a replica."""
     (column,) = [one for one in resources_table([]).columns if one.name == "Processes"]
 
     assert column.note == "in all; extra ones hold no replica"
 
 
 def test_the_rule_of_no_interval_is_said_once() -> None:
-    """The cell has the runs, the text above the rule."""
+    """The cell has the number of runs; the text above has the rule."""
     view = bout_view()
     section = accuracy_section(view.comparison, view.summary, "")
     text, table = section.blocks[:2]
@@ -96,7 +96,7 @@ def test_the_rule_of_no_interval_is_said_once() -> None:
 
 
 def test_a_matrix_that_is_wider_than_the_screen_says_so() -> None:
-    """Arms that are out of sight are not taken for arms that were left out."""
+    """So arms out of sight are not taken as left out."""
     texts = [one.text for one in mixed_view().section("same").blocks if isinstance(one, Text)]
 
     assert any("All 15 arms have a column: on a screen the table scrolls" in one for one in texts)
@@ -107,7 +107,7 @@ def test_a_matrix_that_is_wider_than_the_screen_says_so() -> None:
 
 
 def test_what_has_a_row_for_each_run_is_not_in_markdown() -> None:
-    """It names the files that hold it."""
+    """Markdown names the files that hold it."""
     (order,) = bout_view().section("order").blocks
 
     assert isinstance(order, Folded)

@@ -60,7 +60,7 @@ def one_run(
 
 
 def test_median_time_to_target_needs_every_run() -> None:
-    """A median over the runs that happened to reach it would flatter the arm."""
+    """A median over only the runs that reached it would flatter the arm."""
     spec = spec_of("serial")
     runs = [
         run_of(
@@ -81,7 +81,7 @@ def test_median_time_to_target_needs_every_run() -> None:
 
 
 def test_few_rounds_are_a_caveat() -> None:
-    """Three rounds are the least that give an interval; four where there are only two arms."""
+    """An interval needs three rounds, or four with only two arms."""
     two = [*rounds("serial", 1, 1.0, 1.0, 1.0), *rounds("mirrored", 1, 1.0, 1.0, 1.0, first=3)]
     three = [*two, *rounds("horovod", 1, 1.0, 1.0, 1.0, first=6)]
 
@@ -93,7 +93,7 @@ def test_few_rounds_are_a_caveat() -> None:
 
 
 def test_lost_runs_are_a_caveat() -> None:
-    """How many of how many, how, and in which round; also when none is left."""
+    """How many of how many, how they ended, in which round; also if none is left."""
     runs = rounds("serial", 1, 1.0, 1.0, 1.0)
     lost = [*runs[:2], runs[2].replace(outcome=FAILED)]
 
@@ -129,7 +129,7 @@ def test_lost_runs_are_a_caveat() -> None:
     ],
 )
 def test_over_subscription_is_a_caveat(run: Run, words: str) -> None:
-    """More asked of the machine than it has, by any way of running."""
+    """More is asked of the machine than it has, in any process model."""
     assert words in caveats_of([run])
 
 
@@ -143,7 +143,7 @@ def test_servers_that_share_the_workers_cores_are_a_caveat() -> None:
 
 
 def test_processes_on_their_own_cores_are_no_caveat() -> None:
-    """Two ranks on two cores, and one process with two replicas on two cores."""
+    """Two ranks on two cores, or one process with two replicas on two cores."""
     assert "Over-subscribed" not in caveats_of([one_run("horovod", 2)])
     assert "Over-subscribed" not in caveats_of([one_run("mirrored", 2, cores=(0, 1))])
 
@@ -163,7 +163,7 @@ def test_cores_of_two_hosts_are_added() -> None:
 
 
 def test_nothing_pinned_is_a_caveat() -> None:
-    """One replica on all cores is no base for N times as many."""
+    """One replica on all cores is no base for N replicas."""
     free = one_run("serial", cores=(0, 1), spec={"resources": {}})
 
     assert "Nothing was pinned" in caveats_of([free])
@@ -179,7 +179,7 @@ def test_nothing_pinned_is_a_caveat() -> None:
     ],
 )
 def test_unlike_machines_are_a_caveat(changes: dict[str, Any], words: str) -> None:
-    """Of two hosts that run together; of one host they are refused."""
+    """For two hosts of one run; on one host they are refused."""
     run = one_run("horovod", 2)
     other = MACHINE.replace(host="bench-2", **changes)
     records = (run.records[0], run.records[1].replace(machine=other))
@@ -188,7 +188,7 @@ def test_unlike_machines_are_a_caveat(changes: dict[str, Any], words: str) -> No
 
 
 def test_weights_that_differ_are_a_caveat() -> None:
-    """The row says no, and the reader is told what can do that."""
+    """The row says no, and the advice names possible causes."""
     run = one_run("horovod", 2)
     records = (run.records[0], run.records[1].replace(replica_deviation=0.25))
 
@@ -200,7 +200,7 @@ def test_weights_that_differ_are_a_caveat() -> None:
 
 
 def test_other_caveats() -> None:
-    """No target, no ledger, one epoch, GPUs: each is said."""
+    """No target, no ledger, one epoch and GPUs are each reported."""
     bare = one_run("serial", quality_target=None)
     no_ledger = [epoch(1.0, ledger=None)]
     short = run_of(arm_of("serial"), [record(spec_of("serial"), no_ledger)])
@@ -213,7 +213,7 @@ def test_other_caveats() -> None:
 
 
 def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
-    """Both pools count for each replica."""
+    """Both thread pools count for each replica."""
     resources = {"cores_per_replica": 1, "intra_op_threads": 1, "inter_op_threads": 1}
     wide = {**resources, "intra_op_threads": 2, "inter_op_threads": 2}
 
@@ -227,7 +227,7 @@ def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
 
 
 def test_accumulated_passes_are_a_caveat() -> None:
-    """An update of k batches is not an update of one."""
+    """An update from k passes differs from an update from one."""
     arm = arm_of("horovod", 2, backward_passes_per_step=3)
     made = spec_of("horovod", 2, options=arm.options)
     run = run_of(arm, [record(made, [epoch(1.0), epoch(1.0)], rank) for rank in range(2)])
@@ -249,7 +249,7 @@ def test_a_rate_of_the_whole_batch_for_its_parts_is_a_caveat(rule: str, said: bo
 
 
 def test_a_clean_comparison_has_no_caveat() -> None:
-    """Caveats are computed: where there is nothing to say, nothing is said."""
+    """Caveats are computed, so there may be none."""
     whole = small()
     kept = [arm for arm in whole.arms if arm.backend != "mirrored"]
     labels = {arm.label for arm in kept}
@@ -264,7 +264,7 @@ def test_a_clean_comparison_has_no_caveat() -> None:
 
 
 def test_warm_up_that_was_not_found_is_a_caveat() -> None:
-    """Four step times are too few to see when a run settles; one line for all arms."""
+    """Four step times are too few to find it; one line covers all arms."""
     text = caveats_of([*rounds("serial", 1, 1.0, 1.1), *rounds("mirrored", 1, 1.0, 1.2, first=2)])
 
     assert text.count("warm-up was not found") == 1
@@ -283,7 +283,7 @@ def failing(log_dir: str = "runs/000", traceback: str = "") -> Comparison:
 
 
 def test_failure_shows_the_traceback_of_the_process_that_failed() -> None:
-    """The record of the rank that failed says more than the run's outcome."""
+    """The failed rank's record says more than the run's outcome."""
     (failure,) = failures(bout(), None)
 
     assert (failure.arm, failure.round) == ("horovod:controller=mpi ×2", 2)
@@ -292,7 +292,7 @@ def test_failure_shows_the_traceback_of_the_process_that_failed() -> None:
 
 
 def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> None:
-    """The last lines of every process, without what only a terminal understands."""
+    """The last lines of every process, without control characters."""
     logs = tmp_path / "runs" / "000" / "logs"
     logs.mkdir(parents=True)
     (logs / "rank-0.log").write_bytes(b"".join(b"line %d\n" % n for n in range(50)) + b"\xff\x1b[m")
@@ -308,14 +308,14 @@ def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> N
 
 
 def test_failure_of_a_run_shows_its_own_traceback() -> None:
-    """Where no process left one."""
+    """If no process left one."""
     (failure,) = failures(failing(traceback="Traceback\nboom\n"), None)
 
     assert failure.lines == (("run", "Traceback\nboom"),)
 
 
 def test_failure_begins_with_what_explains_it() -> None:
-    """The end of the output that the launcher chose stands before the tracebacks of victims."""
+    """The launcher's own choice of output comes before tracebacks of other ranks."""
     comparison = bout()
     runs = tuple(run.replace(last_lines=("Killed", "")) for run in comparison.runs)
 
@@ -327,7 +327,7 @@ def test_failure_begins_with_what_explains_it() -> None:
 
 @pytest.mark.parametrize("log_dir", ["../secret", "/etc", "", "runs/../../secret"])
 def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -> None:
-    """A record cannot make a report show, or link, a file from elsewhere."""
+    """A record cannot make a report show or link a file from elsewhere."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "x.log").write_text("secret")
     (tmp_path / "report").mkdir()
@@ -339,5 +339,5 @@ def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -
 
 
 def test_tail_keeps_the_last_lines() -> None:
-    """The end is where an error is."""
+    """The error is at the end."""
     assert tail("\n".join(map(str, range(100)))).split() == [str(n) for n in range(88, 100)]

@@ -29,12 +29,12 @@ from tests.unit.report.judged import verdict
     ],
 )
 def test_range(spread: Spread, text: str) -> None:
-    """Never without n; a single run has no range; both ends as precise as the median."""
+    """It always has n; a single run has no range; both ends are as precise as the median."""
     assert range_of(spread) == text
 
 
 def test_range_is_scaled_like_its_median() -> None:
-    """Bytes that are shown in GiB have a range in GiB."""
+    """If bytes are shown in GiB, so is their range."""
     assert (
         range_of(Spread(2**31, n=3, of=3, lowest=2**30, highest=2**32), scale=2**-30)
         == "[1.00–4.00] n=3"
@@ -71,12 +71,12 @@ def test_percent() -> None:
 def test_estimate_has_an_interval_or_says_that_it_has_none(
     estimate: Figure, cell: tuple[str, str]
 ) -> None:
-    """A comma, where a range has a dash; why there is none is said once, elsewhere."""
+    """An interval has a comma, a range a dash; the reason for none is said elsewhere."""
     assert estimated(estimate) == cell
 
 
 def test_reasons_of_missing_intervals_are_said_once() -> None:
-    """Each once; nothing of a value that is not there, or has its interval."""
+    """Nothing is said of a value that is missing or has its interval."""
     few = Figure(3.5, "2 rounds: too few", n=2)
     absent = Figure(None, "no run")
 
@@ -95,12 +95,12 @@ def test_reasons_of_missing_intervals_are_said_once() -> None:
     ],
 )
 def test_outcome(outcome: Outcome, text: str) -> None:
-    """No brackets, as in a log."""
+    """Without brackets, unlike in a log."""
     assert outcome_of(outcome) == text
 
 
 def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:
-    """Two; three where the interval is narrower than 4 %."""
+    """Two; three if the interval is narrower than 4 %."""
     narrow = replace(
         verdict("a", "b", 1.0, "cannot tell"),
         ratio=Figure(1.004, interval=Interval(0.991, 1.017), n=8),

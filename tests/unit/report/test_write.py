@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
     where: str, before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything is rendered first; what was seen is kept."""
+    """Everything is rendered first; the measurements are kept."""
 
     def fails(*_: object) -> str:
         raise ZeroDivisionError
@@ -56,7 +56,7 @@ def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
 def test_a_full_disk_leaves_all_as_they_were(
     before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The largest file is cut, all others are written; none of them is seen."""
+    """The largest file is cut, and none of the other new files is seen."""
 
     def full(_: Comparison) -> Iterator[tuple[str, ...]]:
         yield ("run",)
@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_all_as_they_were(
 
 
 def test_the_pages_are_of_the_digest_that_is_given(tmp_path: Path) -> None:
-    """And results.json is not theirs to write."""
+    """They never write results.json."""
     write_pages(small(), tmp_path, digest=digest_of(b"other bytes"))
 
     assert set(contents(tmp_path)) == PAGES

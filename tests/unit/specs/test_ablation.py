@@ -33,7 +33,7 @@ def spec(backend: str, replicas: int, **changes: object) -> RunSpec:
 def test_a_reduction_that_there_is_not_cannot_be_left_out(
     made: tuple[str, int, dict[str, object]], words: str
 ) -> None:
-    """The reason says what there is instead."""
+    """The message says what there is instead."""
     backend, replicas, changes = made
 
     with pytest.raises(RefusalError, match=words):
@@ -42,7 +42,7 @@ def test_a_reduction_that_there_is_not_cannot_be_left_out(
 
 
 def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
-    """A worker's share of an epoch could end in the middle of an execution."""
+    """Otherwise a worker's share of an epoch could end inside an execution."""
     with pytest.raises(RefusalError, match="steps_per_execution=5, 2 workers"):
         spec("parameter_server", 2, steps_per_execution=5)
     assert spec("parameter_server", 1, steps_per_execution=5).steps_per_execution == 5

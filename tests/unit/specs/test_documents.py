@@ -73,7 +73,7 @@ def at(body: Any, path: str) -> Any:
     ],
 )
 def test_a_wrong_field_is_named_with_its_file(path: str, value: object, words: str) -> None:
-    """However deep it lies."""
+    """At any depth."""
     body = json.loads(two_runs().to_json())
     parent, _, field = path.rpartition(".")
     holder = at(body, parent)
@@ -98,7 +98,7 @@ def test_a_wrong_field_is_named_with_its_file(path: str, value: object, words: s
     ],
 )
 def test_our_own_refusals_name_the_place_too(change: Change, words: str) -> None:
-    """A rule over several fields is told with the noun that breaks it."""
+    """A rule over several fields is reported with the noun that breaks it."""
     body = json.loads(two_runs().to_json())
     change(at(body, EPOCH))
 
@@ -117,7 +117,7 @@ def test_our_own_refusals_name_the_place_too(change: Change, words: str) -> None
     ],
 )
 def test_what_completed_took_time_and_left_records(path: str, value: object, words: str) -> None:
-    """A run that failed may have none of them."""
+    """A failed run may have neither."""
     body = json.loads(two_runs().to_json())
     parent, _, field = path.rpartition(".")
     at(body, parent)[field] = value
@@ -133,7 +133,7 @@ def test_what_completed_took_time_and_left_records(path: str, value: object, wor
 
 @pytest.mark.parametrize("version", [True, 1.0, "1", None, 2, -1])
 def test_a_schema_version_is_a_whole_number(version: object) -> None:
-    """To Python `true` and 1.0 are equal to 1; to a schema they are not."""
+    """In Python `true` and 1.0 equal 1; in a schema they do not."""
     body = {"schema_version": version, "value": 3}
 
     assert Small.from_json('{"schema_version": 1, "value": 3}').value == 3
@@ -143,7 +143,7 @@ def test_a_schema_version_is_a_whole_number(version: object) -> None:
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.999])
 def test_a_truncated_file_is_refused_with_the_place(part: float) -> None:
-    """Wherever it was cut."""
+    """For any length."""
     text = two_runs().to_json()
 
     with pytest.raises(RefusalError, match=r"whole JSON. Received: x.json: .* line \d+ column"):
@@ -151,14 +151,14 @@ def test_a_truncated_file_is_refused_with_the_place(part: float) -> None:
 
 
 def test_completions_of_workers_may_be_learned_at_once() -> None:
-    """An asynchronous run has no steps one after the other."""
+    """An asynchronous run has no steps that follow each other."""
     spec = spec_of("parameter_server", 2)
 
     assert record(spec, [epoch(1.0, step_end_s=[0.0, 0.5, 0.5])], role="coordinator").epochs
 
 
 def test_records_of_another_spec_are_refused_with_the_field() -> None:
-    """A run holds what its own processes saw."""
+    """A run holds only what its own processes recorded."""
     arm, spec = arm_of("serial"), spec_of("serial")
     run = run_of(arm, [record(spec, [epoch(1.0)])])
     alien = record(spec.replace(seed=9), [epoch(1.0)])
@@ -172,7 +172,7 @@ def test_records_of_another_spec_are_refused_with_the_field() -> None:
 
 
 def test_a_long_input_is_cut_in_the_message() -> None:
-    """A whole list in a message hides the message."""
+    """A whole list would hide the message."""
     body = json.loads(two_runs().to_json())
     body["runs"][1]["records"][0]["task"] = list(range(1000))
 
@@ -183,7 +183,7 @@ def test_a_long_input_is_cut_in_the_message() -> None:
 
 
 def test_every_float_survives_the_file() -> None:
-    """To the last bit: digests and second computations rely on it."""
+    """To the last bit; digests and second computations rely on it."""
     generator = random.Random(3)
     ends = sorted(generator.random() * 10.0 ** generator.randint(-9, 5) for _ in range(5000))
     one = record(spec_of("serial"), [epoch(ends[-1], step_end_s=ends)])
@@ -195,7 +195,7 @@ def test_every_float_survives_the_file() -> None:
 
 
 def test_nested_nouns_are_still_checked_when_they_are_built() -> None:
-    """A noun within a noun goes through pydantic alone, and is refused as ours."""
+    """A nested noun is built by pydantic alone, but refused with our message."""
     with pytest.raises(RefusalError, match=r"Run: spec\.epochs: .*greater than 0"):
         Run(**{**dict(simple_run("serial", 1, 1.0)), "spec": {**_spec_fields(), "epochs": 0}})
 
@@ -205,7 +205,7 @@ def _spec_fields() -> dict[str, Any]:
 
 
 def test_differences_name_every_place() -> None:
-    """Dotted paths; lists of another length are told by their lengths."""
+    """By dotted paths; lists of different length by their lengths."""
     first = {"a": 1, "b": [1, {"c": 2}], "d": [1]}
     second = {"a": 1, "b": [1, {"c": 3}], "d": [1, 2], "e": None, "f": 0}
 

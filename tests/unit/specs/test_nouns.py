@@ -40,7 +40,7 @@ def spec(**changes: object) -> RunSpec:
 
 
 def test_a_spec_survives_json() -> None:
-    """What is written is what is read, options with their own type."""
+    """It is read as it was written, and options keep their type."""
     original = spec()
 
     again = RunSpec.from_json(original.to_json())
@@ -50,7 +50,7 @@ def test_a_spec_survives_json() -> None:
 
 
 def test_the_content_hash_names_the_content() -> None:
-    """Equal specs have equal hashes; any change has another."""
+    """Equal specs have equal hashes; any change gives another."""
     assert spec().content_hash == spec().content_hash
     assert spec().content_hash != spec(seed=2).content_hash
     assert spec().content_hash != spec(options={"controller": "mpi"}).content_hash
@@ -125,7 +125,7 @@ def test_a_spec_that_makes_no_sense_is_refused(
     ],
 )
 def test_a_damaged_document_is_refused(text: str, words: str) -> None:
-    """Truncated, of another schema, or incomplete: the message names the file."""
+    """Truncated, of another schema, or incomplete; the message names the file."""
     with pytest.raises(RefusalError, match=words):
         RunSpec.from_json(text, origin="x.json")
 
@@ -140,7 +140,7 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
 def test_a_record_of_an_older_schema_is_read(
     version: int, of_epoch: tuple[str, ...], of_record: tuple[str, ...]
 ) -> None:
-    """What later versions added is empty in it; nothing else is changed."""
+    """Fields of later versions are empty; everything else is unchanged."""
     new = record(spec(), [epoch(1.0)])
     body = json.loads(new.to_json())
     assert body.pop("schema_version") == 3
@@ -158,7 +158,7 @@ def test_a_record_of_an_older_schema_is_read(
 
 @pytest.mark.parametrize(("examples", "batch"), [(1, 6), (6, 6), (7, 6), (1437, 48)])
 def test_every_example_is_in_one_global_batch(examples: int, batch: int) -> None:
-    """The true counts of an epoch's steps add up to the data, none above the batch, none empty."""
+    """The true counts of the steps add up; none exceeds the batch, none is 0."""
     plan = BatchPlan(global_batch=batch, num_replicas=3)
 
     counts = [plan.true_examples(k, examples) for k in range(plan.steps_per_epoch(examples))]
@@ -169,7 +169,7 @@ def test_every_example_is_in_one_global_batch(examples: int, batch: int) -> None
 
 
 def test_a_shard_lies_inside() -> None:
-    """index of count starts at 0."""
+    """`index` of `count` starts at 0."""
     with pytest.raises(RefusalError, match="index=2, count=2"):
         InputShard(index=2, count=2)
 
@@ -184,13 +184,13 @@ def test_learning_rate_factors() -> None:
 
 
 def test_auto_shard_policies_need_a_stream() -> None:
-    """Cached data are looked up, not sharded by file."""
+    """Cached data are looked up, not split by file."""
     with pytest.raises(RefusalError, match="--no-cache"):
         PipelineOptions(shard="file")
 
 
 def test_nothing_ends_without_a_reason() -> None:
-    """Only a completed run needs no words; exit codes are 0, 1 and 2."""
+    """Only a completed run needs none; exit codes are 0, 1 and 2."""
     with pytest.raises(RefusalError, match="must have a reason"):
         Outcome(kind="failed")
     kinds = ("completed", "failed", "hung", "refused")
@@ -198,7 +198,7 @@ def test_nothing_ends_without_a_reason() -> None:
 
 
 def test_an_epoch_has_a_time_for_each_step() -> None:
-    """Statistics need all of them."""
+    """The statistics need all of them."""
     with pytest.raises(RefusalError, match="1 times, 2 steps"):
         EpochRecord(
             steps=2,
@@ -213,7 +213,7 @@ def test_an_epoch_has_a_time_for_each_step() -> None:
 
 
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
-    """An existing file is replaced at once, and nothing is left beside it."""
+    """An existing file is replaced in one go, and no temporary file is left."""
     target = tmp_path / "deep" / "x.json"
 
     write_whole(target, "old")
@@ -251,7 +251,7 @@ def test_files_that_belong_together_appear_together(tmp_path: Path) -> None:
 
 
 def test_what_is_still_in_memory_may_be_what_does_not_fit(tmp_path: Path) -> None:
-    """A small file reaches the disk when it is closed; by then no other one may have its name."""
+    """A small file reaches the disk when it is closed; no file is renamed before that."""
     paths = [tmp_path / name for name in ("a", "b", "c")]
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 

@@ -7,12 +7,12 @@ from ringside_core.specs import Arm, HorovodOptions, RefusalError
 
 
 def test_what_is_left_open_is_left_to_open_mpi() -> None:
-    """Default arms are as Horovod's users have them."""
+    """Default arms run as most users of Horovod run it."""
     assert HorovodOptions(controller="mpi").open_mpi_environment == {}
 
 
 def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
-    """By the variable of its parameter."""
+    """Through the environment variable of its parameter."""
     flags = HorovodOptions(controller="mpi", btl_tcp_flags=9)
 
     assert flags.open_mpi_environment == {"OMPI_MCA_btl_tcp_flags": "9"}
@@ -35,7 +35,7 @@ def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
     ],
 )
 def test_only_mpi_has_such_an_option(option: str, value: int | str, controller: str | None) -> None:
-    """Left open, the controller would be Gloo in most launches."""
+    """Without a controller, most launches would use Gloo."""
     with pytest.raises(RefusalError, match=f"{option} is an option of Open MPI"):
         HorovodOptions(controller=controller, **{option: value})
 
@@ -47,7 +47,7 @@ def test_only_mpi_has_such_an_option(option: str, value: int | str, controller: 
 def test_it_is_tried_where_it_has_an_effect(
     controller: str | None, hosts: bool, there: bool
 ) -> None:
-    """Between hosts, under MPI; within one machine Open MPI uses shared memory."""
+    """Between hosts, under MPI; on one machine Open MPI uses shared memory."""
     arm = Arm(
         label="horovod ×2",
         group="horovod",

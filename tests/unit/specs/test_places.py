@@ -22,7 +22,7 @@ def tf_config(cluster: object, kind: str = "worker", index: object = 0) -> str:
 
 
 def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
-    """Horovod's own parser stops at both."""
+    """Horovod's own parser fails at both."""
     hosts = parse_hostfile("# two machines\n\na slots=2  # fast\nb\n")
 
     assert hosts == (Host(name="a", slots=2), Host(name="b", slots=1))
@@ -61,19 +61,19 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
     "name", ["a", "7", "a.b-c_d.", "10.0.0.1", "[::1]", "fe80::1", "a" * 63 + ".b"]
 )
 def test_names_of_hosts(name: str) -> None:
-    """Names with and without a domain, and addresses, are taken as they are."""
+    """Names with or without a domain, and addresses, are used unchanged."""
     assert parse_hostfile(f"{name} slots=2") == (Host(name=name, slots=2),)
 
 
 def test_processes_fill_hosts_in_order() -> None:
-    """Two slots, then one of the next; nothing on the third."""
+    """Two slots of the first, one of the second, none of the third."""
     hosts = parse_hostfile("a slots=2\nb slots=2\nc slots=1")
 
     assert assign_slots(hosts, 3) == (Host(name="a", slots=2), Host(name="b", slots=1))
 
 
 def test_more_replicas_than_slots_are_refused() -> None:
-    """The message says how many there are."""
+    """The message says how many slots there are."""
     with pytest.raises(RefusalError, match="5 replicas, 4 slots on a"):
         assign_slots(parse_hostfile("a slots=4"), 5)
 
@@ -99,13 +99,13 @@ def test_more_replicas_than_slots_are_refused() -> None:
     ],
 )
 def test_a_broken_tf_config_is_refused(text: str, words: str) -> None:
-    """Not JSON, an index outside, `ps` without `chief`, …: each has its own message."""
+    """Each has its own message: not JSON, a wrong index, `ps` without `chief` and more."""
     with pytest.raises(RefusalError, match=words):
         parse_tf_config(text)
 
 
 def test_tf_config_goes_both_ways() -> None:
-    """Every task of a cluster is read back from what is written for it."""
+    """Every task is read back from what was written for it."""
     for task in parse_tf_config(tf_config(PS)).cluster.tasks():
         assert parse_tf_config(task.to_tf_config()) == task
 
@@ -151,7 +151,7 @@ def test_a_training_chief_is_rank_0() -> None:
 def test_surroundings_are_read(
     env: dict[str, str], kind: str, rank: int, size: int, backend: str
 ) -> None:
-    """Who started the process, its place, and the backend meant by someone who names none."""
+    """The launcher, the place, and the backend that is meant without --backend."""
     found = read_surroundings(env)
 
     found_values = (found.kind, found.rank, found.size, found.default_backend)
@@ -179,6 +179,6 @@ def test_surroundings_are_read(
     ],
 )
 def test_half_a_launcher_or_two_are_refused(env: dict[str, str]) -> None:
-    """A process has one launcher, and all of its variables."""
+    """A process has exactly one launcher, with all of its variables."""
     with pytest.raises(RefusalError):
         read_surroundings(env)

@@ -45,13 +45,13 @@ def one_machine(nodelist: str) -> tuple[str, ...]:
     ],
 )
 def test_run_length_lists(text: str, expected: tuple[int, ...]) -> None:
-    """`2(x3)` stands for three nodes of two tasks."""
+    """`2(x3)` means three nodes of two tasks."""
     assert tasks_per_node(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "2(3)", "x", "1,,1", "2(x3) 1"])
 def test_what_is_no_run_length_list(text: str) -> None:
-    """It is refused, never half read."""
+    """It is refused, never read in part."""
     with pytest.raises(RefusalError, match=r"must read like 2\(x3\),1"):
         tasks_per_node(text)
 
@@ -60,7 +60,7 @@ def test_what_is_no_run_length_list(text: str) -> None:
     ("rank", "local_rank", "local_size"), [(0, 0, 2), (1, 1, 2), (2, 0, 1), (3, 0, 1)]
 )
 def test_place_of_a_rank(rank: int, local_rank: int, local_size: int) -> None:
-    """Horovod's numbers, and the backend that somebody means who names none."""
+    """Horovod's numbers, and the backend that is meant without --backend."""
     here = read_surroundings(task(rank), three_nodes).placed("horovod")
 
     assert (here.kind, here.rank, here.size) == ("slurm", rank, 4)
@@ -75,7 +75,7 @@ BY_HAND = ("10.0.0.1:24354", "10.0.0.1:24355", "10.0.0.4:24354", "10.0.0.5:24354
 
 
 def test_workers_by_hand() -> None:
-    """Every task works out the same list, and finds itself in it."""
+    """Every task computes the same list and finds itself in it."""
     tasks = [
         read_surroundings(task(rank), three_nodes).placed("multi_worker_mirrored").task
         for rank in range(4)
@@ -86,7 +86,7 @@ def test_workers_by_hand() -> None:
 
 
 def test_roles_by_hand() -> None:
-    """The first rank coordinates, the last ones serve; slots are counted among the workers."""
+    """The first rank coordinates, the last ones serve; only workers have slots."""
     here = [
         read_surroundings(task(rank), three_nodes).placed("parameter_server", servers=1)
         for rank in range(4)
@@ -101,7 +101,7 @@ def test_roles_by_hand() -> None:
 
 
 def test_nodes_of_one_machine_share_no_port() -> None:
-    """Ports count by address."""
+    """Ports are counted for each address."""
     step = read_slurm(task(0), one_machine)
 
     assert step is not None
@@ -109,7 +109,7 @@ def test_nodes_of_one_machine_share_no_port() -> None:
 
 
 def test_jobs_at_once_share_no_port() -> None:
-    """Jobs of neighbouring numbers, and steps of one job, have room for their tasks."""
+    """Jobs with neighbouring numbers, and steps of one job, use different ports."""
     firsts = sorted(
         SlurmStep(
             job_id=job, step_id=number, rank=0, tasks_per_node=(2,), addresses=("a",)
@@ -157,7 +157,7 @@ def test_a_step_of_one_task_is_alone() -> None:
     ],
 )  # fmt: skip
 def test_who_starts_inside_of_a_step_wins(env: dict[str, str], kind: str) -> None:
-    """`mpirun` in an allocation starts its daemons by srun; a TF_CONFIG was set on purpose."""
+    """`mpirun` in an allocation starts its daemons by srun; a TF_CONFIG is intended."""
     assert read_surroundings(task(1) | env, three_nodes).kind == kind
 
 
@@ -174,14 +174,14 @@ def test_who_starts_inside_of_a_step_wins(env: dict[str, str], kind: str) -> Non
     ],
 )
 def test_broken_surroundings_are_refused(env: dict[str, str], words: str) -> None:
-    """One message that says what came."""
+    """One message shows what was received."""
     with pytest.raises(RefusalError, match=words):
         read_surroundings(env, three_nodes)
 
 
 @pytest.mark.parametrize(("servers", "needed"), [(3, 5), (4, 6)])
 def test_no_task_left_to_work(servers: int, needed: int) -> None:
-    """Four tasks are a coordinator, a worker, and two servers at most."""
+    """Of four tasks, at most two can be servers: one coordinates and one trains."""
     here = read_surroundings(task(0), three_nodes)
 
     with pytest.raises(RefusalError, match=f"4 tasks, servers={servers}.*--ntasks={needed} "):
@@ -189,7 +189,7 @@ def test_no_task_left_to_work(servers: int, needed: int) -> None:
 
 
 def test_a_backend_in_one_process_is_left_as_it_is() -> None:
-    """It refuses the four processes itself."""
+    """The backend itself refuses the four processes."""
     here = read_surroundings(task(0), three_nodes)
 
     assert here.placed("mirrored") == here

@@ -56,7 +56,7 @@ def of_epochs(mine: Sequence[int | None], theirs: Sequence[int | None]) -> Compa
 
 
 def test_fastest_and_slowest_are_dropped() -> None:
-    """Times 10, 12, 14, 16 and 22 s: the mean of the middle three, by seeds of their own."""
+    """Times 10, 12, 14, 16 and 22 s, each with its own seed: the mean of the middle three."""
     runs = [run_to(SERIAL, epochs, number) for number, epochs in enumerate([2, 8, 3, 5, 4])]
 
     row = row_of(comparison_of([SERIAL], runs), "serial")
@@ -67,7 +67,7 @@ def test_fastest_and_slowest_are_dropped() -> None:
 
 
 def test_time_is_start_up_and_epochs_at_their_speed() -> None:
-    """Known start-up, epochs and speed in, the same out; they make the time exactly."""
+    """From known start-up, epochs and speed the same values come out and add up exactly."""
     runs = [run_to(SERIAL, 3 + k % 2, k, startup_s=7.0, s_per_epoch=1.5) for k in range(6)]
 
     row = row_of(comparison_of([SERIAL], runs), "serial")
@@ -80,7 +80,7 @@ def test_time_is_start_up_and_epochs_at_their_speed() -> None:
 
 
 def test_the_mean_is_trimmed_and_has_no_interval() -> None:
-    """One of nine is cut off at each end, as scipy does it; the rule knows no interval."""
+    """One of nine is cut off at each end, as in scipy; the rule has no interval."""
     values = np.random.default_rng(1).lognormal(2, 0.3, 9)
 
     estimate = olympic_mean(values.tolist())
@@ -111,7 +111,7 @@ def test_no_mean_without_enough_runs_that_all_reached_it(
 
 
 def test_a_failed_run_did_not_reach_it() -> None:
-    """It was started, so it counts, even if its records say that it had met the target."""
+    """It was started, so it counts, even if its records say that it met the target."""
     runs = [run_to(SERIAL, 3, number) for number in range(6)]
     runs[2] = runs[2].replace(outcome={"kind": "failed", "reason": "boom"})
 
@@ -121,7 +121,7 @@ def test_a_failed_run_did_not_reach_it() -> None:
 
 
 def test_a_workload_without_target_says_so() -> None:
-    """No target is another reason than one that is not reached."""
+    """The reason differs from that of a target that is not reached."""
     runs = [
         run.replace(records=[one.replace(quality_target=None) for one in run.records])
         for run in (run_to(SERIAL, 3, number) for number in range(5))
@@ -133,7 +133,7 @@ def test_a_workload_without_target_says_so() -> None:
 
 
 def test_disturbed_rounds_are_left_out() -> None:
-    """A sixth run, twice as slow while others had the machine, has no say."""
+    """A sixth run, twice as slow because of other processes, does not count."""
     busy = Load(wall_s=10, cores=2, others_cpu_s=10, steal_cpu_s=0)
     runs = [run_to(SERIAL, 3, number) for number in range(5)]
     runs.append(run_to(SERIAL, 3, 5, s_per_epoch=4.0).replace(load=busy))
@@ -145,14 +145,14 @@ def test_disturbed_rounds_are_left_out() -> None:
 
 
 def test_breakdown_arms_have_no_time() -> None:
-    """They are not trained to be good."""
+    """They are not meant to train well."""
     lame = arm_of("serial").replace(label="lame", group="lame", ablation="no_input")
 
     assert [row.label for row in accuracy_of(comparison_of([SERIAL, lame], []))] == ["serial"]
 
 
 def test_fewer_epochs_than_the_reference_beyond_chance_are_flagged() -> None:
-    """One epoch less with each of six seeds: by chance once in 64 times."""
+    """One epoch less with each of six seeds happens by chance once in 64 times."""
     flagged = row_of(of_epochs([4] * 6, [5] * 6), HOROVOD.label).too_fast
 
     assert flagged == (
@@ -174,17 +174,17 @@ def test_fewer_epochs_than_the_reference_beyond_chance_are_flagged() -> None:
     ids=["equal", "slower", "one seed", "both ways", "four seeds", "never"],
 )
 def test_chance_is_not_flagged(mine: Sequence[int | None], theirs: Sequence[int | None]) -> None:
-    """Equal, slower, or too few differences to be beyond chance."""
+    """Equal, slower, or too few differences to be more than chance."""
     assert row_of(of_epochs(mine, theirs), HOROVOD.label).too_fast == ""
 
 
 def test_a_reference_that_never_arrives_counts_as_late() -> None:
-    """It needs more epochs than it trained: the arm that arrives is flagged."""
+    """It needs more epochs than it trained, so an arm that arrives is flagged."""
     assert "after 9.0" in row_of(of_epochs([5] * 6, [None] * 6), HOROVOD.label).too_fast
 
 
 def test_seeds_are_compared_with_themselves() -> None:
-    """Seeds differ more than arms do: in pairs one epoch less is seen, and only there."""
+    """Seeds differ more than arms do; only pairs of one seed show one epoch less."""
     spread = [3, 4, 5, 6, 7, 8]
     less = [one - 1 for one in spread]
 
@@ -193,7 +193,7 @@ def test_seeds_are_compared_with_themselves() -> None:
 
 
 def test_another_global_batch_is_not_compared() -> None:
-    """A larger batch takes other steps, and may need more or fewer of them."""
+    """A larger batch takes other steps and may need more or fewer of them."""
     runs = [run_to(HOROVOD, 4, k, global_batch=64) for k in range(6)]
     runs += [run_to(SERIAL, 5, k) for k in range(6)]
 
@@ -201,7 +201,7 @@ def test_another_global_batch_is_not_compared() -> None:
 
 
 def test_the_gap_in_time_is_start_up_throughput_and_convergence() -> None:
-    """8 + 4·3 s against 6 + 5·2 s: each part by hand, and together the whole."""
+    """8 + 4·3 s against 6 + 5·2 s: each part by hand, and their sum."""
     runs = [run_to(HOROVOD, 4, k, startup_s=8.0, s_per_epoch=3.0) for k in range(3)]
     runs += [run_to(SERIAL, 5, k) for k in range(3)]
 
@@ -215,7 +215,7 @@ def test_the_gap_in_time_is_start_up_throughput_and_convergence() -> None:
 
 
 def test_the_gap_in_time_needs_rounds_in_which_both_arrive() -> None:
-    """A round in which one does not has no difference."""
+    """A round in which one does not arrive has no difference."""
     one = target_breakdown(of_epochs([4, None, 5], [None, 5, 5]), HOROVOD.label, "serial")
     none = target_breakdown(of_epochs([4, None], [None, 5]), HOROVOD.label, "serial")
 

@@ -87,7 +87,7 @@ def labels(arms: Sequence[Arm]) -> set[str]:
 
 
 def test_two_replicas_need_six_breakdown_arms() -> None:
-    """Exactly these, of the right batch and with the right thing left out; none is ranked."""
+    """Exactly these six, with the right batch and ablation; none is ranked."""
     arms = {arm.label: arm for arm in breakdown_arms_of(HOROVOD, BASE)}
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
@@ -107,7 +107,7 @@ def test_two_replicas_need_six_breakdown_arms() -> None:
 
 
 def test_arms_of_one_size_share_the_serial_runs() -> None:
-    """Equal labels mean equal arms, so that they are run once."""
+    """Equal labels mean equal arms, so each runs once."""
     both = [*breakdown_arms_of(HOROVOD, BASE), *breakdown_arms_of(MIRRORED, BASE)]
 
     by_label = {arm.label: arm for arm in both}
@@ -117,7 +117,7 @@ def test_arms_of_one_size_share_the_serial_runs() -> None:
 
 
 def test_one_replica_needs_fewer_breakdown_arms() -> None:
-    """The arm is its own run at batch B/N, and the serial reference is there already."""
+    """The arm is its own run at batch B/N, and the serial reference exists already."""
     assert labels(breakdown_arms_of(arm_of("horovod"), BASE)) == {
         "horovod ×1 at batch 32 without input",
         "horovod ×1 unused at batch 32",
@@ -127,7 +127,7 @@ def test_one_replica_needs_fewer_breakdown_arms() -> None:
 
 
 def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
-    """No asynchronous run without reduction; nothing for twins and for breakdown arms."""
+    """No asynchronous run without reduction; nothing for twins and breakdown arms."""
     twin = HOROVOD.replace(label="horovod ×2 again", twin_of=HOROVOD.label)
 
     assert "no_reduction" not in {
@@ -138,7 +138,7 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
-    """32 examples for each replica: the serial reference is at B/N already."""
+    """32 examples for each replica: the serial reference already runs at B/N."""
     assert labels(breakdown_arms_of(HOROVOD, BASE, scaling="weak")) == {
         "horovod ×2 without reduction",
         "horovod ×2 without input",
@@ -149,7 +149,7 @@ def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
 
 
 def test_own_settings_go_to_the_breakdown_arms() -> None:
-    """XLA is no part of the framework's tax: the serial runs have it too, by name."""
+    """XLA is not part of the framework tax, so the serial runs have it too, by name."""
     arm = arm_of("horovod").replace(settings=Settings(jit_compile=True), group="horovod:xla")
 
     arms = breakdown_arms_of(arm, BASE)
@@ -159,7 +159,7 @@ def test_own_settings_go_to_the_breakdown_arms() -> None:
 
 
 def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
-    """Known parts in, the same parts out, and nothing is lost between them."""
+    """Known parts go in, the same parts come out, and nothing is lost."""
     found = breakdown_of(broken_down(HOROVOD_MS, HOROVOD), "horovod ×2")
 
     assert found.whole.value == pytest.approx(21)
@@ -177,7 +177,7 @@ def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
 
 
 def test_parts_and_remainder_are_the_whole_with_noise_too() -> None:
-    """The sums are exact: every term is averaged over the same rounds."""
+    """The sums are exact, because every term is averaged over the same rounds."""
     found = breakdown_of(broken_down(HOROVOD_MS, HOROVOD, noise=0.1), "horovod ×2")
 
     total = sum(value for value in parts_of(found).values() if value is not None)
@@ -202,7 +202,7 @@ def test_intervals_are_those_of_paired_differences() -> None:
 
 
 def test_a_round_without_one_of_the_runs_is_left_out_of_all_parts() -> None:
-    """Else the parts would be of other rounds than the whole, and would not add up."""
+    """Otherwise parts and whole would be of different rounds and not add up."""
     comparison = broken_down(HOROVOD_MS, HOROVOD, rounds=5, noise=0.1)
     lost = [
         run
@@ -217,7 +217,7 @@ def test_a_round_without_one_of_the_runs_is_left_out_of_all_parts() -> None:
 
 
 def test_one_replica_has_no_communication_by_definition() -> None:
-    """0, and said to be so; of the serial run there is compute and input, and nothing else."""
+    """It is 0 by definition; the serial run has only compute and input."""
     ms = {
         "serial": 12.0,
         "horovod ×1": 14.0,
@@ -245,7 +245,7 @@ def test_one_replica_has_no_communication_by_definition() -> None:
 
 
 def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None:
-    """It cannot be switched off; two workers' steps are one global batch."""
+    """It cannot be left out; two workers' steps make one global batch."""
     arm = arm_of("parameter_server", 2)
     needed = breakdown_arms_of(arm, BASE)
     ms = {arm.label: 20.0} | dict.fromkeys(labels(needed), 10.0)
@@ -263,7 +263,7 @@ def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None
 
 
 def test_a_padded_last_batch_counts_whole_in_every_kind_of_run() -> None:
-    """100 examples are two batches of 64, or four of 32 by one of two workers: 500 ms for each."""
+    """100 examples: two batches of 64, or four of 32 by one of two workers; 500 ms each."""
     many = arm_of("parameter_server", 2)
     one = arm_of("parameter_server").replace(label="alone", global_batch=32)
     unused = one.replace(label="unused", ablation="unused")
@@ -291,7 +291,7 @@ def test_a_padded_last_batch_counts_whole_in_every_kind_of_run() -> None:
 
 
 def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
-    """Nothing is made up for it, and the other parts stand."""
+    """No value is invented for it, and the other parts stay."""
     comparison = broken_down(HOROVOD_MS, HOROVOD)
     failed = {"kind": "failed", "reason": "boom"}
     runs = [
@@ -309,7 +309,7 @@ def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
 
 
 def test_without_breakdown_runs_there_are_no_parts() -> None:
-    """The whole is known, and what to do for the rest."""
+    """The whole is known, with advice for the rest."""
     found = breakdown_of(broken_down({"horovod ×2": 21.0}, HOROVOD), "horovod ×2")
 
     assert found.whole.value == pytest.approx(21)
@@ -320,7 +320,7 @@ def test_without_breakdown_runs_there_are_no_parts() -> None:
 
 
 def test_a_gap_is_the_difference_of_two_splits() -> None:
-    """First less second, part by part; a remainder beyond its interval is not hidden."""
+    """First minus second, part by part; a remainder beyond its interval is shown."""
     comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED, noise=0.001)
 
     difference = breakdown_between(comparison, "horovod ×2", "mirrored ×2")
@@ -348,7 +348,7 @@ def test_a_gap_is_the_difference_of_two_splits() -> None:
 
 
 def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
-    """The same remainder in both arms: the interval of the difference covers 0."""
+    """Both arms have the same remainder, so the interval of the difference covers 0."""
     alike = {**MIRRORED_MS, "mirrored ×2": 17.5, "mirrored ×2 without reduction": 16.5}
     alike["mirrored ×2 without input"] = 14.5
     noisy = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6, noise=0.01)
@@ -363,7 +363,7 @@ def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
 
 
 def test_a_gap_of_different_work_is_not_told() -> None:
-    """Milliseconds for 32 and for 64 examples do not stand side by side."""
+    """Milliseconds for 32 and for 64 examples are not compared."""
     comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
     larger = {
         one.label: one for one in breakdown_arms_of(MIRRORED, spec_of("serial", global_batch=64))

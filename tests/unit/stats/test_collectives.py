@@ -57,7 +57,7 @@ def test_times_are_medians_of_each_rank_and_their_mean() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4, 7])
 def test_a_ring_is_found_again(ranks: int) -> None:
-    """From times made by 2(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ, summed step by step around a ring."""
+    """The times are made by 2(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ, step by step around a ring."""
     alpha, beta, gamma = 20e-6, 1 / 5e9, 1 / 8e9
 
     def ring(n: int) -> float:
@@ -97,7 +97,7 @@ def test_other_operations_are_found_again(
 
 
 def test_small_sizes_count_as_much_as_large_ones() -> None:
-    """With 5 % of noise α is near, though its share of the largest time is a millionth."""
+    """With 5 % of noise α is close, although it is a millionth of the largest time."""
     alpha, beta = 1e-6, 1 / 4e9
     noise = np.random.default_rng(3).normal(1, 0.05, len(SIZES))
     times = [timing((2 * alpha + n * beta) * e, n) for n, e in zip(SIZES, noise, strict=True)]
@@ -111,7 +111,7 @@ def test_small_sizes_count_as_much_as_large_ones() -> None:
 
 
 def test_adding_that_is_hidden_is_left_out() -> None:
-    """Where γ alone would take longer than the whole, β takes its part and γ is None."""
+    """If γ alone would take longer than the whole, β takes its part and γ is None."""
     times = [timing(1e-5 + n * 1e-10, n) for n in SIZES]
 
     model = fit_cost_model(times, add_seconds_per_byte=1e-9)
@@ -122,7 +122,7 @@ def test_adding_that_is_hidden_is_left_out() -> None:
 
 
 def test_times_that_fall_give_no_negative_parts_and_say_so() -> None:
-    """No line with α, β ≥ 0 is near: the reason has the error."""
+    """No line with α, β ≥ 0 fits; the reason has the error."""
     times = [timing(1.0 / (1 + k * k), n) for k, n in enumerate(SIZES)]
 
     model = fit_cost_model(times)
@@ -134,7 +134,7 @@ def test_times_that_fall_give_no_negative_parts_and_say_so() -> None:
 
 
 def test_no_model_of_one_size_or_of_mixed_things() -> None:
-    """Refused, not guessed."""
+    """It is refused, not guessed."""
     for times in (
         [timing(1.0)],
         [timing(1.0), timing(2.0)],
@@ -178,7 +178,7 @@ def test_bytes_of_a_ring_are_counted_hop_by_hop() -> None:
 def test_a_compressed_gradient_is_sent_as_halves(
     backend: str, options: dict[str, Any], precision: Any, dtype: Any, sent_as: Any
 ) -> None:
-    """As many bytes as NumPy has in the array that is sent; 7 elements, no power of two."""
+    """As many bytes as the NumPy array that is sent; 7 elements, no power of two."""
     gradient = np.zeros(7, dtype)
     spec = RunSpec(
         backend=backend,
@@ -193,7 +193,7 @@ def test_a_compressed_gradient_is_sent_as_halves(
 
 
 def test_the_stack_of_an_arm() -> None:
-    """Where its gradients go; replicas of one process use none."""
+    """The stack that sends its gradients; replicas of one process use none."""
     pairs: list[tuple[str, dict[str, Any], str | None]] = [
         ("horovod", {}, "horovod gloo"),
         ("horovod", {"controller": "mpi"}, "horovod mpi"),

@@ -26,7 +26,7 @@ LUCK = 0.01
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_intervals_cover_and_words_are_right(kind: Kind) -> None:
-    """95 % intervals cover 94 to 97 %; at most 5 % of experiments call anything."""
+    """95 % intervals cover 94 to 97 %, and at most 5 % of experiments make a call."""
     found = np.array([covered_and_called(kind, *cell) for cell in CELLS])
     covered, called = found[:, 0], found[:, 1]
 
@@ -75,14 +75,14 @@ def drift_ignored(logs: Any, t: Any, first: Any, second: Any) -> PairFits:
 def test_a_wrong_estimator_is_found_out(
     wrong: Estimator, kind: Kind, arms: int, count: int
 ) -> None:
-    """The same look as above, at three estimators that are not right, misses 94 to 97 %."""
+    """The same check finds that three wrong estimators miss 94 to 97 %."""
     covered, _, _ = covered_and_called(kind, arms, count, estimator=wrong)
 
     assert not 0.94 - LUCK <= covered <= 0.97 + LUCK
 
 
 def test_visible_difference_is_called_four_times_in_five() -> None:
-    """At the difference that is said to be visible, 80 % of the data sets are called."""
+    """A difference of `smallest_visible` is called in 80 % of the data sets."""
     random = np.random.default_rng(5)
     t = positions(random, 4000, 4, 6)
     logs = quiet(random, t)
@@ -100,7 +100,7 @@ def test_visible_difference_is_called_four_times_in_five() -> None:
 
 
 def test_who_stops_after_seven_rounds_or_more_when_all_are_narrow_still_covers() -> None:
-    """Serial, an arm and its twin; stopping after three rounds already would cover 1 % less."""
+    """Serial, an arm and its twin; stopping after three would cover 1 % less."""
     random = np.random.default_rng(7)
     t = positions(random, 2000, 3, 16)
     logs = quiet(random, t)
@@ -117,7 +117,7 @@ def test_who_stops_after_seven_rounds_or_more_when_all_are_narrow_still_covers()
 
 
 def test_fit_with_missing_runs_is_least_squares() -> None:
-    """Drift and difference are those of NumPy's lstsq on dummy variables."""
+    """Drift and difference equal NumPy's lstsq on dummy variables."""
     random = np.random.default_rng(3)
     t = positions(random, 1, 4, 6)
     logs = missing(random, t)
@@ -138,7 +138,7 @@ def test_fit_with_missing_runs_is_least_squares() -> None:
 
 @pytest.mark.parametrize("common", [1, 5])
 def test_fit_of_arms_that_hardly_meet_is_least_squares(common: int) -> None:
-    """Of 25 rounds the first arm has the first half, the second the other, and few are common."""
+    """One arm has the first half of 25 rounds, the other the second; few are common."""
     random = np.random.default_rng(common)
     t = positions(random, 1, 2, 25)
     logs = quiet(random, t)

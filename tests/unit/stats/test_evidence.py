@@ -26,12 +26,12 @@ def test_hash_is_splitmix64() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 1000])
 def test_digest_of_each_once(count: int) -> None:
-    """NumPy's wrapping sums give what Python's integers give."""
+    """NumPy's wrapping sums equal sums of Python's integers."""
     assert digest_of_each_once(count) == each_once(count)
 
 
 def test_digest_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set larger than a chunk is summed over several."""
+    """A data set larger than one chunk is summed over several."""
     monkeypatch.setattr("ringside.stats.evidence._CHUNK", 7)
 
     assert digest_of_each_once.__wrapped__(100) == each_once(100)
@@ -63,12 +63,12 @@ TWICE = LedgerDigest(count=20, id_sum=each_once(20).id_sum, id_hash="0" * 16)
     ],
 )
 def test_each_example_once(runs: list[Run], answers: list[Answer]) -> None:
-    """Yes only if ids 0…n-1 were fed once each, in every epoch, and nobody was fed more."""
+    """Yes only if ids 0…n-1 were fed exactly once in every epoch."""
     assert examples_once(runs) == answers
 
 
 def test_epochs_of_different_length_are_a_no() -> None:
-    """Each epoch for itself may be whole; together they are not the same data."""
+    """Each epoch alone may be whole, but they are not the same data."""
     epochs = [epoch(1.0, examples=20), epoch(1.0, examples=19)]
     run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
 
@@ -77,7 +77,7 @@ def test_epochs_of_different_length_are_a_no() -> None:
 
 @pytest.mark.parametrize("examples", [(20, 19), (19, 20), (21, 20)])
 def test_recorded_number_of_examples_must_be_that_of_the_ledger(examples: tuple[int, int]) -> None:
-    """Throughput is computed from the recorded number, so it has to be the true one."""
+    """Throughput uses the recorded number, so it must be the true one."""
     epochs = [epoch(1.0, examples=count, ledger=each_once(20)) for count in examples]
     run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
 
@@ -88,7 +88,7 @@ def test_recorded_number_of_examples_must_be_that_of_the_ledger(examples: tuple[
     ("before", "after", "answer"), [(12, 8, "yes"), (12, 20, "no"), (0, 8, "no"), (0, 20, "yes")]
 )
 def test_a_resumed_epoch_counts_what_came_before(before: int, after: int, answer: Answer) -> None:
-    """The ledger is the whole epoch's; what each process fed is divided at the restart."""
+    """The ledger covers the whole epoch; what each process fed starts at the restart."""
     epochs = [epoch(1.0, examples=after, resumed_examples=before, ledger=each_once(20))]
     run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
 
@@ -105,7 +105,7 @@ def test_a_resumed_epoch_counts_what_came_before(before: int, after: int, answer
     ],
 )
 def test_the_validation_is_held_to_its_ledger(ledger: LedgerDigest | None, answer: Answer) -> None:
-    """In whichever epoch it went wrong."""
+    """A mistake is found in any epoch."""
     epochs = [epoch(1.0), epoch(1.0, validation_ledger=ledger)]
     run = run_of(arm_of("serial"), [record(spec_of("serial"), epochs)])
 
@@ -113,7 +113,7 @@ def test_the_validation_is_held_to_its_ledger(ledger: LedgerDigest | None, answe
 
 
 def test_failed_run_says_nothing_and_sets_no_measure() -> None:
-    """A run that failed is unknown, and does not make the others look short."""
+    """It is unknown, and it does not make the others look short."""
     failed = fed(each_once(30), examples=30).replace(outcome={"kind": "failed", "reason": "boom"})
 
     assert examples_once([failed, fed(each_once(20))]) == ["unknown", "yes"]
@@ -135,7 +135,7 @@ def test_failed_run_says_nothing_and_sets_no_measure() -> None:
 def test_replicas_equal(
     backend: str, replicas: int, deviations: list[float | None], answer: Answer
 ) -> None:
-    """Every process of a synchronous run must have found that no replica differs."""
+    """Every process of a synchronous run must report that no replica differs."""
     spec = spec_of(backend, replicas)
     records = [
         record(spec, [epoch(1.0)], rank, replica_deviation=deviation)

@@ -36,7 +36,7 @@ from tests.unit.stats.factory import (
     ],
 )
 def test_unlike_runs_are_refused_with_both_values(changes: dict[str, object], words: str) -> None:
-    """Numbers of another batch, workload or share of the machine do not stand side by side."""
+    """Another batch, workload or share of the machine gives numbers that cannot be compared."""
     other = spec_of("horovod", 1, **changes)
     runs = [
         simple_run("serial", 1, 1.0),
@@ -50,7 +50,7 @@ def test_unlike_runs_are_refused_with_both_values(changes: dict[str, object], wo
 
 
 def test_rounds_may_have_seeds_of_their_own() -> None:
-    """Within a round all arms share the seed; between rounds it may change."""
+    """All arms of a round share the seed; rounds may differ."""
     runs = [
         run_of(
             arm_of("serial"),
@@ -100,7 +100,7 @@ def with_model(comparison: Comparison, position: int, rank: int = 0, **changes: 
 def test_a_model_that_changed_between_runs_is_refused_with_both(
     label: str, rank: int, changes: dict[str, Any], words: str
 ) -> None:
-    """Of any process of any arm; the certificates are of the model of their time."""
+    """For any process of any arm; certificates are of the model of their time."""
     comparison = twin_and_breakdown_arm()
     comparison = with_model(comparison, 0, gradient_bytes=4)
     run = next(one for one in comparison.runs if one.arm == label and one.round == 3)
@@ -115,7 +115,7 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
 
 
 def test_what_says_nothing_of_its_model_is_no_other_one() -> None:
-    """Servers and older records have none; each round has its own weights; nor failed runs."""
+    """Servers, older records and failed runs have no model; weights differ by round."""
     comparison = twin_and_breakdown_arm()
     for run in comparison.runs:
         for rank in range(len(run.records)):
@@ -131,7 +131,7 @@ def test_what_says_nothing_of_its_model_is_no_other_one() -> None:
 
 
 def test_an_arm_that_is_proved_unlike_does_not_take_the_others_with_it() -> None:
-    """It begins with other weights, its certificate says so, and it is not ranked."""
+    """It begins with other weights, as its certificate says, and is not ranked."""
     comparison = twin_and_breakdown_arm()
     comparison = comparison.replace(
         certificates=tuple(
@@ -149,7 +149,7 @@ def test_an_arm_that_is_proved_unlike_does_not_take_the_others_with_it() -> None
 
 
 def test_mixed_machines_are_refused_with_both_values() -> None:
-    """Another host, processor or version of a package among the runs."""
+    """One run has another host, processor or version of a package."""
     runs = [simple_run("serial", 1, 1.0), simple_run("serial", 1, 1.0, number=1, position=1)]
     other = runs[1].records[0].replace(machine=MACHINE.replace(cpu_model="Slow CPU"))
     runs[1] = runs[1].replace(records=(other,))
@@ -162,7 +162,7 @@ def test_mixed_machines_are_refused_with_both_values() -> None:
 
 @pytest.mark.parametrize("field", ["host", "cpu_model"])
 def test_runs_are_of_the_machine_of_their_comparison(field: str) -> None:
-    """One of several hosts must be it; a run that failed may have left no record."""
+    """One of several hosts must be it; a failed run may have left no record."""
     arm, elsewhere = arm_of("horovod", 2), MACHINE.replace(host="bench-2")
     runs = [simple_run("horovod", 2, 1.0)]
     records = runs[0].records

@@ -30,7 +30,7 @@ def test_a_perfect_ring_is_all_of_the_link() -> None:
 
 
 def test_the_bus_bandwidth_over_the_links_is_the_share() -> None:
-    """Seen by hand: 64 MiB between two hosts in 0.88 s are 0.61 Gbit/s, of 0.96."""
+    """By hand: 64 MiB between two hosts in 0.88 s are 0.61 Gbit/s, of 0.96."""
     timing = Timing(operation="allreduce", size_bytes=64 * MIB, seconds=((0.88, 0.88),), wrong=0)
 
     share = share_of_link(timing, num_hosts=2, bits_per_s=0.96e9)
@@ -40,7 +40,7 @@ def test_the_bus_bandwidth_over_the_links_is_the_share() -> None:
 
 
 def test_the_slowest_rank_counts() -> None:
-    """The root of a broadcast is through when all is in its buffers; the other takes 1, 3, 2 s."""
+    """The root of a broadcast ends when its buffers are full; the other takes 1, 3, 2 s."""
     rows = ((0.001, 1.0), (0.001, 3.0), (0.001, 2.0))
     timing = Timing(operation="broadcast", size_bytes=125_000_000, seconds=rows, wrong=0)
 
@@ -49,7 +49,7 @@ def test_the_slowest_rank_counts() -> None:
 
 @pytest.mark.parametrize(("workers", "least_s"), [(1, 2.0), (2, 3.0), (3, 4.0)])
 def test_a_server_sends_to_each_worker(workers: int, least_s: float) -> None:
-    """1 s for each copy that leaves the server, 1 s for the gradient of who had the last one."""
+    """1 s for each copy that leaves the server, and 1 s for the last worker's gradient."""
     least = least_seconds(
         "push_pull", 125_000_000, num_ranks=workers, num_hosts=workers + 1, bits_per_s=1e9
     )
@@ -58,7 +58,7 @@ def test_a_server_sends_to_each_worker(workers: int, least_s: float) -> None:
 
 
 def test_ranks_of_one_host_share_its_link() -> None:
-    """Two hosts with two ranks each need what two with one each do: the rest stays inside."""
+    """Two hosts with two ranks each need what two with one rank each need."""
     four = least_seconds("allreduce", MIB, num_ranks=4, num_hosts=2, bits_per_s=1e6)
     two = least_seconds("allreduce", MIB, num_ranks=2, num_hosts=2, bits_per_s=1e6)
 
@@ -73,7 +73,7 @@ def link(
 
 
 def test_the_slowest_link_by_plain_tcp() -> None:
-    """What iperf3 said stands beside it."""
+    """iperf3's value is shown beside it."""
     found = slowest_bits_per_s([link("tcp", 300), link("tcp", 200), link("iperf3", 100)])
 
     assert found == 800.0
@@ -98,7 +98,7 @@ def test_rates_of_each_direction_by_plain_tcp() -> None:
     ],
 )
 def test_one_link_may_differ_by_a_tenth(one: float, other: float, same: bool) -> None:
-    """Of the smaller rate, whichever was measured first."""
+    """Of the smaller rate, in either order."""
     assert same_rate(one, other) is same
     assert same_rate(other, one) is same
 
@@ -108,7 +108,7 @@ def test_one_link_may_differ_by_a_tenth(one: float, other: float, same: bool) ->
     [("cubic", "cubic", True), ("cubic", "bbr", False), ("", "bbr", True), ("cubic", "", True)],
 )
 def test_one_link_has_one_congestion_control(one: str, other: str, same: bool) -> None:
-    """Where both were told."""
+    """If both are known."""
     measured = link("tcp", 300)
 
     first, second = (measured.replace(congestion_control=name) for name in (one, other))
@@ -117,7 +117,7 @@ def test_one_link_has_one_congestion_control(one: str, other: str, same: bool) -
 
 
 def test_one_host_has_no_share() -> None:
-    """Nor does a link of no rate."""
+    """Nor has a link without a rate."""
     timing = Timing(operation="allreduce", size_bytes=4, seconds=((1.0, 1.0),), wrong=0)
 
     for hosts, rate in ((1, 1e9), (2, 0.0), (2, float("inf"))):

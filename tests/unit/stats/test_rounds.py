@@ -20,7 +20,7 @@ QUIET = Load(wall_s=10, cores=2, others_cpu_s=2.0, steal_cpu_s=2.0)
     ],
 )
 def test_why_a_run_was_disturbed(load: Load | None, why: str) -> None:
-    """CPU time of others ÷ (processors · wall time), 4.6 of 20 s; nobody looked: not disturbed."""
+    """CPU time of others ÷ (processors · wall time), 4.6 of 20 s; unwatched is undisturbed."""
     assert disturbance(simple_run("serial", 1, 1.0).replace(load=load)) == why
 
 
@@ -28,7 +28,7 @@ def test_why_a_run_was_disturbed(load: Load | None, why: str) -> None:
 def test_disturbed_rounds_are_left_out_while_enough_remain(
     least: int, used: tuple[int, ...], kept: bool
 ) -> None:
-    """Of three rounds one was disturbed; two remain."""
+    """One of three rounds was disturbed; two remain."""
     runs = [
         simple_run("serial", 1, 1.0, number=k, position=k).replace(load=BUSY if k == 1 else QUIET)
         for k in range(3)
@@ -49,7 +49,7 @@ def test_disturbed_rounds_are_left_out_while_enough_remain(
     ],
 )
 def test_the_worst_run_of_a_round_is_told(shares: tuple[float, ...], told: str) -> None:
-    """Whatever came first; and how many others were disturbed."""
+    """In any order, with the number of other disturbed runs."""
     backends = ("serial", "horovod", "mirrored")
     runs = [
         simple_run(backend, 1, 1.0, position=k).replace(load=QUIET.replace(others_cpu_s=20 * share))

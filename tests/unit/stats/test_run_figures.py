@@ -48,7 +48,7 @@ def parameter_server_run() -> Run:
 
 
 def test_slowest_rank_of_each_epoch_decides_and_the_first_epoch_is_warm_up() -> None:
-    """Throughput is examples over the slowest rank's time, epoch by epoch, without the first."""
+    """Throughput is examples ÷ the slowest rank's time, without the first epoch."""
     run = two_ranks([100.0, 2.0, 3.0], [50.0, 4.0, 1.0])
 
     figure = run_figures.throughput_examples_s(run)
@@ -58,7 +58,7 @@ def test_slowest_rank_of_each_epoch_decides_and_the_first_epoch_is_warm_up() -> 
 
 
 def test_one_epoch_has_no_throughput() -> None:
-    """The only epoch contains the compilation: the reason stands in place of the number."""
+    """The only epoch contains the compilation; the reason replaces the number."""
     run = two_ranks([1.0], [1.0])
 
     assert run_figures.throughput_examples_s(run).value is None
@@ -87,7 +87,7 @@ def test_step_time_takes_the_slowest_rank_of_each_step() -> None:
 
 
 def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
-    """Servers are charged for memory and CPU, and have no say in time."""
+    """Servers count for memory and CPU, not for time."""
     run = parameter_server_run()
 
     assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
@@ -98,7 +98,7 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
 
 
 def test_missing_process_gives_no_number() -> None:
-    """The process without a record may be the slowest or the largest: no number is made up."""
+    """The process without a record may be the slowest or the largest."""
     run = parameter_server_run()
     without_server = run.replace(records=run.records[:-1])
     without_rank = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(
@@ -117,7 +117,7 @@ def test_missing_process_gives_no_number() -> None:
 
 
 def test_start_up_is_that_of_the_slowest_process() -> None:
-    """The run trains when its last process has made its first step."""
+    """A run trains once its last process has made its first step."""
     epochs = [epoch(1.0), epoch(1.0)]
     records = [record(SPEC, epochs, 0, startup_s=4.0), record(SPEC, epochs, 1, startup_s=6.5)]
 
@@ -127,7 +127,7 @@ def test_start_up_is_that_of_the_slowest_process() -> None:
 
 
 def test_memory_and_cpu_are_summed_over_processes_and_all_epochs() -> None:
-    """CPU time contains start-up, so all epochs stand below it, the first one too."""
+    """CPU time contains start-up, so it is divided by all epochs, also the first."""
     epochs = [epoch(1.0, examples=100), epoch(1.0, examples=100)]
     records = [
         record(SPEC, epochs, 0, peak_memory_bytes=3, cpu_s=5.0),
@@ -141,7 +141,7 @@ def test_memory_and_cpu_are_summed_over_processes_and_all_epochs() -> None:
 
 
 def test_target_is_reached_at_the_end_of_the_first_epoch_that_meets_it() -> None:
-    """Equal is enough, a later fall does not matter, and the chief's clock counts."""
+    """Equal is enough, a later fall does not matter, the chief's clock counts."""
     chief = [
         epoch(1.0, end_s=11.0, accuracy=0.8),
         epoch(1.0, end_s=12.5, accuracy=0.9),
@@ -155,7 +155,7 @@ def test_target_is_reached_at_the_end_of_the_first_epoch_that_meets_it() -> None
 
 
 def test_target_that_is_not_reached_says_so() -> None:
-    """None is not a time; why there is none differs."""
+    """There is no time, and the reason says why."""
     spec = spec_of("serial")
     low = [epoch(1.0, accuracy=0.1), epoch(1.0, accuracy=0.2)]
 
@@ -174,7 +174,7 @@ def test_target_that_is_not_reached_says_so() -> None:
 
 
 def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
-    """Two processes that count another number of examples did not train the same epoch."""
+    """Two processes with different counts did not train the same epoch."""
     records = [
         record(SPEC, [epoch(1.0), epoch(1.0, examples=100)], 0),
         record(SPEC, [epoch(1.0), epoch(1.0, examples=99)], 1),
@@ -189,7 +189,7 @@ def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
 
 
 def test_epochs_that_only_one_process_recorded_are_refused() -> None:
-    """A rank that stopped early would be counted as quick."""
+    """A rank that stopped early would look fast."""
     records = [record(SPEC, [epoch(1.0)] * 3, 0), record(SPEC, [epoch(1.0)] * 2, 1)]
 
     with pytest.raises(RefusalError, match="epoch 3: rank-0 100, rank-1 none"):
@@ -247,7 +247,7 @@ def test_quantiles_are_those_of_the_slowest_ranks_steps() -> None:
 
 
 def test_a_quantile_needs_a_step_beyond_it() -> None:
-    """Of 4 steps nobody knows what one in twenty takes."""
+    """4 steps cannot show what one in twenty takes."""
     figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]), "yes")
 
     assert figures.step_time_ms.value == pytest.approx(500)
@@ -256,7 +256,7 @@ def test_a_quantile_needs_a_step_beyond_it() -> None:
 
 
 def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
-    """Largest less smallest duration in each step, and the median over steps."""
+    """Largest minus smallest duration in each step, then the median over steps."""
     run, durations = many_steps()
     by_hand = 1000 * np.median(np.abs(durations[0, 1:] - durations[1, 1:]))
 
@@ -269,7 +269,7 @@ def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
 
 
 def test_a_time_of_several_steps_is_divided_by_them() -> None:
-    """Executions of 4, 4 and 2 steps in 0.4, 0.8 and 0.1 s are 100, 200 and 50 ms for a step."""
+    """Executions of 4, 4 and 2 steps in 0.4, 0.8 and 0.1 s: 100, 200 and 50 ms a step."""
     spec = spec_of("serial", steps_per_execution=4)
     one = epoch(1.5, step_end_s=(0.4, 1.2, 1.3), steps=10, steps_per_time=4)
     run = run_of(arm_of("serial"), [record(spec, [one, one])])
@@ -295,7 +295,7 @@ def test_sent_bytes_are_summed_over_hosts_and_interfaces() -> None:
 
 
 def test_sent_bytes_that_nobody_counted_are_not_zero() -> None:
-    """A record of an older version, and a run without common steps."""
+    """A record of an older version, or a run without common steps."""
     run = two_ranks([1.0, 1.0], [1.0, 1.0])
 
     assert run_figures.sent_bytes_per_step(run).value is None
@@ -320,7 +320,7 @@ def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
 
 
 def test_every_process_has_figures_of_its_own() -> None:
-    """Each by its own clock: the quicker rank is not hidden behind the slower one."""
+    """Each by its own clock, so the slower rank does not hide the quicker one."""
     run, durations = many_steps()
     own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=7, cpu_s=3.0)
     run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
@@ -342,7 +342,7 @@ def test_every_process_has_figures_of_its_own() -> None:
 
 
 def test_servers_have_memory_and_no_steps() -> None:
-    """Of a run with a coordinator, and of one that failed."""
+    """In a run with a coordinator, and in a failed run."""
     run = parameter_server_run()
 
     chief, worker, *_ = run_figures.process_figures(run)
@@ -355,7 +355,7 @@ def test_servers_have_memory_and_no_steps() -> None:
 
 
 def test_counted_are_the_epochs_after_warm_up() -> None:
-    """Steps that are slow until the middle of the second epoch: both epochs are left out."""
+    """Steps are slow until the middle of the second epoch, so two epochs are left out."""
     durations = np.full(300, 0.01)
     durations[:90] = 0.03
     epochs = [epoch_of(one) for one in durations.reshape(5, 60)]
@@ -367,7 +367,7 @@ def test_counted_are_the_epochs_after_warm_up() -> None:
 
 
 def test_a_process_without_any_epoch_is_refused() -> None:
-    """It would be the quickest of all; the others' times alone are not those of the run."""
+    """It would look fastest; the others' times alone are not the run's."""
     records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
 
     with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
@@ -375,7 +375,7 @@ def test_a_process_without_any_epoch_is_refused() -> None:
 
 
 def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
-    """The coordinator learns of both together; that is no broken clock."""
+    """The coordinator learns of both at once; its clock is not broken."""
     steps: dict[str, Any] = {"step_end_s": (0.1, 0.1, 0.5)}
     spec = spec_of("parameter_server", 2)
     chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")

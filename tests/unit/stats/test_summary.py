@@ -69,7 +69,7 @@ def test_median_range_and_number() -> None:
 
 
 def test_arms_against_hand_arithmetic() -> None:
-    """Throughput is 100 examples over the seconds of an epoch, in this made-up case."""
+    """In this made-up case throughput is 100 examples ÷ the seconds of an epoch."""
     rows = {row.arm.label: row for row in summarize(scaling()).arms}
 
     spread = rows["horovod ×2"].throughput
@@ -97,7 +97,7 @@ def test_strong_scaling_efficiency_names_its_base() -> None:
 
 
 def test_missing_base_gives_no_efficiency() -> None:
-    """No arm at one replica, no serial: None, and the reason."""
+    """Without an arm at one replica or serial: None, and the reason."""
     arm = arm_of("horovod", 2)
 
     row = summarize(verified(comparison_of([arm], [simple_run("horovod", 2, 1.0)]))).arms[0]
@@ -108,7 +108,7 @@ def test_missing_base_gives_no_efficiency() -> None:
 
 
 def test_base_without_a_completed_run_gives_no_efficiency() -> None:
-    """The base is named, and so is what it lacks."""
+    """The message names the base and what it lacks."""
     failed = run_of(arm_of("serial"), [], outcome=FAILED, spec=spec_of("serial"))
     arms = [arm_of("serial"), arm_of("horovod", 2)]
     runs = [failed, simple_run("horovod", 2, 1.0, position=1)]
@@ -121,7 +121,7 @@ def test_base_without_a_completed_run_gives_no_efficiency() -> None:
 
 
 def test_arm_without_a_certificate_is_not_comparable() -> None:
-    """Its numbers stay, its efficiency goes; others keep theirs."""
+    """It keeps its numbers and loses its efficiency; others keep theirs."""
     comparison = scaling()
     certificates = comparison.certificates[:2]
 
@@ -136,7 +136,7 @@ def test_arm_without_a_certificate_is_not_comparable() -> None:
 
 
 def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
-    """Neither against serial nor against its own arm at one replica."""
+    """Neither serial nor its own arm at one replica."""
     comparison = scaling()
 
     row = summarize(comparison.replace(certificates=comparison.certificates[2:])).arms[2]
@@ -176,7 +176,7 @@ def test_nothing_is_measured_against_a_base_that_is_not_comparable() -> None:
     ],
 )
 def test_certificate_counts_only_for_what_was_run(changes: dict[str, Any], reason: str) -> None:
-    """A failed one, of another machine or software: none of them; an unknown digest passes."""
+    """Failed, of another machine or of other software: no; an unknown digest passes."""
     assert not_comparable_because(with_certificate("horovod ×2", **changes)) == {
         "serial": "",
         "horovod ×1": "",
@@ -185,7 +185,7 @@ def test_certificate_counts_only_for_what_was_run(changes: dict[str, Any], reaso
 
 
 def test_certificate_of_another_run_does_not_count() -> None:
-    """The reason names both runs, by the first digits of SHA-256 over the canonical JSON."""
+    """The reason names both runs by the first digits of their hashes."""
     other = spec_of("horovod", 2, epochs=9)
 
     def digits(spec: RunSpec) -> str:
@@ -202,7 +202,7 @@ def test_certificate_of_another_run_does_not_count() -> None:
 
 
 def test_certificate_of_other_data_does_not_count() -> None:
-    """Where both digests are known, they must be the same."""
+    """If both digests are known, they must be equal."""
     spec = spec_of("serial")
     run = run_of(arm_of("serial"), [record(spec, [epoch(1.0)] * 2, data_digest="cd" * 32)])
     comparison = comparison_of([arm_of("serial")], [run])
@@ -217,7 +217,7 @@ def test_certificate_of_other_data_does_not_count() -> None:
 
 
 def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
-    """A certificate names one machine; of the others, processor and packages must be the same."""
+    """It names one machine; others must have its processor and packages."""
     spec = spec_of("horovod", 2)
     records = [
         record(spec, [epoch(1.0)] * 2, rank, machine=MACHINE.replace(host=f"bench-{rank + 1}"))
@@ -244,7 +244,7 @@ def test_arm_that_did_other_work_is_not_comparable() -> None:
 
 
 def test_two_certificates_of_an_arm_are_refused() -> None:
-    """Nobody can say which of them holds."""
+    """Nobody can say which one holds."""
     comparison = scaling()
     twice = (*comparison.certificates, comparison.certificates[0])
 
@@ -267,7 +267,7 @@ def test_only_completed_runs_count_and_the_others_are_named() -> None:
 
 
 def test_arm_that_never_ran_is_a_row_without_numbers() -> None:
-    """Asked for and not reached is shown, not dropped."""
+    """It was asked for but not reached; it is shown, not dropped."""
     row = summarize(comparison_of([arm_of("serial")], [])).arms[0]
 
     assert (row.started, row.completed) == (0, 0)
@@ -276,7 +276,7 @@ def test_arm_that_never_ran_is_a_row_without_numbers() -> None:
 
 
 def test_runs_come_in_the_order_in_which_they_were_started() -> None:
-    """Whatever their order in the file."""
+    """In any order in the file."""
     comparison = scaling()
 
     rows = summarize(comparison.replace(runs=tuple(reversed(comparison.runs)))).runs
@@ -285,7 +285,7 @@ def test_runs_come_in_the_order_in_which_they_were_started() -> None:
 
 
 def test_two_quality_targets_are_refused() -> None:
-    """Time to two different targets is not one column."""
+    """Times to two different targets do not fit into one column."""
     runs = [
         run_of(
             arm_of("serial"),
@@ -301,7 +301,7 @@ def test_two_quality_targets_are_refused() -> None:
 
 
 def test_twins_and_breakdown_arms_are_no_rivals() -> None:
-    """One verdict of two arms; the twin is the noise floor; the diagnostic arm is not ranked."""
+    """One verdict of two arms; the twin is the noise floor; breakdown arms are not ranked."""
     summary = summarize(twin_and_breakdown_arm())
 
     assert [(one.first, one.second, one.word) for one in summary.verdicts] == [

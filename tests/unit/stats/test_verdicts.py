@@ -22,7 +22,7 @@ def two_arms(ratios: tuple[float, ...]) -> dict[str, list[Sample]]:
 
 
 def test_ratio_is_the_regression_on_order() -> None:
-    """Of two arms it is least squares of log ratio on a constant and the difference of places."""
+    """For two arms: least squares of the log ratio on a constant and the order."""
     ratios = (1.5, 1.6, 1.4, 1.55)
     places = np.array([a - b for a, b in ORDERS])
     design = np.column_stack([np.ones(4), places])
@@ -43,7 +43,7 @@ def test_ratio_is_the_regression_on_order() -> None:
 
 
 def test_faster_one_comes_first_and_turning_is_its_own_opposite() -> None:
-    """Slower as named is faster turned round; twice turned it is the same."""
+    """`slower` becomes `faster` when turned; turning twice changes nothing."""
     (found,) = pair_verdicts(two_arms((0.5, 0.52, 0.49, 0.5)))
 
     back = turned(found)
@@ -67,7 +67,7 @@ def test_too_few_rounds_give_a_ratio_without_an_interval(rounds: int, least: int
 
 
 def test_a_ratio_without_an_interval_lies_within_what_was_measured() -> None:
-    """Two rounds of three arms, one of which is slow once: its slope is not taken off the pair."""
+    """Two rounds of three arms, one slow once: no slope is taken off the pair."""
     places = {"a": (0, 3), "b": (1, 5), "c": (2, 4)}
     rates = {"a": (100.0, 110.0), "b": (100.0, 100.0), "c": (100.0, 20.0)}
     samples = {
@@ -83,7 +83,7 @@ def test_a_ratio_without_an_interval_lies_within_what_was_measured() -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_bad_samples_are_refused_by_arm_round_and_field(value: float) -> None:
-    """Never dropped in silence."""
+    """They are never dropped silently."""
     samples = two_arms((1.0, 1.0, 1.0))
     samples["a"][1] = Sample(1, 3, value)
 
@@ -92,7 +92,7 @@ def test_bad_samples_are_refused_by_arm_round_and_field(value: float) -> None:
 
 
 def test_two_samples_of_a_round_are_refused() -> None:
-    """Nobody can say which counts."""
+    """Nobody can say which one counts."""
     samples = two_arms((1.0, 1.0, 1.0))
     samples["a"].append(samples["a"][0])
 
@@ -101,7 +101,7 @@ def test_two_samples_of_a_round_are_refused() -> None:
 
 
 def test_same_order_in_every_round_gives_no_interval() -> None:
-    """A machine that gets slower looks the same as a second arm that is slower."""
+    """A machine that slows down looks the same as a second arm that is slower."""
     samples = {
         name: [Sample(r, 2 * r + place, 100.0 + r * place) for r in range(6)]
         for place, name in enumerate("ab")
@@ -113,12 +113,12 @@ def test_same_order_in_every_round_gives_no_interval() -> None:
 
 
 def test_holm_by_hand() -> None:
-    """0.01·3, 0.02·2, and the last not below the one before it."""
+    """0.01·3, 0.02·2, and the last no smaller than the one before."""
     assert holm(np.array([0.03, 0.01, 0.02])) == pytest.approx([0.04, 0.03, 0.04])
 
 
 def test_pure_drift_is_no_difference() -> None:
-    """Arms that are equal on a machine that slows down by a tenth in each run: ratio 1."""
+    """Equal arms on a machine that slows down by a tenth in each run: ratio 1."""
     t = np.array([[[0.0, 5, 7], [1, 4, 6], [2, 3, 8]]])
 
     fits = fit_pairs(-0.1 * t, t, np.array([0]), np.array([1]))
@@ -127,7 +127,7 @@ def test_pure_drift_is_no_difference() -> None:
 
 
 def test_intervals_of_one_arm_are_scipys() -> None:
-    """Student's, of values and of logarithms."""
+    """Student's t, of values and of logarithms."""
     values = [1.0, 2.0, 4.0, 3.0]
     low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     log_low, log_high = stats.ttest_1samp(np.log(values), 0).confidence_interval(0.95)

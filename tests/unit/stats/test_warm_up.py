@@ -77,7 +77,7 @@ Noise = Callable[[np.random.Generator, int], Times]
 @pytest.mark.parametrize("noise", [normal, skewed, spiked, correlated, restarted])
 @pytest.mark.parametrize("epochs", [3, 10])
 def test_noise_alone_rarely_loses_more_than_the_first_epoch(noise: Noise, epochs: int) -> None:
-    """Only the first step is warm-up: 5 % lose an epoch more, 2 % two more, 5 % never settle."""
+    """Only step 1 is slow: 5 % lose an epoch more, 2 % two more, 5 % never settle."""
     generator = np.random.default_rng(7)
     found = []
     for _ in range(DATA_SETS):
@@ -96,7 +96,7 @@ def test_noise_alone_rarely_loses_more_than_the_first_epoch(noise: Noise, epochs
 def test_steps_that_were_slower_are_left_out_to_the_end_of_their_epoch(
     change: int, left_out: int
 ) -> None:
-    """30 % slower until a known step: seldom missed, and seldom more than one epoch too many."""
+    """30 % slower until a known step: rarely missed, rarely over an epoch too many."""
     generator = np.random.default_rng(11)
     found = []
     for _ in range(DATA_SETS // 3):
@@ -112,7 +112,7 @@ def test_steps_that_were_slower_are_left_out_to_the_end_of_their_epoch(
 
 
 def test_a_run_that_gets_slower_never_settles() -> None:
-    """A change in the second half leaves no steady part: said, and all but the first count."""
+    """A change in the second half leaves no steady part; all but the first epoch count."""
     times = normal(np.random.default_rng(3), 300)
     times[0] = 5.0
     times[210:] *= 1.3
@@ -127,7 +127,7 @@ def test_a_run_that_gets_slower_never_settles() -> None:
 
 
 def test_the_error_is_that_of_white_1997() -> None:
-    """The minimum over d of Σ(z − mean)² ÷ (k − d)², by loops, is where the warm-up ends."""
+    """The warm-up ends at the minimum over d of Σ(z − mean)² ÷ (k − d)², found by loops."""
     times = normal(np.random.default_rng(5), 200)
     times[:40] *= np.linspace(3, 1, 40)
     z = [np.log(np.median(times[k : k + 5])) for k in range(0, 200, 5)]
@@ -140,7 +140,7 @@ def test_the_error_is_that_of_white_1997() -> None:
 
 
 def test_several_steps_of_one_time_are_counted_as_steps() -> None:
-    """Ten steps in each time, five in the last of an epoch: the change is told in steps."""
+    """Ten steps in each time, five in an epoch's last; the change is given in steps."""
     times = np.full(200, 0.1)
     times[:30] *= 2
     times[19::20] /= 2  # half as many steps take half as long
@@ -159,14 +159,14 @@ def test_several_steps_of_one_time_are_counted_as_steps() -> None:
     ],
 )
 def test_short_runs_say_that_nothing_could_be_found(steps: int, epochs: int, reason: str) -> None:
-    """Then the first epoch is left out, as it holds tracing, and the reason is kept."""
+    """Then only the first epoch is left out, because it holds tracing."""
     found = warm_up(run_with(np.full(steps * epochs, 0.01), steps))
 
     assert (found.steps, found.epochs, found.found, found.reason) == (0, 1, False, reason)
 
 
 def test_the_slowest_process_decides() -> None:
-    """One of two ranks settles late: the run settles with it."""
+    """If one of two ranks settles late, the run settles late."""
     spec, generator = spec_of("horovod", 2), np.random.default_rng(4)
     quick, late = normal(generator, 300), normal(generator, 300)
     late[:75] *= 1.5
@@ -177,7 +177,7 @@ def test_the_slowest_process_decides() -> None:
 
 
 def test_a_run_that_failed_has_no_warm_up_to_find() -> None:
-    """Its processes may have stopped anywhere: nothing is compared between them."""
+    """Its processes may have stopped anywhere, so nothing is compared."""
     spec = spec_of("horovod", 2)
     ranks = [record(spec, [epoch(1.0)] * 3, 0), record(spec, [epoch(1.0, step_end_s=(0.5,))], 1)]
     run = run_of(arm_of("horovod", 2), ranks, outcome={"kind": "failed", "reason": "boom"})
@@ -186,7 +186,7 @@ def test_a_run_that_failed_has_no_warm_up_to_find() -> None:
 
 
 def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many figures ask; a run that only looks the same is another one."""
+    """However many figures ask; a run that only looks equal is another run."""
     asked: list[int] = []
 
     def counted(times: Times, *, first_epoch: int) -> int | None:

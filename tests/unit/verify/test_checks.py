@@ -26,7 +26,7 @@ def test_each_example_once_passes() -> None:
 
 
 def test_a_double_and_a_missing_example_are_named() -> None:
-    """Example 5 is fed in the place of example 6."""
+    """Example 5 is fed in place of example 6."""
     fed = trace().fed.copy()
     fed[1, 2, 0, 0] = 5
 
@@ -39,7 +39,7 @@ def test_a_double_and_a_missing_example_are_named() -> None:
 
 
 def test_the_same_examples_in_other_updates_are_found() -> None:
-    """The epoch is whole, but its second update holds others than the reference's."""
+    """The epoch is whole, but its second update holds other examples."""
     fed = trace().fed.copy()
     fed[0, 1, 0, 0], fed[0, 2, 0, 0] = fed[0, 2, 0, 0], fed[0, 1, 0, 0]
 
@@ -52,7 +52,7 @@ def test_the_same_examples_in_other_updates_are_found() -> None:
 
 
 def test_a_validation_that_counts_other_examples_is_found() -> None:
-    """One twice and one never: the count alone would not show it."""
+    """One twice and one never; the count alone would not show it."""
     meta = {**trace().meta, "validation_ledgers": [ledger_of(range(5)), ledger_of([0, 1, 2, 2, 4])]}
 
     check = validation_ledger({"rank-0": trace(meta=meta)}, trace())
@@ -84,7 +84,7 @@ def test_a_gradient_lost_doubled_or_rescaled_is_found(times: float) -> None:
 
 
 def test_one_process_that_saw_no_number_is_not_outvoted() -> None:
-    """Whichever of two processes it is."""
+    """Whichever of the two processes it is."""
     for first, second in ((counted(math.nan), counted()), (counted(), counted(math.nan))):
         arm = {"rank-0": first, "rank-1": second}
 
@@ -92,7 +92,7 @@ def test_one_process_that_saw_no_number_is_not_outvoted() -> None:
 
 
 def test_an_example_that_the_counting_never_fed_is_found() -> None:
-    """The sum alone would agree with a ledger that lacks it."""
+    """The sum alone would agree with a ledger that lacks it too."""
     fed = trace().fed.copy()
     fed[:, 2, 0, 0] = -1
     weights = np.array([1 / 3] * 6 + [0.0]).reshape(-1, 1) * EPOCHS
@@ -105,7 +105,7 @@ def test_an_example_that_the_counting_never_fed_is_found() -> None:
 
 
 def test_half_the_epochs_and_an_idle_replica_are_found() -> None:
-    """Also of an arm whose updates have no one right result."""
+    """Also for an arm whose updates have no single right result."""
     half = trace(fed=trace().fed[:1])
     idle = trace(fed=np.concatenate([trace().fed, np.full_like(trace().fed, -2)], axis=2))
     once = trace(meta={**trace().meta, "validation_ledgers": [ledger_of(range(5))]})
@@ -118,7 +118,7 @@ def test_half_the_epochs_and_an_idle_replica_are_found() -> None:
 
 
 def test_workers_count_their_own_batches() -> None:
-    """Two replicas of two examples: together a quarter each, apart a half."""
+    """Two replicas of two examples: a quarter each together, a half each apart."""
     fed = np.array([[[[0, 1], [2, 3]]]])
     quarter, half = (trace(fed=fed, final={"k": np.full((4, 1), w)}) for w in (1 / 4, 1 / 2))
 
@@ -138,7 +138,7 @@ def seeds(shares: list[float]) -> tuple[list[Trace], list[Trace]]:
 
 
 def test_convergence_is_a_one_sided_t_test() -> None:
-    """The bound that is printed is that of scipy's own test, on both sides of the margin."""
+    """The printed bound is that of scipy's own test, on both sides of the margin."""
     for shares in ([0.01, 0.03, -0.02, 0.0, 0.02], [0.08, 0.12, 0.02, 0.11, 0.05]):
         check = convergence(*seeds(shares))
 
@@ -147,7 +147,7 @@ def test_convergence_is_a_one_sided_t_test() -> None:
 
 
 def test_false_certificates_are_as_rare_as_promised() -> None:
-    """Arms that give away exactly the margin pass in at most 5 % of 2,000 draws, within chance."""
+    """Arms that lose exactly the margin pass in at most 5 % of 2,000 draws."""
     generator = np.random.default_rng(3)
 
     passed = sum(
@@ -160,7 +160,7 @@ def test_false_certificates_are_as_rare_as_promised() -> None:
 
 
 def test_a_reference_that_learns_nothing_certifies_nothing() -> None:
-    """Else an arm that learns nothing either would pass."""
+    """Otherwise an arm that learns nothing would pass too."""
     arms, reference = seeds([0.0, 0.0, 0.01, 0.0, 0.0])
     for one in (*arms, *reference):
         one.meta["initial_loss"] = 0.9

@@ -55,7 +55,7 @@ CHANGES: dict[str, tuple[str, int, Callable[[Trace], None]]] = {
 
 
 def test_equal_traces_pass() -> None:
-    """The deviation is zero, after each update and before the first."""
+    """The deviation is zero before the first update and after each."""
     check = parity({"rank-0": trace(), "rank-1": trace()}, trace(), precision="float64")
 
     assert check.passed
@@ -81,7 +81,7 @@ def test_one_changed_number_fails(what: str) -> None:
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_not_a_number_fails(what: str) -> None:
-    """A NaN is never equal, wherever it stands."""
+    """NaN never equals anything, in any place."""
     kind, _, change = CHANGES[what]
     arm = changed(change)
     other = arm["rank-1"]
@@ -110,7 +110,7 @@ def test_not_a_number_fails(what: str) -> None:
 def test_the_tolerance_is_of_the_largest_of_its_kind(
     precision: str, times: float, passes: bool
 ) -> None:
-    """The smaller bias is measured against the kernel: by hand, just below and just above."""
+    """The smaller bias is measured against the kernel, by hand on both sides of the limit."""
     reference = trace()
     largest = max(np.max(np.abs(array)) for array in reference.weights.values())
     other = trace()
@@ -120,7 +120,7 @@ def test_the_tolerance_is_of_the_largest_of_its_kind(
 
 
 def test_missing_updates_and_processes_fail() -> None:
-    """Nothing seen, a process that ended early, one update too few, one variable too many."""
+    """Nothing recorded, a process that ended early, an update too few, a variable too many."""
     short = trace(loss=trace().loss[:-1])
     broken = trace(meta={**trace().meta, "error": "LedgerError: 19 of 20"})
     extra = trace(weights={**trace().weights, "002 more/kernel": np.zeros((STEPS + 1, 1))})
@@ -136,7 +136,7 @@ def test_missing_updates_and_processes_fail() -> None:
 
 
 def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
-    """Of an asynchronous arm the weights may differ; what they start from may not."""
+    """Weights of an asynchronous arm may differ; initial weights may not."""
     other = trace()
     other.weights["000 dense/kernel"] += 1.0
 
@@ -146,7 +146,7 @@ def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
 
 
 def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Every array and the facts; half a file is refused."""
+    """Every array and fact; half a file is refused."""
     trace().write(tmp_path / "t.npz")
 
     found = Trace.read(tmp_path / "t.npz")
@@ -163,7 +163,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.skipif("RINGSIDE_BROKEN_GATE" in os.environ, reason="this is the broken one")
 @pytest.mark.parametrize("broken", ["equal", "close"])
 def test_a_broken_gate_turns_these_tests_red(broken: str) -> None:
-    """A comparison that always says equal, and one with a wide tolerance, are both found out."""
+    """A gate that always says equal, or has a wide tolerance, is found."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(HERE)],
         env={**os.environ, "RINGSIDE_BROKEN_GATE": broken},

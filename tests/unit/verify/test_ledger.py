@@ -21,7 +21,7 @@ def places(fed: np.ndarray, number: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("count", [1, 2, 7, 24])
 def test_each_once_passes_in_any_order(count: int) -> None:
-    """A permutation of all ids, padding and places that were fed nothing."""
+    """A permutation of all ids, with padding and places that were fed nothing."""
     ids = np.full(24, -1)
     ids[:count] = np.random.default_rng(count).permutation(count)
     ids[count + 5 :] = -2
@@ -34,7 +34,7 @@ def test_each_once_passes_in_any_order(count: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_difference_is_that_of_multisets(seed: int) -> None:
-    """Random lists: missing, repeated and foreign ids are those that Python's Counter finds."""
+    """Python's Counter finds the same missing, repeated and foreign ids."""
     generator = np.random.default_rng(seed)
     fed = generator.integers(-2, 26, size=(5, 2, 3))
     times = Counter(int(number) for number in fed.ravel() if number >= 0)
@@ -95,5 +95,5 @@ def changed(*changes: tuple[tuple[int, int, int], int]) -> np.ndarray:
     ],
 )
 def test_the_finding_is_a_sentence(fed: np.ndarray, sentence: str) -> None:
-    """It names examples, replicas and steps, and says how many it does not name."""
+    """It names examples, replicas and steps, and how many it does not name."""
     assert ledger_verdict(fed, 12, shown=2).finding == sentence

@@ -18,7 +18,7 @@ def _asked_anew() -> None:
 
 
 def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says is not what the machine is."""
+    """Its text is not taken as the machine's answer."""
     reached_by(f"echo welcome; {FAREWELL}", tmp_path, monkeypatch)
 
     facts = machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
@@ -36,7 +36,7 @@ def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_machine_that_does_not_say(
     ssh: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message is that of the preflight: what is wrong, and what to do."""
+    """The message is that of the host check: what is wrong, and what to do."""
     reached_by(ssh, tmp_path, monkeypatch)
 
     with pytest.raises(RefusalError, match=f"Received: b.invalid: {words}"):

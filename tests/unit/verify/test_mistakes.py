@@ -62,7 +62,7 @@ def spec(
 )
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_what_an_arm_can_do_wrong(backend: str, can_be_made: set[str], replicas: int) -> None:
-    """Each mistake is one that the kind of backend can make, or has a sentence why it is not."""
+    """A backend can make each mistake, or a sentence says why it cannot."""
     run = spec(backend, replicas)
 
     obstacles = {name: obstacle(name, run) for name in NAMES}
@@ -73,7 +73,7 @@ def test_what_an_arm_can_do_wrong(backend: str, can_be_made: set[str], replicas:
 
 
 def test_one_replica_shares_with_nobody() -> None:
-    """Alone, only the data can be fed wrongly."""
+    """With one replica, only the data can be wrong."""
     run = spec("serial", 1)
 
     can_be_made = {name for name in NAMES if obstacle(name, run) is None}
@@ -82,7 +82,7 @@ def test_one_replica_shares_with_nobody() -> None:
 
 
 def test_whole_batches_have_no_tail() -> None:
-    """With batches of 9, 27 examples leave nothing over: what needs a short batch cannot be."""
+    """27 examples in batches of 9 leave no short batch, so its mistakes are impossible."""
     run = spec("mirrored", 3, global_batch=9)
 
     hindered = {name for name in NAMES if (obstacle(name, run) or "").startswith("The data have")}
@@ -91,7 +91,7 @@ def test_whole_batches_have_no_tail() -> None:
 
 
 def test_compression_that_was_asked_for_is_no_mistake() -> None:
-    """Under Horovod with compression=fp16, float16 on the wire is what the run says."""
+    """With compression=fp16 under Horovod, float16 on the wire is intended."""
     asked = obstacle("float16_compression", spec("horovod", 2, compression="fp16"))
 
     assert asked == "The run asks for gradients in float16."
@@ -99,7 +99,7 @@ def test_compression_that_was_asked_for_is_no_mistake() -> None:
 
 
 def test_an_unknown_mistake_is_refused_with_the_nearest() -> None:
-    """A name that is not in the table is answered with one that is."""
+    """The message suggests a name that exists."""
     with pytest.raises(RefusalError, match="Did you mean 'not_reduced'"):
         obstacle("not_reducd", spec("mirrored", 2))
 
@@ -113,7 +113,7 @@ def test_what_dropping_the_remainder_leaves(replicas: int, left: int) -> None:
 
 
 def test_only_batch_norm_and_the_restart_need_more_than_a_dense_network() -> None:
-    """One mistake has a workload of its own, one shows after a restart only."""
+    """One mistake has its own workload; one shows only after a restart."""
     workloads = {name: workload_of(name) for name in NAMES}
 
     assert {n for n, w in workloads.items() if w.endswith("with_batch_norm")} == {
@@ -123,7 +123,7 @@ def test_only_batch_norm_and_the_restart_need_more_than_a_dense_network() -> Non
 
 
 def test_a_matrix_is_planned_without_tensorflow() -> None:
-    """Importing the table brings neither TensorFlow nor Horovod."""
+    """Importing the table imports neither TensorFlow nor Horovod."""
     program = (
         "import sys, ringside.verify.mistakes\n"
         "print({'tensorflow', 'tf_keras', 'horovod', 'ringside_core.keras'} & set(sys.modules))"

@@ -64,7 +64,7 @@ def test_what_was_kept_is_found() -> None:
 
 
 def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
-    """Which hosts, with how many slots; what was proved of one launcher is not of another."""
+    """Other hosts, slots or another launcher need another certificate."""
     a, b = Host(name="localhost"), Host(name="b")
     two, other = Placement(hosts=(a, b)), Placement(hosts=(a, b.replace(slots=2)))
     made = certificate(hosts=two.hosts)
@@ -80,7 +80,7 @@ def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
 
 
 def test_a_certificate_of_version_1_is_of_one_machine() -> None:
-    """It knew neither hosts nor launchers."""
+    """Version 1 knew neither hosts nor launchers."""
     body = {**json.loads(certificate().to_json()), "schema_version": 1}
     del body["hosts"], body["launcher"]
 
@@ -88,7 +88,7 @@ def test_a_certificate_of_version_1_is_of_one_machine() -> None:
 
 
 def test_what_did_not_pass_is_not_used() -> None:
-    """It is looked at again, in case it was the machine."""
+    """It is verified again, because the machine may have been the cause."""
     failed = Check(name="float64 parity", passed=False, finding="parts")
     store.keep(certificate(checks=(failed,)))
 
@@ -96,7 +96,7 @@ def test_what_did_not_pass_is_not_used() -> None:
 
 
 def test_a_change_of_code_machine_or_spec_is_told() -> None:
-    """Each makes a certificate stale, with the reason."""
+    """Each makes a certificate stale, and the reason is told."""
     packages = {**machine_facts().packages, "tensorflow": "2.17.0"}
     other = machine_facts().replace(packages=packages)
 
@@ -120,7 +120,7 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
 
 
 def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of Ringside or of the user, after this process has loaded both."""
+    """A file of Ringside or of the user, after this process loaded both."""
     mine, root = tmp_path / "my_model.py", tmp_path / "ringside"
     mine.write_text("layers = 2\n")
     for name in store.COVERED:
@@ -141,7 +141,7 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_users_own_workload_is_certified_anew() -> None:
-    """What it reads, or imports later, is not known; nor what its filter does."""
+    """Nobody knows what it reads or imports later, nor what its filter does."""
     for run in (
         spec(workload="my_model.py:workload"),
         spec(pipeline=PipelineOptions(filter="my_filter.py:keep")),
@@ -154,7 +154,7 @@ def test_a_users_own_workload_is_certified_anew() -> None:
 def test_orders_in_the_environment_make_another_certificate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """TensorFlow and Horovod compute otherwise with some of them."""
+    """Some variables change how TensorFlow and Horovod compute."""
     store.keep(certificate())
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
 
@@ -162,7 +162,7 @@ def test_orders_in_the_environment_make_another_certificate(
 
 
 def test_a_damaged_file_is_as_none() -> None:
-    """Then it is certified anew."""
+    """Then the arm is certified again."""
     path = store.keep(certificate())
     path.write_text(path.read_text()[:100])
 

@@ -14,6 +14,6 @@ from ringside_core.workloads.registry import load_function
     ],
 )
 def test_a_missing_filter_is_called_a_filter(reference: str, words: str) -> None:
-    """Not a workload."""
+    """It is not called a workload."""
     with pytest.raises(RefusalError, match=words):
         load_function(reference, what="filter")
