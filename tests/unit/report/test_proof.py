@@ -69,7 +69,7 @@ def test_answer_when_some_are_certified() -> None:
 
 
 def test_answer_when_none_is_certified() -> None:
-    """ "Not verified" differs from "failed"; the lead first says that nothing is ranked."""
+    """Not verified is not failed; the lead first says that nothing is ranked."""
     serial = failed(certificate(arm_of("serial")))
     lost = three().replace(certificates=(serial,))
 
