@@ -1,13 +1,12 @@
-"""The main numbers of a report computed again, by other code, straight from the JSON.
+"""The main numbers of a report, computed again from the JSON by other code.
 
-Nothing here is imported from `stats`: a mistake there is seen as a difference. Which epochs and
-which rounds count is read from samples.csv and results.csv, where it is printed.
+Nothing here calls `ringside.stats`, so that a mistake there is seen as a difference. Only two
+decisions are taken from there: which epochs are warm-up, and which rounds count.
 """
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,28 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringside.report.printed import Difference, Page
+from ringside.report.differences import Difference
+from ringside.report.source import RESULTS, read_text
+from ringside.stats.figure import Figure
+from ringside.stats.summary import ArmRow, Summary
+from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Comparison
 
 Array = NDArray[np.float64]
-NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
 SMALLEST = {"step_p95_ms": 20, "step_p99_ms": 100}  # times that a quantile needs
-CSV_DIGITS = 1e-9  # relative; sums in another order differ in the last bits
-SECOND = " (computed a second way)"
-MATRIX = "Arm (is … as fast as)"
-OF_MEDIANS = {"CPU (s / 1000 examples)", "Rank skew (ms)"}  # tells tables of arms from others
-# Columns of medians over the runs of an arm: figure, and what it is multiplied by.
-MEDIANS = {
-    "Step (ms)": ("step_time_ms", 1.0),
-    "p50 (ms)": ("step_time_ms", 1.0),
-    "p95 (ms)": ("step_p95_ms", 1.0),
-    "p99 (ms)": ("step_p99_ms", 1.0),
-    "Peak memory (GiB)": ("peak_memory_bytes", 2.0**-30),
-    "Start-up (s)": ("startup_s", 1.0),
-    "CPU (s / 1000 examples)": ("cpu_s_per_1000_examples", 1.0),
-}
+DIGITS = 1e-6  # relative; both ways round in another order, drift solves least squares in between
+# Figures of a run that are computed here too.
+FIGURES = (
+    "throughput_examples_s",
+    "step_time_ms",
+    "step_p95_ms",
+    "step_p99_ms",
+    "peak_memory_bytes",
+    "startup_s",
+    "cpu_s_per_1000_examples",
+)
+Told = float | str | None
+Pair = tuple[str, Told, float | str]  # what it is, by the summary, computed here
 
 
 @dataclass(frozen=True)
@@ -45,38 +46,42 @@ class Opinion:
 
     Attributes:
         figures: [position, figure], not a number where there is none.
-        rates: examples/s of the runs that count, with arm, round and position; breakdown arms
-            are left out.
-        drift: see `drift_of`.
+        counting: arm, round, position and examples/s (`rate`) of the runs in rounds that count, of
+            all arms but breakdown arms; the rate may be missing.
         replicas: of each arm.
     """
 
     figures: pd.DataFrame
-    rates: pd.DataFrame
-    drift: tuple[float, float]
+    counting: pd.DataFrame
     replicas: Mapping[str, int]
 
+    @property
+    def rates(self) -> pd.DataFrame:
+        """The runs that count and have a rate."""
+        return self.counting.dropna()
 
-def second_opinion(folder: Path) -> Opinion:
-    """Compute everything again from results.json."""
-    text = (folder / "results.json").read_text(encoding="utf-8")
+
+def second_opinion(
+    folder: Path, *, warm_up_epochs: Mapping[int, int], rounds: Collection[int]
+) -> Opinion:
+    """Compute everything again from results.json.
+
+    Args:
+        folder: of the comparison.
+        warm_up_epochs: how many epochs at the start of a run do not count, by its position.
+        rounds: that count.
+    """
+    text = read_text(folder / RESULTS)
     body = json.loads(text)
-    if body["schema_version"] != Comparison.SCHEMA_VERSION:  # its fields by their names of now
+    if body["schema_version"] != Comparison.SCHEMA_VERSION:  # then its fields have older names
         body = json.loads(Comparison.from_json(text).to_json())
-    samples = pd.read_csv(folder / "samples.csv", usecols=["kind", "position", "epoch", "counted"])
-    samples = samples[(samples["kind"] == "run") & (samples["counted"] == "yes")]
-    counted = samples.groupby("position")["epoch"].agg(set).to_dict()
-    runs = pd.read_csv(folder / "results.csv")
-    in_counted_round = set(runs.loc[runs["round_counts"] == "yes", "position"])
-    rows = {
-        run["position"]: _figures(run, counted.get(run["position"], set())) for run in body["runs"]
-    }
-    breakdown_arms = {
-        arm["label"]
+    rows = {run["position"]: _figures(run, warm_up_epochs[run["position"]]) for run in body["runs"]}
+    ranked = {
+        arm["label"]: arm["replicas"]
         for arm in body["arms"]
-        if arm["ablation"] != "none" or arm["global_batch"] is not None
+        if arm["ablation"] == "none" and arm["global_batch"] is None
     }
-    rates = [
+    counting = [
         {
             "arm": run["arm"],
             "round": run["round"],
@@ -84,25 +89,23 @@ def second_opinion(folder: Path) -> Opinion:
             "rate": rows[run["position"]].get("throughput_examples_s", math.nan),
         }
         for run in body["runs"]
-        if run["position"] in in_counted_round and run["arm"] not in breakdown_arms
+        if run["round"] in rounds and run["arm"] in ranked
     ]
-    counting = pd.DataFrame(rates, columns=["arm", "round", "position", "rate"]).dropna()
     return Opinion(
-        figures=pd.DataFrame.from_dict(rows, orient="index"),
-        rates=counting,
-        drift=drift_of(counting),
-        replicas={arm["label"]: arm["replicas"] for arm in body["arms"]},
+        figures=pd.DataFrame.from_dict(rows, orient="index", columns=list(FIGURES)),
+        counting=pd.DataFrame(counting, columns=["arm", "round", "position", "rate"]),
+        replicas=ranked,
     )
 
 
-def _figures(run: dict[str, Any], counted: set[int]) -> dict[str, float]:
+def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     """The figures of one run; without those that it cannot have."""
     if run["outcome"]["kind"] != "completed":
         return {}
     records = run["records"]
     found: dict[str, float] = {}
     timed = [record["epochs"] for record in records if record["role"] != "server"]
-    epochs = [list(of_all) for k, of_all in enumerate(zip(*timed, strict=True)) if k in counted]
+    epochs = list(zip(*timed, strict=True))[warm_up_epochs:]
     if epochs:
         seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
@@ -122,7 +125,7 @@ def _figures(run: dict[str, Any], counted: set[int]) -> dict[str, float]:
     return found
 
 
-def _durations(of_all: list[dict[str, Any]]) -> Array:
+def _durations(of_all: Sequence[dict[str, Any]]) -> Array:
     """Seconds of each step of one epoch, [process, time]."""
     first = of_all[0]
     each, steps = first["steps_per_time"], first["steps"]
@@ -135,7 +138,13 @@ def _durations(of_all: list[dict[str, Any]]) -> Array:
 def geometric_mean(rates: pd.Series) -> tuple[float, float, float]:
     """Geometric mean and 95 % interval of independent runs: (value, low, high)."""
     logs = np.log(rates.to_numpy(dtype=float))
-    return _exp_interval(logs)
+    if not len(logs):
+        return math.nan, math.nan, math.nan
+    mean = float(np.mean(logs))
+    if len(logs) < 3:
+        return math.exp(mean), math.nan, math.nan
+    low, high = stats.t.interval(0.95, len(logs) - 1, loc=mean, scale=stats.sem(logs))
+    return math.exp(mean), math.exp(low), math.exp(high)
 
 
 @dataclass(frozen=True)
@@ -168,13 +177,14 @@ def drift_of(rates: pd.DataFrame) -> tuple[float, float]:
 
 def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
     """The ratio of two arms over the rounds in which both ran, less the drift of all arms."""
-    slope, information = opinion.drift
-    own = opinion.rates.set_index(["arm", "round"])
-    both = pd.merge(own.loc[first], own.loc[second], on="round", suffixes=("_1", "_2"))
+    rates = opinion.rates
+    slope, information = drift_of(rates)
+    one, other = (rates[rates["arm"] == arm] for arm in (first, second))
+    both = pd.merge(one, other, on="round", suffixes=("_1", "_2"))
     apart = (both["position_1"] - both["position_2"]).to_numpy(float)
     logs = np.log((both["rate_1"] / both["rate_2"]).to_numpy(float))
     m = len(logs)
-    least = 4 if opinion.rates["arm"].nunique() == 2 else 3
+    least = 4 if rates["arm"].nunique() == 2 else 3
     if m < least or information <= 1e-6:  # the drift is not known well enough either
         plain = math.exp(float(np.mean(logs))) if m else math.nan
         return Ratio(plain, math.nan, math.nan, m, math.nan)
@@ -190,166 +200,81 @@ def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), m, p)
 
 
-def _exp_interval(logs: Array) -> tuple[float, float, float]:
-    mean = float(np.mean(logs))
-    if len(logs) < 3:
-        return math.exp(mean), math.nan, math.nan
-    low, high = stats.t.interval(0.95, len(logs) - 1, loc=mean, scale=stats.sem(logs))
-    return math.exp(mean), math.exp(low), math.exp(high)
+# Against the summary
 
 
-# Against what is printed
-
-
-def against_csv(opinion: Opinion, file: Path) -> tuple[int, list[Difference]]:
-    """Each figure of results.csv: (how many were compared, those that differ)."""
-    count, found = 0, []
-    for row in pd.read_csv(file).to_dict("records"):
-        for name in opinion.figures.columns:
-            count += 1
-            printed, own = float(row[name]), _at(opinion.figures, row["position"], name)
-            if math.isnan(printed) and math.isnan(own):
-                continue
-            if not math.isclose(printed, own, rel_tol=CSV_DIGITS):
-                place = f"position {row['position']}, arm {row['arm']} / {name}"
-                found.append(Difference("results.csv", place, f"{printed}", f"{own}{SECOND}"))
-    return count, found
-
-
-def _at(figures: pd.DataFrame, position: int, name: str) -> float:
-    return float(figures[name].get(position, math.nan))
-
-
-def against_markdown(opinion: Opinion, page: Page) -> tuple[int, list[Difference]]:
-    """Each number of report.md that is computed here too: (how many, those that differ)."""
-    count, found = 0, []
-    for place, printed, own in _pairs_of_numbers(opinion, page):
-        for number, value in zip(printed, own, strict=False):
-            if not math.isnan(value):
-                count += 1
-                if not _rounds_to(value, number):
-                    found.append(Difference("report.md", place, number, f"{value:.6g}{SECOND}"))
-        expected = [value for value in own if not math.isnan(value)]
-        if len(printed) < len(expected):
-            told = " ".join(printed) or "no number"
-            found.append(Difference("report.md", place, told, f"{expected}{SECOND}"))
-    judged = list(_judgements(opinion, page))
-    count += len(judged)
-    found += [
-        Difference("report.md", place, printed, f"{own}{SECOND}")
-        for place, printed, own in judged
-        if not printed.startswith(own)
+def against_summary(opinion: Opinion, summary: Summary) -> tuple[int, list[Difference]]:
+    """Each number of a summary that is computed here too: (how many, those that differ)."""
+    pairs = [*_of_runs(opinion, summary), *_of_pairs(opinion, summary.verdicts)]
+    for row in summary.arms:
+        pairs += _of_arm(opinion, row)
+    for twin in summary.noise_floor:  # each is judged alone
+        pairs += _of_pairs(opinion, [twin])
+    found = [
+        Difference("summary", place, f"{told}", f"{own} (computed a second way)")
+        for place, told, own in pairs
+        if not _same(told, own)
     ]
-    if not any("Examples/s" in head for _, columns, _ in page.tables for head in columns):
-        found.append(Difference("report.md", "results", "no table", "a table with Examples/s"))
-    return count, found
+    return len(pairs), found
 
 
-def _judgements(opinion: Opinion, page: Page) -> Iterator[tuple[str, str, str]]:
-    """(place, printed, own) of the words and adjusted p-values of all pairs, by Holm (1979)."""
-    for section, columns, rows in page.tables:
-        if not {"Faster by ratio", "Other"} <= set(columns):
-            continue
-        pairs = [dict(zip(columns, row, strict=False)) for row in rows]
-        own = [ratio_of(opinion, one["Faster by ratio"], one["Other"]) for one in pairs]
-        known = sorted(one.p_value for one in own if not math.isnan(one.p_value))
-        steps = [p * (len(known) - rank) for rank, p in enumerate(known)]
-        for cells, ratio in zip(pairs, own, strict=True):
-            place = f"{section} / {cells['Faster by ratio']} ÷ {cells['Other']}"
-            if math.isnan(ratio.p_value):
-                yield f"{place} / verdict", cells["Verdict"], "no verdict"
-                continue
-            adjusted = min(1.0, max(steps[: known.index(ratio.p_value) + 1]))
-            word = "cannot tell" if adjusted > 0.05 else "faster" if ratio.value > 1 else "slower"
-            yield f"{place} / verdict", cells["Verdict"], word
-            told = "< 0.001" if adjusted < 0.001 else f"{adjusted:.3f}"
-            yield f"{place} / p, adjusted", cells["p, adjusted (Holm)"], told
+def _same(told: Told, own: float | str) -> bool:
+    if isinstance(own, str) or isinstance(told, str):
+        return told == own
+    if told is None or math.isnan(own):
+        return told is None and math.isnan(own)
+    return math.isclose(told, own, rel_tol=DIGITS, abs_tol=1e-12)
 
 
-def _rounds_to(value: float, printed: str) -> bool:
-    """Whether a number, rounded to the decimals that are printed, is what is printed."""
-    decimals = len(printed.partition(".")[2])
-    half = 0.5 / 10**decimals
-    return bool(abs(value - float(printed.replace(",", ""))) <= half * (1 + 1e-6))
+def _of_runs(opinion: Opinion, summary: Summary) -> Iterator[Pair]:
+    for row in summary.runs:
+        place = f"position {row.run.position}, arm {row.arm.label}"
+        for name in FIGURES:
+            own = opinion.figures[name].to_dict()[row.run.position]
+            yield f"{place} / {name}", getattr(row.figures, name).value, own
 
 
-def _pairs_of_numbers(
-    opinion: Opinion, page: Page
-) -> Iterator[tuple[str, list[str], tuple[float, ...]]]:
-    """(place, numbers printed there, numbers computed here) of every table that is known."""
-    for section, columns, rows in page.tables:
-        for row in rows:
-            cells = dict(zip(columns, row, strict=False))
-            arm = _arm_in(opinion, row[0])
-            if {"Faster by ratio", "Other"} <= cells.keys():
-                yield from _of_pair(opinion, section, cells)
-            elif columns[0] == MATRIX:
-                yield from _of_matrix(opinion, section, arm, cells)
-            elif columns[0] == "Arm" and arm:
-                yield from _of_arm(opinion, section, arm, cells)
-                if OF_MEDIANS & cells.keys():
-                    yield from _of_medians(opinion, section, arm, cells)
+def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
+    arm = row.arm.label
+    runs = opinion.counting[opinion.counting["arm"] == arm]
+    mean = geometric_mean(runs["rate"].dropna())
+    yield from _of_figure(f"arm {arm} / mean examples/s", row.throughput_estimate, mean)
+    of_runs = opinion.figures.loc[runs["position"]]
+    for name in FIGURES:
+        median = float(of_runs[name].median())
+        yield f"arm {arm} / median {name}", row.spreads[name].value, median
+    for one in (row.against_group, row.against_serial):
+        if one.value is not None and one.base != arm:
+            share = [end / opinion.replicas[arm] for end in _ends(ratio_of(opinion, arm, one.base))]
+            yield from _of_figure(f"arm {arm} / efficiency, of {one.base}", one, share)
 
 
-def _of_pair(
-    opinion: Opinion, section: str, cells: dict[str, str]
-) -> Iterator[tuple[str, list[str], tuple[float, ...]]]:
-    first, second = cells["Faster by ratio"], cells["Other"]
-    ratio = ratio_of(opinion, first, second)
-    place = f"{section} / {first} ÷ {second}"
-    yield f"{place} / ratio", _numbers(cells["Ratio (95 % interval)"]), _ends(ratio)
-    yield f"{place} / rounds", _numbers(cells["Rounds"]), (ratio.rounds,)
-    if not cells["p"].startswith("<"):
-        yield f"{place} / p", _numbers(cells["p"]), (ratio.p_value,)
+def _of_figure(place: str, told: Figure, own: Sequence[float]) -> Iterator[Pair]:
+    """A value and the ends of its interval."""
+    low, high = (told.interval.low, told.interval.high) if told.interval else (None, None)
+    yield from zip(
+        (place, f"{place}, low", f"{place}, high"), (told.value, low, high), own, strict=True
+    )
 
 
 def _ends(ratio: Ratio) -> tuple[float, float, float]:
     return ratio.value, ratio.low, ratio.high
 
 
-def _of_matrix(
-    opinion: Opinion, section: str, arm: str, cells: dict[str, str]
-) -> Iterator[tuple[str, list[str], tuple[float, ...]]]:
-    for other, cell in cells.items():
-        if other in opinion.replicas and cell[:1].isdigit():
-            ends = _ends(ratio_of(opinion, arm, other))
-            yield f"{section} / {arm} / {other}", _numbers(cell), ends
-
-
-def _of_arm(
-    opinion: Opinion, section: str, arm: str, cells: dict[str, str]
-) -> Iterator[tuple[str, list[str], tuple[float, ...]]]:
-    rates = opinion.rates.loc[opinion.rates["arm"] == arm]
-    for column, cell in cells.items():
-        place = f"{section} / {arm} / {column}"
-        if column.startswith("Examples/s (mean") and len(rates):
-            yield place, _numbers(cell), geometric_mean(rates["rate"])
-        elif column.startswith("Efficiency") and (base := re.search(r"% .*?of (.+)$", cell)):
-            ends = _ends(ratio_of(opinion, arm, base[1]))
-            share = tuple(100 * value / opinion.replicas[arm] for value in ends)
-            yield place, _numbers(cell.removesuffix(base[1])), share
-        elif named := re.match(r"Times as fast \(as (.+)\)$", column):
-            yield place, _numbers(cell), _ends(ratio_of(opinion, arm, named[1]))
-
-
-def _of_medians(
-    opinion: Opinion, section: str, arm: str, cells: dict[str, str]
-) -> Iterator[tuple[str, list[str], tuple[float, ...]]]:
-    rates = opinion.rates.loc[opinion.rates["arm"] == arm]
-    own = opinion.figures.loc[opinion.figures.index.isin(rates["position"])]
-    for column, (name, scale) in MEDIANS.items():
-        cell = cells.get(column, "")
-        if cell[:1].isdigit():
-            value = scale * float(own[name].median())
-            yield f"{section} / {arm} / {column}", _numbers(cell), (value,)
-
-
-def _arm_in(opinion: Opinion, cell: str) -> str:
-    """The arm that a first cell names, which may say more about it; empty: none."""
-    named = [arm for arm in opinion.replicas if cell == arm or cell.startswith(arm + " ")]
-    return max(named, key=len, default="")
-
-
-def _numbers(cell: str) -> list[str]:
-    """The numbers of a cell in order; intervals have `, ` between theirs."""
-    return NUMBER.findall(re.sub(r"n=.*", "", cell))
+def _of_pairs(opinion: Opinion, verdicts: Sequence[PairVerdict]) -> Iterator[Pair]:
+    """Verdicts that were judged together: adjusted p-values by Holm (1979)."""
+    ratios = [ratio_of(opinion, one.first, one.second) for one in verdicts]
+    known = sorted(one.p_value for one in ratios if not math.isnan(one.p_value))
+    steps = [p * (len(known) - rank) for rank, p in enumerate(known)]
+    for verdict, ratio in zip(verdicts, ratios, strict=True):
+        place = f"{verdict.first} ÷ {verdict.second}"
+        adjusted, word = math.nan, "cannot tell"
+        if not math.isnan(ratio.p_value):
+            adjusted = min(1.0, max(steps[: known.index(ratio.p_value) + 1]))
+            if adjusted <= 0.05:
+                word = "faster" if ratio.value > 1 else "slower"
+        yield from _of_figure(place, verdict.ratio, _ends(ratio))
+        yield f"{place} / rounds", verdict.ratio.n, ratio.rounds
+        yield f"{place} / p", verdict.p_value, ratio.p_value
+        yield f"{place} / p, adjusted", verdict.p_adjusted, adjusted
+        yield f"{place} / verdict", verdict.word, word

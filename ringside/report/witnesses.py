@@ -1,13 +1,13 @@
-"""What others wrote before results.json was: each process its record, the proof its certificates.
+"""Files that were written before results.json: the processes' records and the certificates.
 
-Where these still lie in the folder of a comparison, they say what results.json must say.
+As long as they are in the folder of a comparison, results.json must say the same.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ringside.report.printed import Difference
+from ringside.report.differences import Difference
 from ringside.report.source import RESULTS, read_text
 from ringside_core.specs import (
     Certificate,
@@ -22,12 +22,12 @@ CERTIFICATES = "certificates"
 
 @dataclass(frozen=True)
 class Testimony:
-    """What came of asking one kind of witness.
+    """The comparison of results.json with one kind of witness.
 
     Attributes:
-        what: of what kind.
+        what: the kind.
         count: how many were compared.
-        differences: where they do not say what results.json says.
+        differences: where they and results.json differ.
         note: which of them are gone; empty: none.
     """
 
@@ -38,7 +38,7 @@ class Testimony:
 
 
 def against_records(folder: Path, comparison: Comparison) -> Testimony:
-    """What each process wrote itself, where it still lies there."""
+    """Compare results.json with the record that each process wrote, if it is still there."""
     count, gone = 0, 0
     found: list[Difference] = []
     runs = [(f"runs.{index}", run) for index, run in enumerate(comparison.runs)]
@@ -63,23 +63,20 @@ def against_records(folder: Path, comparison: Comparison) -> Testimony:
     note = ""
     if gone:
         note = (
-            f"The records of {gone} of {len(runs)} runs lie no longer below {folder}: "
+            f"The records of {gone} of {len(runs)} runs are no longer in {folder}: "
             f"for these {RESULTS} is the only witness."
         )
     return Testimony("processes' own records", count, tuple(found), note)
 
 
 def against_certificates(folder: Path, comparison: Comparison) -> Testimony:
-    """The certificates as they were written when the arms were certified, found by their arm."""
+    """Compare results.json with the certificates of the arms, as they were written at first."""
     what = "certificates"
     place = folder / CERTIFICATES
     if not place.is_dir():
         note = ""
         if comparison.certificates:
-            note = (
-                f"The certificates lie no longer below {folder}: for them {RESULTS} is the only "
-                "witness."
-            )
+            note = f"The certificates are no longer in {folder}: {RESULTS} is their only witness."
         return Testimony(what, 0, (), note)
     files, found = _certificate_files(folder, place)
     count = 0
@@ -92,7 +89,7 @@ def against_certificates(folder: Path, comparison: Comparison) -> Testimony:
         else:
             expected = f"{where} of {RESULTS}, {label!r}"
             found.append(Difference(CERTIFICATES, "the whole file", "nothing", expected))
-    if comparison.ended_because:  # while arms are being certified, the files come first
+    if comparison.ended_because:  # before, a certificate may be written and not yet in results.json
         found += [
             _surplus(folder, file, f"a certificate of {label!r}", RESULTS)
             for label, file in files.items()
@@ -102,7 +99,7 @@ def against_certificates(folder: Path, comparison: Comparison) -> Testimony:
 
 
 def _certificate_files(folder: Path, place: Path) -> tuple[dict[str, Path], list[Difference]]:
-    """The files by the arms that they certify, and those that certify none or one again."""
+    """Files by the label of the arm; and as differences those that cannot be read or repeat one."""
     files: dict[str, Path] = {}
     found: list[Difference] = []
     for file in sorted(place.glob("*.json")):
@@ -119,7 +116,7 @@ def _certificate_files(folder: Path, place: Path) -> tuple[dict[str, Path], list
 
 
 def _against(folder: Path, file: Path, told: Document, where: str) -> Iterator[Difference]:
-    """Every field in which a file differs from what results.json tells of it."""
+    """Each field in which a file and results.json differ."""
     name = str(file.relative_to(folder))
     try:
         own = type(told).from_json(read_text(file), origin=name)

@@ -2,17 +2,23 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ringside.report.source import RESULTS, digest_of
 from ringside_core.specs import Comparison, write_all_whole, write_whole
 
+if TYPE_CHECKING:
+    from ringside.stats.summary import Summary
+
+PAGES = ("report.html", "report.md")
+Writer = Callable[[BinaryIO], object]
+
 
 def write_report(comparison: Comparison, folder: Path) -> Path:
-    """Write what was seen, results.json, and then the pages; for who made the comparison.
+    """Write results.json and then the pages; for the command that made the comparison.
 
-    The records are kept even where they contradict each other; only then is anything computed from
-    them. See `write_pages` for the rest.
+    The records are written first, so that they are kept even if they contradict each other.
+    See `write_pages` for the rest.
 
     Returns:
         The path of report.html.
@@ -28,12 +34,10 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
 def write_pages(comparison: Comparison, folder: Path, *, digest: str) -> Path:
     """Write all that is computed from results.json, which is left as it is.
 
-    report.html, report.md, results.csv (a row for each run), samples.csv (a row for each step) and
-    mllog.txt (lines of MLPerf's training log). Everything is rendered before anything is written,
-    and everything is on disk before anything gets its name: on a full disk the files of before
-    stay, all of them. Only where a file cannot be given its name (its folder was made read-only in
-    that moment, the process was killed) do new ones stand beside old ones, each whole, the pages
-    last; `ringside verify-report` then tells that they differ.
+    Everything is rendered before anything is written, and every file is on disk before any file
+    gets its name. On a full disk all old files therefore stay. New files stand beside old ones only
+    if a file cannot get its name (its folder became read-only in that moment, or the process was
+    killed). Each file is then whole, and `ringside verify-report` tells that they differ.
 
     Args:
         comparison: what results.json says.
@@ -42,6 +46,28 @@ def write_pages(comparison: Comparison, folder: Path, *, digest: str) -> Path:
 
     Returns:
         The path of report.html.
+
+    Raises:
+        RefusalError: the records contradict each other.
+    """
+    write_all_whole(
+        {folder / n: w for n, w in files_of(comparison, folder, digest=digest)[1].items()}
+    )
+    return folder / PAGES[0]
+
+
+def files_of(
+    comparison: Comparison, folder: Path, *, digest: str
+) -> tuple["Summary", dict[str, Writer]]:
+    """What is computed from results.json: the summary, and a writer for each file of the report.
+
+    samples.csv has a row for each step, results.csv one for each run; mllog.txt has the lines of
+    MLPerf's training log. The pages come last. The same code writes the same bytes.
+
+    Args:
+        comparison: what results.json says.
+        folder: of the comparison; logs are looked for in it.
+        digest: SHA-256 of results.json.
 
     Raises:
         RefusalError: the records contradict each other.
@@ -62,12 +88,12 @@ def write_pages(comparison: Comparison, folder: Path, *, digest: str) -> Path:
         "report.md": render_markdown(view),
         "report.html": render_html(view, plots_of(view)),
     }
-    write_all_whole({
-        folder / "samples.csv": lambda stream: samples_into(stream, comparison),
-        **{folder / name: _writer(text) for name, text in texts.items()},
-    })  # fmt: skip
-    return folder / "report.html"
+    writers = {name: _writer(text) for name, text in texts.items()}
+    return view.summary, {
+        "samples.csv": lambda stream: samples_into(stream, comparison),
+        **writers,
+    }
 
 
-def _writer(text: str) -> Callable[[BinaryIO], object]:
+def _writer(text: str) -> Writer:
     return lambda stream: stream.write(text.encode())

@@ -1,13 +1,30 @@
 """The second computation: against arithmetic by hand, and beside the first on awkward data."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from ringside.report.second_opinion import Opinion, drift_of, ratio_of
+from ringside.report.second_opinion import (
+    FIGURES,
+    Opinion,
+    against_summary,
+    drift_of,
+    geometric_mean,
+    ratio_of,
+    second_opinion,
+)
+from ringside.stats.figure import Interval
+from ringside.stats.step_times import warm_up
+from ringside.stats.summary import summarize
 from ringside.stats.verdicts import Sample, pair_verdicts
+from tests.unit.report.small import small
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 
@@ -15,7 +32,7 @@ Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 def opinion_of(rows: list[Row]) -> Opinion:
     """As if these were all runs."""
     rates = pd.DataFrame(rows, columns=["arm", "round", "position", "rate"])
-    return Opinion(pd.DataFrame(), rates, drift_of(rates), {})
+    return Opinion(pd.DataFrame(), rates, {})
 
 
 def samples_of(rows: list[Row]) -> dict[str, list[Sample]]:
@@ -41,7 +58,7 @@ def test_a_ratio_without_an_interval_is_the_plain_mean() -> None:
 
     found = ratio_of(opinion, "a", "b")
 
-    assert opinion.drift[0] != 0
+    assert drift_of(opinion.rates)[0] != 0
     assert found.value == pytest.approx(math.sqrt(1.1))
     assert math.isnan(found.low) and math.isnan(found.p_value)
 
@@ -66,3 +83,100 @@ def test_both_agree_where_arms_hardly_meet(common: int) -> None:
     if first.ratio.interval is not None:
         assert first.ratio.interval.low == pytest.approx(second.low, rel=1e-9)
         assert first.p_value == pytest.approx(second.p_value, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def opinion(written: Path) -> Opinion:
+    """Of the small comparison."""
+    epochs = {run.position: warm_up(run).epochs for run in small().runs}
+    return second_opinion(written, warm_up_epochs=epochs, rounds=range(4))
+
+
+def test_the_second_opinion_against_hand_arithmetic(opinion: Opinion) -> None:
+    """Throughput of one run from its records; the geometric mean by scipy."""
+    run = next(run for run in small().runs if run.arm == "horovod ×2")
+    counted = [list(pair) for pair in zip(*(one.epochs[1:] for one in run.records), strict=True)]
+    seconds = sum(max(one.train_s for one in pair) for pair in counted)
+
+    rates = opinion.rates.loc[opinion.rates["arm"] == "serial", "rate"]
+    value, low, high = geometric_mean(rates)
+
+    rate = opinion.figures["throughput_examples_s"][run.position]
+    assert rate == pytest.approx(3 * 120 / seconds, rel=1e-12)
+    assert value == pytest.approx(stats.gmean(rates), rel=1e-12)
+    half = stats.t.ppf(0.975, 3) * np.log(rates).std(ddof=1) / 2
+    assert (low, high) == pytest.approx((value * np.exp(-half), value * np.exp(half)), rel=1e-12)
+
+
+def test_the_second_way_takes_drift_and_rounds_out() -> None:
+    """Rates made of known arms, rounds and drift: the ratio is exact, and nothing is left over."""
+    order = [(0, "abc"), (1, "cab"), (2, "bca"), (3, "acb")]
+    arms, rounds = {"a": 100.0, "b": 80.0, "c": 125.0}, (1.0, 1.3, 0.9, 1.1)
+    rows = [
+        (arm, number, 3 * number + place)
+        for number, of_round in order
+        for place, arm in enumerate(of_round)
+    ]
+    made = opinion_of(
+        [
+            (arm, number, position, arms[arm] * rounds[number] * np.exp(0.07 * position))
+            for arm, number, position in rows
+        ]
+    )
+
+    ratio = ratio_of(made, "a", "b")
+
+    assert drift_of(made.rates)[0] == pytest.approx(0.07, rel=1e-9)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.25, 1.25, 1.25), rel=1e-6)
+    assert ratio.rounds == 4
+
+
+def larger(figure: Any) -> Any:
+    """The value in its fifth digit."""
+    return replace(figure, value=figure.value * 1.0001)
+
+
+def wider(figure: Any) -> Any:
+    """One end of the interval in its fifth digit."""
+    within = figure.interval
+    return replace(figure, interval=Interval(within.low, within.high * 1.0001))
+
+
+Change = Callable[[Any], Any]
+# What is changed: (run, arm or verdict of the summary, field, how, the end of what is told).
+WRONG: tuple[tuple[str, str, Change, str], ...] = (
+    *(("runs", name, larger, name) for name in FIGURES if name != "step_p99_ms"),  # it has none
+    ("arms", "throughput_estimate", larger, "mean examples/s"),
+    ("arms", "throughput_estimate", wider, "mean examples/s, high"),
+    ("arms", "against_serial", larger, "efficiency, of serial"),
+    ("arms", "against_serial", wider, "efficiency, of serial, high"),
+    ("arms", "spreads", lambda old: {**old, "startup_s": larger(old["startup_s"])}, "startup_s"),
+    ("verdicts", "ratio", larger, "mirrored ×2"),
+    ("verdicts", "ratio", wider, "high"),
+    ("verdicts", "ratio", lambda old: replace(old, interval=None), "low"),
+    ("verdicts", "ratio", lambda old: replace(old, n=3), "rounds"),
+    ("verdicts", "p_value", lambda old: old * 1.0001, "/ p"),
+    ("verdicts", "p_adjusted", lambda old: old * 1.0001, "adjusted"),
+    ("verdicts", "word", lambda _: "slower", "verdict"),
+)
+
+
+@pytest.mark.parametrize(("kind", "field", "how", "place"), WRONG)
+def test_a_wrong_number_of_the_first_way_is_seen(
+    opinion: Opinion, kind: str, field: str, how: Change, place: str
+) -> None:
+    """The fifth digit of any number; and nothing differs where nothing is wrong."""
+    summary = summarize(small())
+    *rest, last = getattr(summary, kind)
+    if kind == "runs":
+        changed = replace(last.figures, **{field: how(getattr(last.figures, field))})
+        last = replace(last, figures=changed)
+    else:
+        last = replace(last, **{field: how(getattr(last, field))})
+
+    count, none = against_summary(opinion, summary)
+    changes: dict[str, Any] = {kind: (*rest, last)}
+    _, found = against_summary(opinion, replace(summary, **changes))
+
+    assert count > 100 and none == []
+    assert found and found[0].place.endswith(place)

@@ -22,11 +22,8 @@ def test_a_results_file_in_other_bytes_has_another_digest(folder: Path) -> None:
 
     checked = check_report(folder)
 
-    wrong = [one for one in checked.differences if one.place == "Digest of the raw samples"]
-    assert {(one.file, one.expected) for one in wrong} == {
-        ("report.html", expected),
-        ("report.md", expected),
-    }
+    assert {one.file for one in checked.differences} == {"report.html", "report.md"}
+    assert all(expected in str(one) for one in checked.differences)
 
 
 def test_a_report_is_written_again_beside_its_results(folder: Path) -> None:
@@ -121,7 +118,7 @@ def test_certificates_that_are_gone_are_told(folder: Path) -> None:
     none = against_certificates(folder, small().replace(certificates=()))
 
     assert (gone.count, gone.differences) == (0, ())
-    assert "results.json is the only witness" in gone.note
+    assert "results.json is their only witness" in gone.note
     assert (none.count, none.differences, none.note) == (0, (), "")
 
 
