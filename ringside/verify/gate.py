@@ -16,8 +16,8 @@ from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
 
-# float64: issue and DESIGN.md. float32: the tolerance of tf-keras' own correctness suite
-# (distribute/keras_correctness_test_base.py).
+# docs/decisions/0004-what-a-certificate-proves.md. float32: the tolerance of tf-keras' own
+# correctness suite (distribute/keras_correctness_test_base.py).
 TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
 
 

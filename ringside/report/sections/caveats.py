@@ -22,7 +22,7 @@ from ringside.stats.verdicts import LEAST_ROUNDS_OF_TWO
 from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, percent, plural
 
-MUCH_CLOCK = 0.02  # of a step: what the issue allows Ringside to cost
+MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
 
 class Caveat(NamedTuple):
