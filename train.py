@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from launch.flags import with_spec_flags
-from launch.launchers.scontrol import node_addresses
+from launch.launchers.slurm import node_addresses
 from launch.task import (
     Reporter,
     end_process,

@@ -1,10 +1,11 @@
 """A plan: every process that a run starts, written down before anything is started."""
 
 import shlex
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ringside_core.specs import Cluster, Noun, RunSpec
+from ringside_core.specs import Cluster, Noun, RefusalError, RunSpec
 
 # Marks every process of a run, so that the sweep finds what a launcher left behind.
 RUN_ID = "RINGSIDE_RUN_ID"
@@ -12,6 +13,11 @@ RUN_ID = "RINGSIDE_RUN_ID"
 LAUNCHER = "RINGSIDE_LAUNCHER"
 # The process of a plan that starts the ranks itself: horovodrun, mpirun.
 LAUNCHER_NAME = "launcher"
+
+
+def rank_names(spec: RunSpec) -> tuple[str, ...]:
+    """Names of the tasks of a run whose processes have ranks."""
+    return tuple(f"rank-{rank}" for rank in range(spec.topology.num_processes))
 
 
 class Process(Noun):
@@ -44,7 +50,8 @@ class Plan(Noun):
 
     Attributes:
         run_dir: where spec.json, logs/, progress/ and records/ of the run are.
-        processes: started together, in this order.
+        processes: started together, in this order. None: another program starts the run from the
+            files.
         expects: tasks that have written a record after a completed run.
         run_id: value of RINGSIDE_RUN_ID in every process.
         cluster: the addresses that the tasks will listen at, if there is a TF_CONFIG.
@@ -58,7 +65,7 @@ class Plan(Noun):
 
     spec: RunSpec
     run_dir: str
-    processes: tuple[Process, ...] = Field(min_length=1)
+    processes: tuple[Process, ...] = ()
     expects: tuple[str, ...] = Field(min_length=1)
     run_id: str
     cluster: Cluster | None = None
@@ -68,6 +75,12 @@ class Plan(Noun):
     files: dict[str, str] = Field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()
     queued: bool = False
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if not (self.processes or self.files):
+            raise RefusalError("A plan must have processes or files.", received="neither")
+        return self
 
     def render(self) -> str:
         """What --dry-run prints: the files, or a line for each process, as it could be typed."""

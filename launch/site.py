@@ -10,11 +10,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from launch import interfaces
-from launch.plan import LAUNCHER_NAME, Plan, Process
-from ringside_core.specs import RunSpec
+from launch.remote.host_facts import interfaces
 
 ROOT = Path(__file__).resolve().parent.parent
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
+DISCARD_PORT = 9
+
+
+def interface_to(hosts: tuple[str, ...]) -> str:
+    """The interface through which the kernel would send to the first host that has an address.
+
+    Nothing is sent: to connect a datagram socket only looks up the route. Empty if this machine
+    knows no host's name; the check of the hosts reports that in better words.
+    """
+    for host in hosts:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((host, DISCARD_PORT))
+            except (OSError, UnicodeError):  # the latter: no name could be so
+                continue
+            own = probe.getsockname()[0]
+        return next((name for name, there in interfaces().items() if own in there), "")
+    return ""
+
+
+def own_addresses() -> set[str]:
+    """Every IPv4 address of this machine."""
+    return {address for addresses in interfaces().values() for address in addresses}
 
 
 @dataclass(frozen=True)
@@ -43,7 +65,7 @@ class Site:
     scratch: str
     free_ports: Callable[[int], tuple[int, ...]]
     program: str = "train.py"
-    interface_to: Callable[[tuple[str, ...]], str] = field(default=interfaces.interface_to)
+    interface_to: Callable[[tuple[str, ...]], str] = field(default=interface_to)
 
     @classmethod
     def here(cls) -> Self:
@@ -58,7 +80,7 @@ class Site:
             cwd=str(Path.cwd()),
             run_id=run_id,
             names=frozenset(
-                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *interfaces.own_addresses()}
+                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *own_addresses()}
             ),
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),
@@ -96,9 +118,6 @@ class Site:
         )
 
 
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
-
-
 def free_ports(count: int) -> tuple[int, ...]:
     """Ask the kernel for ports; all are held until the last is known, so none comes twice."""
     with contextlib.ExitStack() as held:
@@ -106,31 +125,3 @@ def free_ports(count: int) -> tuple[int, ...]:
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return tuple(one.getsockname()[1] for one in sockets)
-
-
-def ranks_plan(
-    spec: RunSpec,
-    *,
-    run_dir: Path,
-    site: Site,
-    argv: tuple[str, ...],
-    env: dict[str, str],
-    away: tuple[str, ...],
-    scratch: str,
-) -> Plan:
-    """The plan of one program that starts all the ranks itself."""
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
-        expects=rank_names(spec),
-        run_id=site.run_id,
-        remote_hosts=away,
-        scratch=scratch,
-        python=site.python,
-    )
-
-
-def rank_names(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the tasks of a run whose processes are numbered by rank."""
-    return tuple(f"rank-{rank}" for rank in range(spec.topology.num_processes))

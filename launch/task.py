@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from launch.launchers.scontrol import node_addresses
+from launch.launchers.slurm import node_addresses
 from launch.remote.sweep import TEMPORARY
 from ringside_core.readings.machine import machine_facts
 from ringside_core.readings.process import (

@@ -4,6 +4,7 @@ Text only; nothing here talks to a cluster, and none has run these manifests (do
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,6 +20,9 @@ from launch.launchers.pods import (
     spec_config_map,
     template,
 )
+from launch.placement import Placement
+from launch.plan import Plan, rank_names
+from launch.site import Site
 from ringside_core.specs import (
     Cluster,
     ClusterTask,
@@ -41,43 +45,41 @@ PORT = 2222
 WORKER_RESTARTS = 3
 
 
-def render(spec: RunSpec, pods: Pods) -> str:
-    """The manifests as YAML, for `kubectl apply -f -`; the same text for the same request.
+class Kubernetes(Pods):
+    """Manifests for `kubectl apply -f -`: Ringside itself starts nothing."""
 
-    Raises:
-        RefusalError: a backend, a topology or a name with which there can be no such run.
-    """
+    def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
+        """The plan of a run in pods: a file, and no processes of ours.
+
+        The folder of the run and the interpreter are those in the pods: `run_dir` and `placement`
+        are about other machines, so they have no effect.
+
+        Raises:
+            RefusalError: a backend, a topology or a name with which such a run is not possible.
+        """
+        del run_dir, placement
+        spec = _placed(spec, self)
+        run = _Run(spec, self.replace(name=self.name or _name_of(spec)))
+        return Plan(
+            spec=spec,
+            run_dir=run.folder,
+            expects=run.task_names(),
+            run_id=site.run_id,
+            python=PYTHON,
+            files={"run.yaml": _as_yaml(run.manifests())},
+        )
+
+
+def _as_yaml(manifests: list[Manifest]) -> str:
+    """The same text for the same request."""
     return yaml.dump_all(
-        manifests(spec, pods),
+        manifests,
         Dumper=_Dumper,
         sort_keys=False,
         explicit_start=True,
         allow_unicode=True,
         width=100_000,  # no line is broken: a TF_CONFIG is read whole
     )
-
-
-def manifests(spec: RunSpec, pods: Pods) -> list[Manifest]:
-    """The objects of a run, in the order in which they are made.
-
-    Args:
-        spec: the run; where its replicas are is decided here.
-        pods: what they are.
-
-    Raises:
-        RefusalError: as `render`.
-    """
-    spec = _placed(spec, pods)
-    pods = pods.replace(name=pods.name or _name_of(spec))
-    run = _Run(spec, pods)
-    if spec.capabilities.process_model == "single":
-        work = [run.job("replica", run.task_pod("replica"))]
-    elif _by_mpi(spec.backend):
-        work = [run.mpi_job()]
-    else:
-        work = [run.service(), *run.tf_config_jobs()]
-    claim = [run.claim()] if pods.storage else []
-    return [*claim, run.config_map(), *work]
 
 
 def _by_mpi(backend: str) -> bool:
@@ -144,6 +146,7 @@ class _Run:
         self._spec = spec
         self._pods = pods
         self._name = pods.name
+        self.folder = f"{CLAIM_FOLDER}/runs/{pods.name}"
         room = LONGEST_LABEL - len(_longest_suffix(spec))
         if len(pods.name) > room:
             raise RefusalError(
@@ -152,6 +155,23 @@ class _Run:
                 received=f"{pods.name!r}, {len(pods.name)} characters",
                 advice=f"Choose a --name of at most {room}.",
             )
+
+    def manifests(self) -> list[Manifest]:
+        """The objects of the run, in the order in which they are made."""
+        if self._spec.capabilities.process_model == "single":
+            work = [self.job("replica", self.task_pod("replica"))]
+        elif _by_mpi(self._spec.backend):
+            work = [self.mpi_job()]
+        else:
+            work = [self.service(), *self.tf_config_jobs()]
+        claim = [self.claim()] if self._pods.storage else []
+        return [*claim, self.config_map(), *work]
+
+    def task_names(self) -> tuple[str, ...]:
+        """The tasks that write a record."""
+        if "tf_config" not in self._spec.capabilities.joins:
+            return rank_names(self._spec)
+        return tuple(f"{kind}-{n}" for kind, count in self._tasks() for n in range(count))
 
     def claim(self) -> Manifest:
         """Where data and results are, for all pods at once."""
@@ -222,28 +242,26 @@ class _Run:
         still listens, and end well when it no longer does (backends, ParameterServer.serve).
         """
         cluster = self._cluster()
-        by_type: tuple[tuple[TaskType, int], ...] = (
-            ("chief", len(cluster.chief)),
-            ("worker", len(cluster.worker)),
-            ("ps", len(cluster.ps)),
-        )
         return [
             self.job(kind, self._tf_config_pod(cluster, kind), tasks=count)
-            for kind, count in by_type
-            if count
+            for kind, count in self._tasks()
         ]
+
+    def _tasks(self) -> list[tuple[TaskType, int]]:
+        """The types of tasks, and how many there are of each."""
+        workers: tuple[TaskType, int] = ("worker", self._spec.topology.num_processes)
+        if self._spec.capabilities.process_model != "coordinator":
+            return [workers]
+        return [("chief", 1), workers, ("ps", self._spec.options.num_servers)]
 
     def _cluster(self) -> Cluster:
         """Who is where: an Indexed Job calls its pods <job>-<index>, a Service puts its name on."""
-
-        def addresses(kind: TaskType, count: int) -> tuple[str, ...]:
-            return tuple(f"{self._name}-{kind}-{n}.{self._name}:{PORT}" for n in range(count))
-
-        worker = addresses("worker", self._spec.topology.num_processes)
-        if self._spec.capabilities.process_model != "coordinator":
-            return Cluster(worker=worker)
-        servers = self._spec.options.num_servers
-        return Cluster(chief=addresses("chief", 1), worker=worker, ps=addresses("ps", servers))
+        return Cluster(
+            **{
+                kind: tuple(f"{self._name}-{kind}-{n}.{self._name}:{PORT}" for n in range(count))
+                for kind, count in self._tasks()
+            }
+        )
 
     def _tf_config_pod(self, cluster: Cluster, kind: TaskType) -> Manifest:
         """A pod that finds its TF_CONFIG by its number in the Job."""
@@ -324,9 +342,8 @@ class _Run:
 
     def _task_command(self) -> tuple[str, ...]:
         """One task, without --log: `kubectl logs` shows what it says."""
-        run_dir = f"{CLAIM_FOLDER}/runs/{self._name}"
         spec_file = f"{SPEC_FOLDER}/spec.json"
-        return (PYTHON, "-u", f"{ROOT}/train.py", "--spec", spec_file, "--run-dir", run_dir)
+        return (PYTHON, "-u", f"{ROOT}/train.py", "--spec", spec_file, "--run-dir", self.folder)
 
     def _metadata(self, name: str) -> Manifest:
         namespace = {"namespace": self._pods.namespace} if self._pods.namespace else {}

@@ -3,45 +3,49 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from launch.plan import LAUNCHER, RUN_ID, Plan
+from launch.placement import Placement, place
+from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.remote import ssh
-from launch.site import Site, ranks_plan
-from ringside_core.specs import Host, RefusalError, RunSpec
+from launch.site import Site
+from ringside_core.specs import RefusalError, RunSpec
 
 
-def plan(
-    spec: RunSpec, *, run_dir: Path, hosts: tuple[Host, ...], interface: str, site: Site
-) -> Plan:
-    """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
-    if spec.options.horovod_controller == "gloo":
-        raise RefusalError(
-            "Under mpirun Horovod's controller is MPI.",
-            received="controller=gloo",
-            advice="Use -o controller=mpi, or the launcher horovodrun.",
+class Mpirun:
+    """Open MPI's mpirun."""
+
+    def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
+        """The plan of a run under mpirun, with the transports that horovodrun --mpi chooses."""
+        if spec.options.horovod_controller == "gloo":
+            raise RefusalError(
+                "Under mpirun Horovod's controller is MPI.",
+                received="controller=gloo",
+                advice="Use -o controller=mpi, or the launcher horovodrun.",
+            )
+        hosts = place(spec.topology, placement)
+        interface = site.interface((host.name for host in hosts), placement.interface)
+        away = site.away(host.name for host in hosts)
+        # What a task on another machine would look for here is not there, so it is not told.
+        exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
+        networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
+        reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
+        argv = (
+            "mpirun",
+            *(["--allow-run-as-root"] if site.is_root else []),
+            *("-np", str(spec.topology.num_processes)),
+            *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
+            # Tasks pin themselves, alike under every launcher; more ranks than cores are welcome.
+            *("--bind-to", "none", "--map-by", "slot", "--oversubscribe"),
+            *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+            *reach,
+            *(part for name in exported for part in ("-x", name)),
+            *site.task_command(run_dir),
         )
-    away = site.away(host.name for host in hosts)
-    # What a task on another machine would look for here is not there, so it is not told.
-    exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
-    networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
-    reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
-    argv = (
-        "mpirun",
-        *(["--allow-run-as-root"] if site.is_root else []),
-        *("-np", str(spec.topology.num_processes)),
-        *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
-        # Tasks pin themselves, alike under every launcher; more ranks than cores are welcome.
-        *("--bind-to", "none", "--map-by", "slot", "--oversubscribe"),
-        *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
-        *reach,
-        *(part for name in exported for part in ("-x", name)),
-        *site.task_command(run_dir),
-    )
-    scratch = "" if away else site.scratch
-    env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
-    env |= spec.options.open_mpi_environment  # mpirun hands it on to every rank
-    return ranks_plan(
-        spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
-    )
+        scratch = "" if away else site.scratch
+        env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+        env |= spec.options.open_mpi_environment  # mpirun hands it on to every rank
+        return ranks_plan(
+            spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
+        )
 
 
 def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
@@ -71,3 +75,26 @@ def scratch_env(folder: str) -> dict[str, str]:
         "OMPI_MCA_orte_tmpdir_base": folder,
         "OMPI_MCA_btl_vader_backing_directory": folder,
     }
+
+
+def ranks_plan(
+    spec: RunSpec,
+    *,
+    run_dir: Path,
+    site: Site,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    away: tuple[str, ...],
+    scratch: str,
+) -> Plan:
+    """The plan of one program that starts all the ranks itself: mpirun or horovodrun."""
+    return Plan(
+        spec=spec,
+        run_dir=str(run_dir),
+        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+        expects=rank_names(spec),
+        run_id=site.run_id,
+        remote_hosts=away,
+        scratch=scratch,
+        python=site.python,
+    )

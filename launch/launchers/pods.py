@@ -28,7 +28,7 @@ _BYTES = re.compile(r"\d+(\.\d+)?([KMGTPE]i|[kMGTPE])")
 
 
 class Pods(Noun):
-    """What the pods of a run are, beyond what its spec says.
+    """The pods of a run: what its spec does not say.
 
     Attributes:
         image: made from Containerfile, where the nodes can pull it.

@@ -7,11 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import PositiveInt
+
 from launch.launchers import slurm_job
 from launch.logs import log_file
-from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process
-from launch.site import Site, rank_names
+from launch.placement import THIS_MACHINE, Placement
+from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
+from launch.site import Site
 from ringside_core.specs import (
+    Noun,
     RefusalError,
     RunSpec,
     Topology,
@@ -28,49 +32,57 @@ OWN = (
 )
 # Slurm answers at once, or waits for a controller that does not come.
 ANSWER_S = 60.0
+_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 _NAME = re.compile(r"--?[A-Za-z][A-Za-z-]*")
 
 
-def plan(
-    spec: RunSpec, *, run_dir: Path, site: Site, nodes: int | None = None, lines: Sequence[str] = ()
-) -> Plan:
-    """The plan of a run in the queue of Slurm; nothing is asked, nothing is submitted.
+class Slurm(Noun):
+    """One batch job in the queue of Slurm. All nodes must see the folder of the run.
 
-    Args:
-        spec: the run.
-        run_dir: folder of the run, which all nodes must see.
-        site: this machine.
-        nodes: over which the processes are spread evenly; None: Slurm chooses.
-        lines: what else stands behind `#SBATCH`, such as `--partition=gpu`.
-
-    Raises:
-        RefusalError: processes that do not divide by the nodes, or a line that is no option, or one
-            that the script has itself.
+    Attributes:
+        nodes: the processes are spread evenly over this many nodes; None: Slurm chooses.
+        lines: more options for `#SBATCH`, such as `--partition=gpu`.
     """
-    run_dir = run_dir.absolute()
-    for line in lines:
-        _refuse_line(line)
-    spec = spec.replace(topology=_over(spec.topology, nodes))
-    name = f"ringside-{site.run_id}"
-    program = (
-        site.python,
-        "-I",
-        "-S",
-        f"{site.root}/launch/launchers/{Path(slurm_job.__file__).name}",
-    )
-    log = log_file(run_dir, LOG_NAME)
-    run = (*program, "run", str(run_dir / SCRIPT), str(log))
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=run, env={RUN_ID: site.run_id}),),
-        expects=_names(spec),
-        run_id=site.run_id,
-        python=site.python,
-        files={SCRIPT: _script(spec, name=name, run_dir=run_dir, site=site, lines=lines)},
-        cleanup=((*program, "end", name),),
-        queued=True,
-    )
+
+    nodes: PositiveInt | None = None
+    lines: tuple[str, ...] = ()
+
+    def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
+        """The plan of a run in the queue of Slurm; nothing is asked, nothing is submitted.
+
+        Raises:
+            RefusalError: a hostfile; processes that do not divide by the nodes; a line that is no
+                option of sbatch, or is one that the script sets itself.
+        """
+        if placement != THIS_MACHINE:
+            raise RefusalError(
+                "In Slurm, sbatch chooses the hosts.",
+                received="--slurm beside a hostfile or its flags",
+                advice="Leave the hostfile away. Use --nodes and --sbatch.",
+            )
+        for line in self.lines:
+            _refuse_line(line)
+        spec = spec.replace(topology=_over(spec.topology, self.nodes))
+        name = f"ringside-{site.run_id}"
+        program = (
+            site.python,
+            "-I",
+            "-S",
+            f"{site.root}/launch/launchers/{Path(slurm_job.__file__).name}",
+        )
+        log = log_file(run_dir, LOG_NAME)
+        run = (*program, "run", str(run_dir / SCRIPT), str(log))
+        return Plan(
+            spec=spec,
+            run_dir=str(run_dir),
+            processes=(Process(name=LAUNCHER_NAME, argv=run, env={RUN_ID: site.run_id}),),
+            expects=_names(spec),
+            run_id=site.run_id,
+            python=site.python,
+            files={SCRIPT: _script(spec, name=name, run_dir=run_dir, site=site, lines=self.lines)},
+            cleanup=((*program, "end", name),),
+            queued=True,
+        )
 
 
 def must_be_accepted(plan: Plan) -> None:
@@ -99,6 +111,37 @@ def must_be_accepted(plan: Plan) -> None:
             received=" ".join(said.replace("allocation failure: ", "").split()),
             advice="--dry-run prints the script, --sbatch adds to it, sinfo shows what there is.",
         )
+
+
+def node_addresses(nodelist: str) -> tuple[str, ...]:
+    """The address of each node of a list such as `node[1-3,7]`, in its order.
+
+    The address is the one by which Slurm itself reaches the node: its name need not resolve.
+
+    Raises:
+        RefusalError: scontrol is missing, or does not know a node.
+    """
+    command = ("scontrol", "show", "node", "--oneliner", nodelist)
+    try:
+        asked = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+        )
+        said, found = asked.stdout + asked.stderr, _ADDRESS.findall(asked.stdout)
+        known = asked.returncode == 0 and bool(found)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said, found, known = str(error), [], False
+    if not known:
+        raise RefusalError(
+            "A task of Slurm must be able to ask for the addresses of its nodes.",
+            received=f"{' '.join(command)}: {said.strip()}",
+            advice="Or set TF_CONFIG, or use mpirun or horovodrun inside of the allocation.",
+        )
+    return tuple(found)
 
 
 def _refuse_line(line: str) -> None:

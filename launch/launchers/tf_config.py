@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from launch.placement import Placement, place
 from launch.plan import RUN_ID, Plan, Process
 from launch.remote import ssh
 from launch.site import LOOPBACK_NAMES, Site
@@ -24,43 +25,46 @@ REMOTE_PORTS = 10000
 MOST_TASKS = 1000
 
 
-def plan(
-    spec: RunSpec,
-    *,
-    run_dir: Path,
-    hosts: tuple[Host, ...],
-    servers_on: tuple[str, ...],
-    site: Site,
-) -> Plan:
-    """The plan of a backend whose processes find each other by TF_CONFIG."""
-    coordinated = spec.capabilities.process_model == "coordinator"
-    names = dict.fromkeys((*(host.name for host in hosts), *(servers_on if coordinated else ())))
-    away = site.away(names)
-    _refuse_loopback_among(names, away)
-    cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
-    first = ClusterTask(cluster=cluster, type="worker", index=0)
-    refuse_too_long(first.to_tf_config(), cluster)
-    env = {RUN_ID: site.run_id}
-    if away:
-        # A proxy for downloads TensorFlow's channels would take, too (gRPC reads http_proxy), and
-        # it seldom lets one host of a cluster reach another.
-        env["no_grpc_proxy"] = ",".join(names)
-    processes = tuple(
-        _process(
-            task, run_dir=run_dir, site=site, env=env, serves=coordinated and task.type != "chief"
+class TFConfig:
+    """A process for each task, which finds the others by its TF_CONFIG."""
+
+    def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
+        """The plan of a backend whose processes find each other by TF_CONFIG."""
+        hosts, servers_on = place(spec.topology, placement), placement.servers_on
+        coordinated = spec.capabilities.process_model == "coordinator"
+        names = dict.fromkeys(
+            (*(host.name for host in hosts), *(servers_on if coordinated else ()))
         )
-        for task in cluster.tasks()
-    )
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=processes,
-        expects=tuple(process.name for process in processes),
-        run_id=site.run_id,
-        cluster=cluster,
-        remote_hosts=away,
-        python=site.python,
-    )
+        away = site.away(names)
+        _refuse_loopback_among(names, away)
+        cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
+        first = ClusterTask(cluster=cluster, type="worker", index=0)
+        refuse_too_long(first.to_tf_config(), cluster)
+        env = {RUN_ID: site.run_id}
+        if away:
+            # gRPC reads http_proxy, so TensorFlow's channels would use a proxy that is meant for
+            # downloads. Such a proxy seldom lets one host of a cluster reach another.
+            env["no_grpc_proxy"] = ",".join(names)
+        processes = tuple(
+            _process(
+                task,
+                run_dir=run_dir,
+                site=site,
+                env=env,
+                serves=coordinated and task.type != "chief",
+            )
+            for task in cluster.tasks()
+        )
+        return Plan(
+            spec=spec,
+            run_dir=str(run_dir),
+            processes=processes,
+            expects=tuple(process.name for process in processes),
+            run_id=site.run_id,
+            cluster=cluster,
+            remote_hosts=away,
+            python=site.python,
+        )
 
 
 def _refuse_loopback_among(names: Iterable[str], away: tuple[str, ...]) -> None:

@@ -1,18 +1,18 @@
 """`ringside kubernetes`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from launch import LAUNCHERS, make_plan
 from launch.flags import with_spec_flags
-from launch.launchers.kubernetes import render
-from launch.launchers.pods import Pods
 from ringside.cli.surroundings import alone
 from ringside_core.specs import RunSpec
 
 
-# Without --cores-per-replica: pods on one node would all be pinned to the same first cores of it.
-# What gives each its own is --cpu.
+# Without --cores-per-replica: all pods on one node would pin themselves to the same first cores of
+# the node. --cpu gives each pod cores of its own.
 @with_spec_flags(alone, without=("cores_per_replica",))
 def command(
     *,
@@ -42,7 +42,7 @@ def command(
     Horovod: an MPIJob of Kubeflow (kubeflow.org/v2beta1). MultiWorkerMirrored and ParameterServer:
     Indexed Jobs and a headless Service. All others: one Job.
     """
-    pods = Pods(
+    launcher = LAUNCHERS["kubernetes"](
         image=image,
         name=name,
         namespace=namespace,
@@ -55,4 +55,4 @@ def command(
         storage_class=storage_class,
         time_limit_s=time_limit,
     )
-    print(render(spec, pods), end="")
+    print(make_plan(spec, run_dir=Path(), launcher=launcher).render(), end="")

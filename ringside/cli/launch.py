@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from launch import (
+    LAUNCHERS,
     LauncherName,
     Site,
     execute,
@@ -25,7 +26,6 @@ from ringside.cli.hosts import (
     ServersOnFlag,
     placement_from,
 )
-from ringside.cli.slurm import NodesFlag, SbatchFlag, SlurmFlag, refuse_without_slurm, slurm_plan
 from ringside.cli.surroundings import alone
 from ringside.compare.hosts import used_hosts
 from ringside_core.specs import RefusalError, RunSpec
@@ -40,9 +40,20 @@ def command(
     servers_on: ServersOnFlag = None,
     oversubscribe: OversubscribeFlag = False,
     launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
-    slurm: SlurmFlag = False,
-    nodes: NodesFlag = None,
-    sbatch: SbatchFlag = None,
+    slurm: Annotated[
+        bool,
+        typer.Option("--slurm", help="Submit it to Slurm as one batch job, and wait for its end."),
+    ] = False,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With --slurm: spread evenly over so many. Default: Slurm chooses."
+        ),
+    ] = None,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="With --slurm: one more option of sbatch, repeatable (--partition=gpu)."),
+    ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
     ] = None,
@@ -64,13 +75,24 @@ def command(
         )
     spec = spec.replace(topology=spread(spec.topology, placement))
     folder = run_dir or Path("runs") / spec.run_name
-    if slurm:
-        plan = slurm_plan(
-            spec, folder, placement=placement, launcher=launcher, nodes=nodes, lines=sbatch or ()
+    if not slurm and (nodes is not None or sbatch):
+        raise RefusalError(
+            "--nodes and --sbatch are options of runs in Slurm.",
+            received=f"--nodes {nodes}" if nodes is not None else f"--sbatch {(sbatch or [''])[0]}",
+            advice="Add --slurm.",
         )
-    else:
-        refuse_without_slurm(nodes, sbatch or ())
-        plan = make_plan(spec, run_dir=folder, placement=placement, launcher=launcher)
+    if slurm and launcher != "auto":
+        raise RefusalError(
+            "In Slurm, srun starts the processes.",
+            received=f"--slurm beside --launcher {launcher}",
+            advice="Leave --launcher away. Use --nodes and --sbatch.",
+        )
+    plan = make_plan(
+        spec,
+        run_dir=folder,
+        placement=placement,
+        launcher=LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else launcher,
+    )
     if dry_run:
         print(plan.render(), end="")
         return

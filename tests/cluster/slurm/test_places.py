@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # One line of JSON for each process; no TensorFlow.
 WHO = f"""#!{sys.executable}
 import json, os, sys
-from launch.launchers.scontrol import node_addresses
+from launch.launchers.slurm import node_addresses
 from ringside_core.specs import read_surroundings
 here = read_surroundings(os.environ, node_addresses).placed(*sys.argv[1:2] or ["horovod"])
 print(json.dumps([here.kind, here.rank, here.size, here.local_rank, here.local_size,

@@ -12,10 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from launch import Placement, Plan, Site, make_plan
+from launch import LauncherName, Placement, Plan, Site, make_plan
 from launch.children import SWEEPER
 from launch.plan import LAUNCHER_NAME
-from launch.planner import LauncherName
 from ringside_core.specs import (
     Host,
     RunSpec,

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from launch import Placement, Site
-from launch.interfaces import interface_to
 from launch.remote import host_checks as preflight
 from launch.remote import host_facts as probe
 from launch.remote import ssh
 from launch.remote.host_checks import check_hosts
 from launch.remote.host_facts import interfaces
+from launch.site import interface_to
 from ringside_core.specs import (
     Host,
     RefusalError,

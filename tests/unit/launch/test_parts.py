@@ -14,11 +14,11 @@ import pytest
 
 from launch import Plan
 from launch.children import Children, environment
-from launch.interfaces import interface_to
 from launch.logs import Follower, last_lines
 from launch.plan import LAUNCHER_NAME, Process
 from launch.remote.host_facts import facts, obstacles
 from launch.remote.sweep import sweep_remote, tidy
+from launch.site import interface_to
 from launch.watch import Progress, Watch
 
 PlanOf = Callable[..., Plan]

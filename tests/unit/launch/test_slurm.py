@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import ringside.cli.main
-from launch import Plan, Site
+from launch import Plan, Site, make_plan
 from launch.children import Child
 from launch.launchers import slurm
+from launch.launchers.slurm import Slurm
 from launch.outcome import Evidence, Records, judge
 from launch.watch import Watch
 from ringside_core.specs import RefusalError, Resources
@@ -38,7 +39,8 @@ def planned(
     """The plan of a run, from a machine that does not exist."""
     spec = spec_of(backend, replicas=replicas, options=options)
     spec = spec.replace(resources=Resources(cores_per_replica=cores))
-    return slurm.plan(spec, run_dir=RUN_DIR, site=site, nodes=nodes, lines=lines)
+    launcher = Slurm(nodes=nodes, lines=tuple(lines))
+    return make_plan(spec, run_dir=RUN_DIR, launcher=launcher, site=site)
 
 
 def test_script_of_horovod(site: Site) -> None:
@@ -148,7 +150,10 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--nodes", "2"], "--nodes and --sbatch are of runs in Slurm. Received: --nodes 2."),
+        (
+            ["--nodes", "2"],
+            "--nodes and --sbatch are options of runs in Slurm. Received: --nodes 2.",
+        ),
         (["--sbatch", "--time=5"], "Received: --sbatch --time=5. Add --slurm."),
         (["--slurm", "--launcher", "mpirun"], "Received: --slurm beside --launcher mpirun."),
         (["--slurm", "--hostfile", HOSTS], "Received: --slurm beside a hostfile or its flags."),
