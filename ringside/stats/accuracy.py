@@ -1,4 +1,4 @@
-"""Time to accuracy by MLPerf's rule, with throughput and convergence apart."""
+"""Time to accuracy by MLPerf's rule, divided into throughput and convergence."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from ringside_core.specs import (
     Run,
 )
 
-# What MLPerf Training asked of its image benchmarks (submission_runs in mlcommons/logging,
-# rcp_checker.py: resnet, ssd, maskrcnn): three are left when the fastest and slowest are dropped.
+# MLPerf Training asked this of its image benchmarks (submission_runs in mlcommons/logging,
+# rcp_checker.py: resnet, ssd, maskrcnn). Without the fastest and the slowest, three runs are left.
 LEAST_RUNS = 5
 SIGNIFICANCE = 0.05  # of rcp_checker.py
 NO_TARGET = "the workload has no target"
@@ -25,16 +25,16 @@ NO_TARGET = "the workload has no target"
 
 @dataclass(frozen=True)
 class Reach:
-    """How one run came to its target: time_s = startup_s + epochs · s_per_epoch.
+    """How one run reached its target: time_s = startup_s + epochs · s_per_epoch.
 
     Attributes:
-        time_s: from the start of the chief to the end of the first epoch, validation included,
-            that met the target.
-        epochs: trained until then; whole ones, as nobody looked in between.
-        s_per_epoch: training and validation, mean over all epochs after warm-up; None: there is
-            none.
+        time_s: from the start of the chief to the end of the first epoch that met the target, with
+            its validation.
+        epochs: trained until then; always whole ones, because quality is measured once per epoch.
+        s_per_epoch: training and validation, mean over all epochs after warm-up; None: there are
+            no such epochs.
         startup_s: the rest of time_s, paid once: start of the process, tracing, the first
-            validation. It holds more than the start-up that ends with the first step.
+            validation. It is more than the start-up that ends with the first step.
     """
 
     round: int
@@ -54,12 +54,13 @@ class ArmAccuracy:
     """Time to accuracy of one arm.
 
     Attributes:
-        reached, of: runs that met the target, and all that were started.
+        reached, of: runs that met the target, and all started runs.
         seeds: different seeds among them.
         time_s: mean without the fastest and the slowest run; see `accuracy_of`.
-        epochs_to_target, s_per_epoch, startup_s: of the runs in that mean, so that
-            time_s = startup_s + epochs_to_target · s_per_epoch; None where there is no mean.
-        too_fast: why it needs fewer epochs than the arm without distribution; empty: it does not.
+        epochs_to_target, s_per_epoch, startup_s: over the runs in that mean, so that
+            time_s = startup_s + epochs_to_target · s_per_epoch; None if there is no mean.
+        too_fast: says that it needs fewer epochs than the arm without distribution; empty: it does
+            not.
     """
 
     label: str
@@ -91,9 +92,9 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     """Time to accuracy of every arm but the breakdown arms.
 
     MLPerf Training Rules (mlcommons/training_policies, "Benchmark Results"): the fastest and the
-    slowest run are dropped, and the mean of the others is the result. Stricter than there, a run
-    that never meets the target is not dropped as the slowest: all have to meet it. Rounds that
-    are left out as disturbed are left out here too.
+    slowest run are dropped, and the mean of the others is the result. One thing is stricter here:
+    a run that never meets the target is not dropped as the slowest; all runs must meet it. Rounds
+    that are left out as disturbed are left out here too.
     """
     arms = [arm for arm in comparison.arms if not arm.for_breakdown]
     runs = {arm.label: _runs_of(comparison, arm) for arm in arms}
@@ -108,13 +109,13 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
 
 
 def target_breakdown(comparison: Comparison, first: str, second: str) -> TargetBreakdown:
-    """Why one arm comes to its target later than another, by rounds in which both did."""
+    """Why one arm reaches its target later than another, by rounds in which both reached it."""
     arms = {arm.label: arm for arm in comparison.arms}
     mine, yours = (
         {reach.round: reach for run in _runs_of(comparison, arms[label]) if (reach := _reach(run))}
         for label in (first, second)
     )
-    split: list[tuple[float, float, float]] = []
+    parts_by_round: list[tuple[float, float, float]] = []
     for number in sorted(mine.keys() & yours.keys()):
         a, b = mine[number], yours[number]
         if a.s_per_epoch is None or b.s_per_epoch is None:
@@ -122,20 +123,22 @@ def target_breakdown(comparison: Comparison, first: str, second: str) -> TargetB
         convergence = (a.epochs - b.epochs) * (a.s_per_epoch + b.s_per_epoch) / 2
         throughput = (a.s_per_epoch - b.s_per_epoch) * (a.epochs + b.epochs) / 2
         whole = a.time_s - b.time_s
-        split.append((whole - throughput - convergence, throughput, convergence))
-    if not split:
+        parts_by_round.append((whole - throughput - convergence, throughput, convergence))
+    if not parts_by_round:
         none = Figure(None, "in no round both met the target")
         return TargetBreakdown(none, none, none, none)
-    whole_s = mean_with_interval([sum(parts) for parts in split])
-    startup_s, throughput_s, convergence_s = map(mean_with_interval, zip(*split, strict=True))
+    whole_s = mean_with_interval([sum(parts) for parts in parts_by_round])
+    startup_s, throughput_s, convergence_s = map(
+        mean_with_interval, zip(*parts_by_round, strict=True)
+    )
     return TargetBreakdown(whole_s, startup_s, throughput_s, convergence_s)
 
 
 def olympic_mean(values: Sequence[float]) -> Figure:
     """The mean without the lowest and the highest value, of at least LEAST_RUNS.
 
-    The rule gives no interval, and that of a trimmed mean (Tukey, McLaughlin 1963) covers 93 %
-    instead of 95 % with five runs, so there is none.
+    There is no interval: MLPerf's rule gives none, and the interval of a trimmed mean (Tukey,
+    McLaughlin 1963) covers 93 % instead of 95 % with five runs.
     """
     n = len(values)
     if n < LEAST_RUNS:
@@ -164,7 +167,7 @@ def _reach(run: Run) -> Reach | None:
 
 
 def _s_per_epoch(run: Run) -> float | None:
-    """Mean seconds from the end of one epoch to that of the next, of those after warm-up."""
+    """Mean seconds from the end of one epoch to the end of the next, after the warm-up."""
     chief = chief_of(run)
     ends = [epoch.end_since_process_start_s for epoch in chief.epochs] if chief else []
     left_out = warm_up(run).epochs
@@ -181,7 +184,7 @@ def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
         time_s = Figure(None, f"{len(reached)} of {len(runs)} reached it", n=len(reached))
     else:
         time_s = olympic_mean([reach.time_s for reach in reached])
-    epochs, s_per_epoch, startup_s = _split(reached, time_s)
+    epochs, s_per_epoch, startup_s = _parts(reached, time_s)
     return ArmAccuracy(
         label=label,
         reached=len(reached),
@@ -195,10 +198,10 @@ def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
     )
 
 
-def _split(
+def _parts(
     reached: Sequence[Reach], time_s: Figure
 ) -> tuple[float | None, float | None, float | None]:
-    """Epochs, seconds per epoch and start-up of the runs that are in the mean."""
+    """Epochs, seconds per epoch and start-up, over the runs that are in the mean."""
     if time_s.value is None:
         return None, None, None
     kept = sorted(reached, key=lambda reach: reach.time_s)[1:-1]
@@ -215,13 +218,13 @@ def _split(
 
 
 def _too_fast(runs: Sequence[Run], reference: Sequence[Run], name: str) -> str:
-    """Why an arm meets the target in fewer epochs than the reference, beyond chance.
+    """That an arm meets the target in fewer epochs than the reference, beyond chance; or empty.
 
-    As MLPerf's reference convergence points: nobody may need significantly fewer epochs than the
-    reference (one side, 5 %). Here both train with the same seeds, so their differences are
-    tested, by turning round their signs (Fisher's randomisation test, exact up to 13 seeds):
-    epochs are few whole numbers, which no t-test fits. With other global batches there is nothing
-    to compare.
+    It is the rule of MLPerf's reference convergence points: no arm may need significantly fewer
+    epochs than the reference (one side, 5 %). Here both train with the same seeds, so the
+    differences are tested by changing their signs (Fisher's randomisation test, exact up to 13
+    seeds): epochs are few whole numbers, which do not suit a t-test. With different global batches
+    there is nothing to compare.
     """
     mine, theirs = _epochs_by_seed(runs), _epochs_by_seed(reference)
     seeds = sorted(mine.keys() & theirs.keys())
@@ -247,7 +250,7 @@ def _too_fast(runs: Sequence[Run], reference: Sequence[Run], name: str) -> str:
 
 
 def _epochs_by_seed(runs: Sequence[Run]) -> Mapping[int, int]:
-    """Epochs until the target; of a run that did not meet it one more than it trained."""
+    """Epochs until the target; for a run that did not meet it, one more than it trained."""
     epochs: dict[int, int] = {}
     for run in runs:
         chief = chief_of(run)

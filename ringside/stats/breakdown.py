@@ -1,4 +1,4 @@
-"""Where the time of a step goes, and why one arm is faster than another."""
+"""The breakdown: where the time of a step goes, and why one arm is faster than another."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ PARTS: Mapping[str, tuple[Role] | tuple[Role, Role]] = {
     COMMUNICATION: ("arm", "no_reduction"),
 }
 MEANINGS: Mapping[str, str] = {
-    COMPUTE: "one replica's part of the batch, trained without any distribution and with one batch "
-    "that is fed again and again",
-    INPUT: "what the arm takes longer than when one batch is fed again and again",
-    STARTED: "what one replica takes longer than the serial run when the backend is started and "
+    COMPUTE: "the time of one replica's part of the batch, trained without distribution and with "
+    "one batch that is fed again and again",
+    INPUT: "how much longer the arm takes than if one batch is fed again and again",
+    STARTED: "how much longer one replica takes than the serial run if the backend is started and "
     "not used",
-    USED: "what one replica takes longer when the started backend is used too",
-    COMMUNICATION: "what the arm takes longer than when gradients are not combined",
+    USED: "how much longer one replica takes if the started backend is also used",
+    COMMUNICATION: "how much longer the arm takes than if gradients are not combined",
 }
-ROUNDING = 1e-9  # of the whole: what sums of floats leave over
-NEVER_TOGETHER = "in no round all runs that are needed were timed"
+ROUNDING = 1e-9  # of the whole: a smaller remainder is a rounding error
+NEVER_TOGETHER = "there is no round in which all needed runs were timed"
 NO_RUNS = "it has no breakdown runs: ringside compare --why"
 
 
@@ -103,11 +103,11 @@ class _Account:
 
     @property
     def rounds(self) -> set[int]:
-        """In which the whole and every known part were measured."""
+        """The rounds in which the whole and every known part were measured."""
         return set(self.whole).intersection(*self.parts.values())
 
     def value(self, name: str, number: int) -> float:
-        """Of a part that is known or nothing, in one round."""
+        """A part in one round; the part is known, or 0 by definition."""
         return 0.0 if name in self.nothing else self.parts[name][number]
 
 
@@ -157,7 +157,7 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
 
 
 def _estimates(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Part, ...], Figure]:
-    """Whole, parts and remainder over the rounds in which everything was measured."""
+    """Whole, parts and remainder, over the rounds in which all of them were measured."""
     rounds = sorted(mine.rounds & yours.rounds if yours else mine.rounds)
     accounts = [(1, mine)] + ([(-1, yours)] if yours else [])
     names = [name for name in PARTS if not any(name in account.unknown for _, account in accounts)]
@@ -177,7 +177,7 @@ def _estimates(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Pa
 
 
 def _of_part(name: str, values: Sequence[float], accounts: Sequence[_Account]) -> Figure:
-    """One part over all rounds; where it is 0 by definition, with the reason."""
+    """One part over all rounds; if it is 0 by definition, with the reason."""
     reasons = [account.nothing.get(name, "") for account in accounts]
     estimate = _estimate(values)
     return replace(estimate, reason="; ".join(dict.fromkeys(reasons))) if all(reasons) else estimate
@@ -229,7 +229,7 @@ def _add_part(
     parts: dict[str, Mapping[int, float]],
     unknown: dict[str, str],
 ) -> None:
-    """One part by rounds in which both of its runs were timed, or why it is not known."""
+    """Add one part by the rounds in which both of its runs were timed, or why it is not known."""
     measured: list[Mapping[int, float]] = []
     for role in PARTS[name]:
         found = times.get(role, "an asynchronous run cannot leave its reduction out")
@@ -246,7 +246,7 @@ def _add_part(
 
 
 def _nothing(arm: Arm) -> dict[str, str]:
-    """The parts that an arm cannot have."""
+    """The parts that an arm cannot have, with the reason."""
     if arm.capabilities.family == "none":
         return dict.fromkeys((STARTED, USED, COMMUNICATION), "0 by definition: no distribution")
     if arm.replicas == 1:
@@ -271,9 +271,9 @@ def _runs_by_arm(comparison: Comparison) -> dict[str, list[Run]]:
 def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
     """Time for a global batch by round, ms, of the runs that were timed.
 
-    Σ train_s of the slowest process ÷ Σ steps over the counted epochs; of an asynchronous run times
-    its replicas, as each step is of one replica's part of a batch and they run beside each other.
-    So the padded last batch of an epoch counts whole in both.
+    Σ train_s of the slowest process ÷ Σ steps, over the counted epochs. For an asynchronous run it
+    is multiplied by the number of replicas: each step is one replica's part of a batch, and
+    replicas work in parallel. The padded last batch of an epoch counts as a whole one in both.
     """
     times = {}
     for run in runs:

@@ -77,7 +77,7 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
 
 
 def work_of(arm: Arm, batch: int) -> Work:
-    """What the runs of an arm do, whatever the arm is called."""
+    """What the runs of an arm do; the label of the arm does not matter."""
     return (
         arm.backend,
         arm.options.model_dump_json(),

@@ -1,4 +1,4 @@
-"""Collectives: bandwidths as nccl-tests defines them, and a cost model of latency and bandwidth."""
+"""Collectives: bandwidths as nccl-tests defines them, and a cost model: latency plus bytes."""
 
 import math
 import statistics
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 HALF_BYTES = 2
 ELEMENT_BYTES = {"float32": 4, "float64": 8}
-# Of a model whose median error is larger, `CostModel.reason` says that it does not hold.
+# If the median error of a model is larger, `CostModel.reason` says that the model does not hold.
 LARGEST_MEDIAN_ERROR = 0.25
 
 
@@ -44,7 +44,7 @@ def broadcast_bus_bandwidth_gb_s(*, size_bytes: int, seconds: float) -> float:
 
 
 def bus_bandwidth_gb_s(timing: Timing) -> float | None:
-    """Bus bandwidth of a timing; None for push/pull, of which nccl-tests knows nothing."""
+    """Bus bandwidth of a timing; None for push/pull, which nccl-tests does not define."""
     size, seconds = timing.size_bytes, times_of(timing).average_s
     if timing.operation == "allreduce":
         return allreduce_bus_bandwidth_gb_s(
@@ -57,7 +57,7 @@ def bus_bandwidth_gb_s(timing: Timing) -> float | None:
 
 @dataclass(frozen=True)
 class Times:
-    """What one operation takes: smallest, mean and largest over the ranks, seconds."""
+    """Seconds of one operation: shortest, mean and longest over the ranks."""
 
     shortest_s: float
     average_s: float
@@ -65,9 +65,9 @@ class Times:
 
 
 def times_of(timing: Timing) -> Times:
-    """Of each rank its median over the repetitions; then least, mean and most over the ranks.
+    """The median over the repetitions for each rank; then min, mean and max over the ranks.
 
-    nccl-tests too reports the mean over the ranks (`--average 1`, its default).
+    nccl-tests reports the mean over the ranks too (`--average 1`, its default).
     """
     medians = [statistics.median(rank) for rank in zip(*timing.seconds, strict=True)]
     return Times(min(medians), statistics.fmean(medians), max(medians))
@@ -75,7 +75,7 @@ def times_of(timing: Timing) -> Times:
 
 @dataclass(frozen=True)
 class Terms:
-    """How often latency, bytes on a link and bytes added come into the time of one operation."""
+    """How many latencies, bytes on a link and added bytes the time of one operation contains."""
 
     latencies: float
     bytes_sent: Callable[[float], float]
@@ -89,7 +89,8 @@ def terms_of(operation: Operation, num_ranks: int, servers: int = 1) -> Terms:
     (Thakur, Rabenseifner, Gropp 2005, "Optimization of collective communication operations in
     MPICH", section 4.5; Patarasuk, Yuan 2009).
     broadcast, a binomial tree: ⌈log2 p⌉·(α + n·β) (Thakur et al., section 4.2).
-    push_pull: 2·α + 2·(p/s)·n·β; all p workers share the links of s servers, once each way.
+    push_pull: 2·α + 2·(p/s)·n·β; all p workers share the links of s servers, once in each
+    direction.
     """
     p = num_ranks
     if operation == "allreduce":
@@ -107,11 +108,11 @@ class CostModel:
     Attributes:
         alpha_s: latency of one message.
         beta_s_per_byte: 1 ÷ bandwidth of one link.
-        gamma_s_per_byte: time to add one byte, measured apart; None: it was not, or is hidden (then
-            it is part of β).
+        gamma_s_per_byte: time to add one byte, measured by itself; None: it was not measured, or
+            it is hidden (then it is part of β).
         relative_error: median over the sizes of |model − measured| ÷ measured.
-        largest_relative_error: the largest of them.
-        reason: why the model should not be used for prediction; empty: nothing is known.
+        largest_relative_error: the largest of these errors.
+        reason: why the model should not be used to predict; empty: no such reason is known.
     """
 
     operation: Operation
@@ -130,18 +131,18 @@ def fit_cost_model(
 ) -> CostModel:
     """Fit α and β, neither negative, to the times of one operation at several sizes.
 
-    The sum of squared *relative* errors is least: Σ ((model − t) ÷ t)², so that 4 KiB counts as
-    much as 256 MiB. γ is not fitted: time and bytes grow alike in β and γ, so only a measurement
-    of its own tells them apart. Where γ alone would take longer than what was measured, adding is
-    hidden behind sending, and the model is fitted without it.
+    It minimises the sum of squared *relative* errors, Σ ((model − t) ÷ t)², so that 4 KiB counts as
+    much as 256 MiB. γ is not fitted: β and γ both multiply the bytes, so only a separate
+    measurement can tell them apart. If γ alone would take longer than the measured time, adding is
+    hidden behind sending, and the model is fitted without γ.
 
     Args:
-        timings: of one operation and the same ranks, at two sizes at least.
-        add_seconds_per_byte: γ; of an all-reduce only.
+        timings: of one operation and the same ranks, at two sizes or more.
+        add_seconds_per_byte: γ; only for an all-reduce.
         servers: of a push/pull.
 
     Raises:
-        RefusalError: fewer than two sizes, other operations or ranks among them, or one rank.
+        RefusalError: fewer than two sizes, several operations or numbers of ranks, or one rank.
     """
     operation, ranks = _alike(timings)
     sizes = np.array([timing.size_bytes for timing in timings], np.float64)
@@ -174,12 +175,12 @@ def fit_cost_model(
 def predicted_seconds(
     model: CostModel, size_bytes: float, *, num_ranks: int | None = None
 ) -> float:
-    """What the model says of an array of so many bytes.
+    """The seconds that the model predicts for an array of this many bytes.
 
     Args:
         model: of one stack and operation.
         size_bytes: of the array of each rank; it may be 0.
-        num_ranks: others than it was fitted with, on links of the same kind.
+        num_ranks: if not those that it was fitted with; on links of the same kind.
     """
     terms = terms_of(model.operation, num_ranks or model.num_ranks, model.servers)
     return _model(terms, model.alpha_s, model.beta_s_per_byte, model.gamma_s_per_byte or 0.0)(
@@ -190,12 +191,12 @@ def predicted_seconds(
 def predicted_bytes_per_step(
     gradient_bytes: int, ranks: int, *, operation: Operation = "allreduce"
 ) -> float:
-    """Bytes on the network for one update, for each rank; times `ranks` is the whole.
+    """Bytes on the network for one update and one rank; times `ranks`, for all.
 
     allreduce, a ring: each rank sends 2(p−1)/p·n (Patarasuk, Yuan 2009, "Bandwidth optimal
     all-reduce algorithms for clusters of workstations": no all-reduce can send less).
-    push_pull: a worker sends its gradient, n, and its server sends it the weights, n: 2·n.
-    broadcast: (p−1)/p·n; every rank but one is sent n.
+    push_pull: a worker sends its gradient, n, and its server sends the weights, n: 2·n.
+    broadcast: (p−1)/p·n; every rank but one receives n.
     """
     if operation == "push_pull":
         return 2.0 * gradient_bytes
@@ -206,8 +207,8 @@ def predicted_bytes_per_step(
 def wire_bytes(gradient_bytes: int, spec: RunSpec) -> int:
     """Bytes of one gradient as it is sent.
 
-    Horovod's fp16 compression casts each element to 2 bytes before it is sent
-    (horovod.tensorflow.compression.FP16Compressor): of float32 a half, of float64 a quarter.
+    Horovod's fp16 compression casts each element to 2 bytes before it sends it
+    (horovod.tensorflow.compression.FP16Compressor): half of float32, a quarter of float64.
 
     Args:
         gradient_bytes: of all trainable weights, in the precision of the spec.
@@ -224,24 +225,26 @@ def _alike(timings: Sequence[Timing]) -> tuple[Operation, int]:
     sizes = {timing.size_bytes for timing in timings}
     if len(kinds) != 1 or len(sizes) < 2:
         raise RefusalError(
-            "A cost model is fitted to one operation among the same ranks, at two sizes or more.",
+            "A cost model needs times of one operation among the same ranks, at two sizes or more.",
             received=f"{sorted(kinds)}, {len(sizes)} sizes",
         )
     operation, ranks = kinds.pop()
     if ranks == 1 and operation != "push_pull":
-        raise RefusalError("A cost model needs two ranks: one sends nothing.", received="1 rank")
+        raise RefusalError(
+            "A cost model needs two ranks: one rank sends nothing.", received="1 rank"
+        )
     return operation, ranks
 
 
 def _non_negative(
     terms: Terms, sizes: Floats, measured: Floats, gamma: float
 ) -> tuple[float, float]:
-    """α and β of the least squared relative error, neither negative."""
+    """α and β with the least squared relative error, neither negative."""
     adding = gamma * np.array([terms.bytes_added(size) for size in sizes])
     columns = np.stack(
         [np.full_like(sizes, terms.latencies), [terms.bytes_sent(size) for size in sizes]], axis=1
     )
-    # Bytes are many and seconds per byte few: in units of the largest column both are near 1.
+    # Bytes are large and seconds per byte small: scaled by the largest entry, both are near 1.
     scale = (columns / measured[:, None]).max(axis=0)
     found, _ = nnls(columns / measured[:, None] / scale, 1 - adding / measured)
     alpha, beta = found / scale

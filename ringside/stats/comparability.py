@@ -1,7 +1,7 @@
 """What can be compared: runs must be alike, and an arm needs a certificate for what it ran.
 
-Runs that are not alike are refused: their numbers do not stand side by side. An arm without a valid
-certificate stays in the report, and is not ranked.
+Runs that are not alike are refused. An arm without a valid certificate stays in the report, and is
+not ranked.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ HASH_DIGITS = 8  # as in the name of a run
 DIGITS = 12  # of a digest, in a refusal
 Look = Callable[[Run, Arm], object]
 
-# What is looked at, by its name in a refusal; None: this arm has it as its own.
+# What all runs must share, by its name in a refusal. None: the arm has its own value.
 SHARED: Mapping[str, Look] = {
     "workload": lambda run, _: run.spec.workload,
     "workload_options": lambda run, _: run.spec.workload_options,
@@ -41,7 +41,7 @@ SHARED: Mapping[str, Look] = {
     ),
     "resources.cores_per_replica": lambda run, _: run.spec.resources.cores_per_replica,
 }
-# Strong scaling: the work is the same at every size. Weak: that of each replica is.
+# Strong scaling: the work is the same at every size. Weak: the work of each replica is.
 SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
     "strong": (
         "global_batch",
@@ -60,12 +60,12 @@ SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
 
 
 def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
-    """The arms, after a look at whether their runs did what they say.
+    """The arms by their labels, once each run is known to belong to its arm.
 
-    That labels are unique, and runs are of an arm, once in a round, is seen to by `Comparison`.
+    `Comparison` already checks that labels are unique and each arm runs at most once per round.
 
     Raises:
-        RefusalError: a run of another arm than it says.
+        RefusalError: a run did not do what its arm says.
     """
     arms = {arm.label: arm for arm in comparison.arms}
     for run in comparison.runs:
@@ -74,11 +74,11 @@ def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
 
 
 def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
-    """Refuse runs whose numbers do not stand side by side, with both values.
+    """Refuse runs that cannot be compared; the message has both values.
 
     Raises:
-        RefusalError: they differ in what all must share, ran on different machines, or trained
-            another model.
+        RefusalError: runs differ in what all must share, ran on different machines, or trained
+            different models.
     """
     runs = comparison.runs
     fields = dict([*SHARED.items(), SHARED_BATCH[comparison.scaling]])
@@ -123,11 +123,11 @@ def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
 
 
 def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
-    """Within a round, so with one seed, all begin with the same weights; all rounds have one size.
+    """Runs of one round start with the same weights; gradients have one size in all rounds.
 
-    A certificate is of the code of its time, and holds for no run of a model that was changed
-    since. Records that do not say it (of servers, of older versions) are left out, and so are arms
-    that are proved to be unlike: those are not ranked, and the others must not suffer from it.
+    A certificate says nothing about a model that was changed after it. Left out are records without
+    these facts (of servers, of older versions), and arms that are proved to train otherwise: they
+    are not ranked, and the other arms must not suffer from them.
     """
     runs = [
         run
@@ -156,7 +156,7 @@ def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
 
 
 def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
-    """Whether a certificate says that the arm, or one that it breaks down, trains otherwise."""
+    """Whether a certificate says that the arm trains otherwise, or an arm that it breaks down."""
     unlike = [one.arm for one in comparison.certificates if not one.passed]
     if arm.for_breakdown:
         return arm.backend in {one.backend for one in unlike}
@@ -176,7 +176,7 @@ def _check_one_model(name: str, told: Sequence[tuple[Run, str, object]]) -> None
 
 
 def _check_machines(runs: Sequence[Run]) -> None:
-    """Every host is one machine with one software; smaller runs are on hosts of the largest."""
+    """Each host has one processor and one software; smaller runs use hosts of the largest run."""
     facts: dict[str, tuple[Run, MachineFacts]] = {}
     for run in runs:
         for record in run.records:
@@ -199,9 +199,9 @@ def _check_machines(runs: Sequence[Run]) -> None:
 
 
 def _check_machine(comparison: Comparison) -> None:
-    """What a report says of its machine is said of the one that the runs were on.
+    """The runs were on the machine that the report describes.
 
-    Of several hosts one is it; packages are those of the processes, compared with each other.
+    Of several hosts, one is that machine. Packages of the processes are compared elsewhere.
     """
     machine = comparison.machine
     expected = (machine.host, machine.cpu_model)
@@ -216,7 +216,7 @@ def _check_machine(comparison: Comparison) -> None:
 
 
 def _difference(first: MachineFacts, second: MachineFacts) -> tuple[str, str, str] | None:
-    """What decides speed and is not the same, with both values."""
+    """What decides speed and differs, with both values; None: nothing does."""
     if first.cpu_model != second.cpu_model:
         return "processor", first.cpu_model, second.cpu_model
     for name in sorted({*first.packages, *second.packages}):
@@ -233,7 +233,7 @@ def certificates_by_arm(comparison: Comparison) -> dict[str, Certificate]:
     """The certificates by the label of their arm.
 
     Raises:
-        RefusalError: an arm has two, and nobody can say which holds.
+        RefusalError: an arm has two, so nobody knows which one is valid.
     """
     found = {one.arm.label: one for one in comparison.certificates}
     if len(found) != len(comparison.certificates):
@@ -272,8 +272,8 @@ def why_not_comparable(
 
 
 def _of_another_run(certificate: Certificate, run: Run) -> str:
-    """Why a certificate says nothing about a run; empty: it does."""
-    # Every round has a seed of its own; what is certified holds for each.
+    """Why a certificate is not about this run; empty: it is."""
+    # Every round has its own seed; the certificate is valid for all of them.
     of_that_seed = run.spec.replace(seed=certificate.spec.seed)
     expected, ran = certificate.spec_hash, of_that_seed.content_hash
     if expected != ran:
@@ -298,7 +298,7 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
 
 
 def _other_machine(verified: MachineFacts, ran: MachineFacts) -> str:
-    """What decides the arithmetic and is not the same; empty: all is."""
+    """What decides the arithmetic and differs; empty: nothing does."""
     if verified.cpu_model != ran.cpu_model:
         return f"it was verified on {verified.cpu_model}, and ran on {ran.cpu_model}"
     names = sorted(

@@ -1,4 +1,4 @@
-"""What the records prove about what was computed, as short answers."""
+"""What the records of a run prove about its computation, as short answers."""
 
 import functools
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ringside_core.specs import (
     Run,
 )
 
-# The last two say why the question does not arise.
+# The last two say why the question makes no sense for this run.
 Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]
 
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -20,11 +20,11 @@ _CHUNK = 1 << 20
 def examples_once(runs: Sequence[Run]) -> list[Answer]:
     """For each run: was every example fed exactly once in every epoch?
 
-    `yes`: in every epoch the ledger's digest is the one of the ids 0…n-1, each once, with n the
-    recorded number of examples (before a restart and after it) and that of the data, n is the same
-    in every epoch of every completed run, and a ledger of the validation, where there is one, is
-    the same for the examples counted there. `no`: it is not, or others were fed more, or runs held
-    different examples. `unknown`: the run did not complete or an epoch has no ledger.
+    `yes`: in every epoch the ledger's digest is that of the ids 0…n-1, each once. n is the recorded
+    number of examples (before and after a restart) and the number in the data, and it is the same
+    in every epoch of every completed run. If there is a ledger of the validation, the same holds
+    for the examples counted there. `no`: one of these is false, or other runs were fed more, or
+    runs had different data. `unknown`: the run did not complete, or an epoch has no ledger.
     """
     digests = {digest for run in runs if (digest := _data_digest(run))}
     counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
@@ -40,7 +40,7 @@ def _data_digest(run: Run) -> str:
 
 
 def _whole_count(run: Run) -> int | None:
-    """Examples of each epoch if each was fed once; 0 if not; None if nobody kept count."""
+    """Examples of each epoch if each was fed once; 0 if not; None if there is no ledger."""
     chief = next((record for record in run.records if record.is_chief), None)
     if not run.outcome.completed or chief is None or not chief.epochs:
         return None
@@ -80,8 +80,8 @@ def digest_of_each_once(count: int) -> LedgerDigest:
 def replicas_equal(run: Run) -> Answer:
     """Do all replicas of a synchronous run end with the same trainable weights?
 
-    `yes`: the largest difference that the run itself found at its end is 0. Statistics of batch
-    normalisation are not trainable, and may differ by design.
+    `yes`: at its end the run found 0 as the largest difference. Statistics of batch normalisation
+    are not trainable, so they do not count: they differ by design.
     """
     if not run.spec.capabilities.synchronous:
         return "asynchronous"
@@ -94,7 +94,7 @@ def replicas_equal(run: Run) -> Answer:
 
 
 def worst(answers: Sequence[Answer]) -> Answer:
-    """The answer for an arm from those of its completed runs: the least good one."""
+    """The answer for an arm: the worst answer of its completed runs."""
     order: tuple[Answer, ...] = (
         "no",
         "unknown",

@@ -1,4 +1,4 @@
-"""What links carry: whether one is as it was, and which share of it a collective reaches."""
+"""Links: what they carry, whether two are the same, and which share of one a collective reaches."""
 
 import math
 import statistics
@@ -7,42 +7,42 @@ from collections.abc import Iterable, Sequence
 from ringside_core.specs import Link, RefusalError, Timing
 from ringside_core.specs.communication import Operation
 
-# More is no measurement: the link was not the one that was measured, or its rate has changed.
+# A larger share is wrong: another link was measured, or the rate of the link has changed.
 IMPOSSIBLE = 1.05
-# By which a link may carry more or less and still be the same; two measurements of one do by 5 %.
+# A link may differ by this and still be the same; two measurements of one link differ by 5 %.
 SAME_LINK = 0.10
 
 
 def same_rate(one: float, other: float) -> bool:
     """Whether one link may have carried both: the larger is at most 10 % above the smaller.
 
-    So it does not matter which of them was measured first. Both in bit/s, or any one unit.
+    So the order of the two measurements does not matter. Both are in bit/s, or in any one unit.
     """
     return max(one, other) <= (1 + SAME_LINK) * min(one, other)
 
 
 def same_link(one: Link, other: Link) -> bool:
-    """Whether two measurements of a link may be of the same: its rate, and who governs TCP on it.
+    """Whether two measurements may be of one link: same rate and same congestion control of TCP.
 
-    Under another congestion control the same rate is shared and filled in another way. Where it was
-    not told, it may be the same.
+    Another congestion control shares and fills the same rate in another way. If it was not
+    recorded, it may be the same.
     """
     same_control = len(congestion_controls((one, other))) <= 1
     return same_rate(one.bits_per_s, other.bits_per_s) and same_control
 
 
 def congestion_controls(links: Iterable[Link]) -> list[str]:
-    """Who governs TCP on these links, each named once; without those that did not tell."""
+    """The congestion controls of TCP on these links, each once; empty ones are left out."""
     return sorted({one.congestion_control for one in links} - {""})
 
 
 def links_by_pair(links: Iterable[Link]) -> dict[tuple[str, str], Link]:
-    """Each link as measured by plain TCP, by its sender and receiver."""
+    """Each link that was measured by plain TCP, by its sender and receiver."""
     return {(one.sender, one.receiver): one for one in links if one.tool == "tcp"}
 
 
 def link_words(link: Link) -> str:
-    """`0.957 Gbit/s (cubic)`, without what was not told."""
+    """`0.957 Gbit/s (cubic)`; without the control if it was not recorded."""
     control = f" ({link.congestion_control})" if link.congestion_control else ""
     return f"{rate_words(link.bits_per_s)}{control}"
 
@@ -55,29 +55,29 @@ def rate_words(bits_per_s: float) -> str:
 
 
 def slowest_bits_per_s(links: Sequence[Link]) -> float | None:
-    """What the slowest of the links carries by plain TCP, in bit/s; None: none is known."""
+    """What the slowest link carries by plain TCP, in bit/s; None: no link was measured."""
     return min((link.bits_per_s for link in links if link.tool == "tcp"), default=None)
 
 
 def fastest_bits_per_s(links: Sequence[Link]) -> float | None:
-    """What the fastest of the links carries by plain TCP, in bit/s; None: none is known."""
+    """What the fastest link carries by plain TCP, in bit/s; None: no link was measured."""
     return max((link.bits_per_s for link in links if link.tool == "tcp"), default=None)
 
 
 def least_seconds(
     operation: Operation, size_bytes: int, *, num_ranks: int, num_hosts: int, bits_per_s: float
 ) -> float:
-    """No stack can be faster, whatever it does: seconds until the slowest rank is through.
+    """The lower bound for every stack: seconds until the slowest rank has finished.
 
-    Every host has one link that carries `bits_per_s` each way at once; within a host nothing costs
-    time. For an array of n bytes and B = bits_per_s / 8:
+    Every host has one link that carries `bits_per_s` in both directions at once. Within a host
+    nothing costs time. For an array of n bytes and B = bits_per_s / 8:
 
-    allreduce: 2(H−1)/H · n/B. Each of H hosts must send (H−1)/H of the sum of what the others need,
-    and get as much twice (Patarasuk, Yuan 2009, "Bandwidth optimal all-reduce algorithms for
-    clusters of workstations"). With one rank a host it is size ÷ bus bandwidth of nccl-tests.
+    allreduce: 2(H−1)/H · n/B. Each of H hosts must send at least 2(H−1)/H · n bytes (Patarasuk,
+    Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations"). With one
+    rank on each host it is size ÷ bus bandwidth of nccl-tests.
     broadcast: n/B, once through the link of every host.
-    push_pull: (p+1) · n/B for p workers of one server on a host of its own. The server sends the
-    variable p times; the worker that has it last sends its gradient after that.
+    push_pull: (p+1) · n/B for p workers and one server that is alone on its host. The server sends
+    the variable p times; the worker that gets it last sends its gradient after that.
     """
     seconds = 8 * size_bytes / bits_per_s
     if operation == "allreduce":
@@ -88,14 +88,17 @@ def least_seconds(
 
 
 def share_of_link(timing: Timing, *, num_hosts: int, bits_per_s: float) -> float:
-    """`least_seconds` ÷ what the slowest rank took, of which the median over the repetitions.
+    """`least_seconds` ÷ the time of the slowest rank (the median over the repetitions).
 
-    Of an all-reduce with one rank a host it is bus bandwidth ÷ bandwidth of the link.
+    For an all-reduce with one rank on each host it is bus bandwidth ÷ bandwidth of the link.
 
     Args:
         timing: of one operation at one size.
-        num_hosts: of all ranks; two at least.
+        num_hosts: of all ranks; at least two.
         bits_per_s: what the slowest link carries, measured by a plain transfer.
+
+    Raises:
+        RefusalError: fewer than two hosts, or a rate that is not above 0.
     """
     if num_hosts < 2 or not math.isfinite(bits_per_s) or bits_per_s <= 0:
         raise RefusalError(

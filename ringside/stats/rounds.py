@@ -1,23 +1,23 @@
-"""Which rounds of a comparison count: not those in which others used the machine."""
+"""Which rounds of a comparison count: not those in which other programs used the machine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside_core.specs import Comparison, Run
 
-# A tenth of the processors: less than the difference between two quiet runs on a shared machine.
+# A tenth of the processors: below the difference between two quiet runs on a shared machine.
 DISTURBED_SHARE = 0.10
 
 
 @dataclass(frozen=True)
 class RoundsUsed:
-    """The rounds from which everything is computed.
+    """The rounds that all figures are computed from.
 
     Attributes:
         used: their 0-based numbers, rising.
-        disturbed: of those in which a run was disturbed, the worst such run and why, and how many
-            more there were.
-        kept_disturbed: whether disturbed ones are among the used, as there were too few others.
+        disturbed: each disturbed round with its worst run, why it was disturbed, and how many
+            more runs were.
+        kept_disturbed: whether disturbed rounds are used because there were too few others.
     """
 
     used: tuple[int, ...]
@@ -26,10 +26,10 @@ class RoundsUsed:
 
 
 def disturbance(run: Run) -> str:
-    """Why a run was disturbed; empty: it was not, or nobody looked.
+    """Why a run was disturbed; empty: it was not, or the load was not recorded.
 
-    Others' share of its processors is others_cpu_s ÷ (cores · wall_s), and the hypervisor's
-    steal_cpu_s ÷ (cores · wall_s); each alone must be above DISTURBED_SHARE.
+    The share of other programs is others_cpu_s ÷ (cores · wall_s), that of the hypervisor is
+    steal_cpu_s ÷ (cores · wall_s). A run is disturbed if one of them is above DISTURBED_SHARE.
     """
     others, stolen = _shares(run)
     reasons = []
@@ -41,7 +41,7 @@ def disturbance(run: Run) -> str:
 
 
 def _shares(run: Run) -> tuple[float, float]:
-    """Of others and of the hypervisor; 0 if nobody looked."""
+    """Of other programs and of the hypervisor; 0 if the load was not recorded."""
     if run.load is None:
         return 0.0, 0.0
     available_s = run.load.cores * run.load.wall_s
@@ -49,7 +49,7 @@ def _shares(run: Run) -> tuple[float, float]:
 
 
 def rounds_used(comparison: Comparison) -> RoundsUsed:
-    """Leave out disturbed rounds while at least `asked.least` undisturbed ones remain."""
+    """Leave out disturbed rounds if at least `asked.least` undisturbed ones remain."""
     by_round: dict[int, list[Run]] = {}
     for run in sorted(comparison.runs, key=lambda run: run.position):
         if disturbance(run):

@@ -1,4 +1,4 @@
-"""The figures of one run, and of each of its processes, from their raw times."""
+"""The figures of one run, and of each of its processes, computed from the raw times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,16 @@ NOT_RECORDED = "a process did not record it"
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What one completed run came to; units in the names.
+    """The figures of one run; units are in the names.
 
     Attributes:
         step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
         rank_skew_ms: how far apart the processes are in one step.
-        sent_bytes_per_step: that all hosts sent, on all interfaces, loopback too.
-        clock_share: what part of a step Ringside's own clock takes; 0.01 is 1 %.
+        sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
+        clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
         final_quality: the validation metric of the workload's target after the last epoch.
         time_to_target_s: when that metric first reached the target, from the start of the process.
-        each_example_once: see `ringside.stats.evidence`; compared across the arms of a comparison.
-        replicas_equal: the same.
+        each_example_once, replicas_equal: see `ringside.stats.evidence`.
     """
 
     throughput_examples_s: Figure
@@ -58,7 +57,7 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class ProcessFigures:
-    """What one process of a run saw by its own clock; units in the names."""
+    """The figures of one process by its own clock; units are in the names."""
 
     task: str
     step_p50_ms: Figure
@@ -87,7 +86,11 @@ FIGURES = (
 
 
 def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
-    """All figures of a run; of one that did not complete, the reason in place of each number.
+    """All figures of a run. If it did not complete, each figure has the reason instead of a value.
+
+    Args:
+        run: with the records of its processes.
+        each_example_once: its answer; it takes all runs of a comparison to find it.
 
     Raises:
         RefusalError: the processes of the run disagree on what was trained.
@@ -117,7 +120,7 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
 
 
 def process_figures(run: Run) -> tuple[ProcessFigures, ...]:
-    """Each process of a run by itself, in the order of its records; none of one that failed.
+    """Each process of a run by itself, in the order of its records; empty if the run failed.
 
     Raises:
         RefusalError: the processes of the run disagree on what was trained.
@@ -158,8 +161,8 @@ def _recorded(value: float | None) -> Figure:
 def throughput_examples_s(run: Run) -> Figure:
     """Examples trained for each second of the slowest process, examples/s.
 
-    Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` is that
-    of all replicas together; train_s begins at a barrier and ends with the process's last step.
+    Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` counts
+    all replicas; train_s begins at a barrier and ends with the last step of the process.
     """
     why_not = why_untimed(run)
     if why_not:
@@ -178,8 +181,8 @@ def step_time_ms(run: Run) -> Figure:
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
     """Median, p95 and p99 over all steps of the counted epochs, ms; see `step_times_ms`.
 
-    Linear between two times (Hyndman and Fan 1996, type 7). Above the median only with so many
-    times that at least one lies beyond it: 20 for p95, 100 for p99.
+    Interpolated linearly between two times (Hyndman and Fan 1996, type 7). p95 needs 20 times and
+    p99 needs 100, so that at least one time lies beyond the quantile.
     """
     return _quantiles(step_times_ms(run), why_untimed(run))
 
@@ -202,9 +205,10 @@ def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
 def rank_skew_ms(run: Run) -> Figure:
     """How far apart the processes are in one step, ms.
 
-    Median over the steps of the counted epochs of max − min over processes of the step's duration,
-    each by its own clock since its own end of the step before. A reduction makes all wait, so it
-    shows what the ranks do at different times, not how long the slowest makes the others wait.
+    For each step: max − min over the processes of the step's duration. A process measures its
+    duration by its own clock, from its own end of the step before. The figure is the median over
+    the steps of the counted epochs. A reduction makes all processes wait, so this shows what the
+    ranks do at different times, not how long the slowest one makes the others wait.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:
@@ -220,16 +224,16 @@ def rank_skew_ms(run: Run) -> Figure:
 
 
 def sent_bytes_per_step(run: Run) -> Figure:
-    """Bytes that all hosts sent during the counted epochs ÷ steps; loopback and strangers too.
+    """Bytes that all hosts sent in the counted epochs ÷ steps.
 
-    Σ over hosts and network interfaces of sent_bytes. What the processes of one host send each
-    other through memory is not in it.
+    Σ over hosts and network interfaces of sent_bytes: with loopback, and with what other programs
+    sent. Bytes that processes of one host exchange through memory are not in it.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:
         why_not = "asynchronous: what is sent belongs to no one step"
     epochs = [] if why_not else counted_epochs(run)
-    # Of a hostfile that is filled unevenly, the topology says one host.
+    # If a hostfile is filled unevenly, the topology says one host.
     hosts = max(run.spec.topology.hosts, len({one.machine.host for one in run.records}))
     if any(sum(bool(epoch.sent_bytes) for epoch in records) != hosts for records in epochs):
         why_not = "not recorded" if hosts == 1 else "not recorded on every host"
@@ -240,13 +244,13 @@ def sent_bytes_per_step(run: Run) -> Figure:
 
 
 def clock_share(run: Run, median: Figure) -> Figure:
-    """What part of a step Ringside's own clock takes.
+    """The part of a step that Ringside's own clock takes.
 
     Max over processes of clock_s_per_step ÷ the median step time of the run.
 
     Args:
-        run: of the processes.
-        median: its step time in ms, see `step_time_ms`.
+        run: with the records of its processes.
+        median: the step time of the run in ms, see `step_time_ms`.
     """
     costs = [record.clock_s_per_step for record in timed_records(run)]
     told = [cost for cost in costs if cost is not None]
@@ -254,7 +258,7 @@ def clock_share(run: Run, median: Figure) -> Figure:
         return median
     if len(told) < len(costs):
         return Figure(None, NOT_RECORDED)
-    if not median.value:  # only of an asynchronous run, whose steps may end at once
+    if not median.value:  # only in an asynchronous run: its steps may end at the same time
         return Figure(None, "the median step time is 0")
     return Figure(1000 * max(told) / median.value)
 
@@ -273,10 +277,10 @@ def startup_s(run: Run) -> Figure:
 
 
 def peak_memory_bytes(run: Run) -> Figure:
-    """Σ of the peaks of all processes, bytes; servers and coordinator are charged.
+    """Σ of the peaks of all processes, bytes; servers and coordinator count too.
 
-    The peaks need not be at the same time and shared pages count in each, so it is what the run
-    needs at most.
+    It is an upper bound: the peaks need not be at the same time, and a shared page counts in each
+    process.
     """
     why_not = missing(run.records, expected_processes(run)[1])
     if not why_not and not all(record.peak_memory_bytes for record in run.records):
@@ -302,9 +306,9 @@ def cpu_s_per_1000_examples(run: Run) -> Figure:
 
 
 def time_to_target_s(run: Run) -> Figure:
-    """When the first epoch that met the target was over, from the start of the chief, s.
+    """When the first epoch that met the target had ended, from the start of the chief, s.
 
-    An epoch meets it when validation[metric] ≥ target. Validation itself is in the time.
+    An epoch meets the target if validation[metric] ≥ target. The time includes validation.
     """
     chief = chief_of(run)
     if chief is None or chief.quality_target is None:

@@ -1,13 +1,13 @@
-"""Two comparisons of the same arms at two times: what became faster, what slower.
+"""Two comparisons of the same arms at two times: what became faster, and what slower.
 
-Rounds of one comparison share its circumstances: how warm the machine was, who else was on it. They
-say how much runs of one hour scatter, and nothing of how much hours differ. So throughputs of two
-comparisons are not judged. What is judged is an arm ÷ the serial arm in the same round, now ÷
-before: whatever made both faster or slower cancels.
+The rounds of one comparison share its circumstances: how warm the machine was, which other programs
+ran. They show how much runs of one hour scatter, and not how much two hours differ. So throughputs
+of two comparisons are not judged. What is judged is arm ÷ serial arm in the same round, now ÷
+before: anything that made both faster or slower cancels.
 
-What does not cancel: circumstances that meet one arm more than the serial one, such as a network
-that is busier today, or a neighbour who hurts two processes more than one. Of such, two comparisons
-are two samples, however many rounds they have; a word that matters deserves a third comparison.
+Circumstances that change one arm more than the serial arm do not cancel: a network that is busier
+today, or another program that slows two processes more than one. For these, two comparisons are
+two samples, however many rounds they have. If a word matters, make a third comparison.
 """
 
 import math
@@ -33,8 +33,8 @@ MEASURE = "it is what the others are measured against"
 NOT_TOLD_APART = "machine and stack are not told apart: "
 SLOWEST_LINK = "slowest link"
 CONGESTION_CONTROL = "TCP's congestion control"
-NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
-# Of the spec that every arm starts from: what each arm, or each round, has as its own.
+NOT_TOLD = "not told"  # by a transfer of an earlier version, or if there was no transfer
+# Fields of the common spec for which each arm, or each round, has its own value.
 OF_ARMS = ("backend", "options", "topology", "seed", "save", "ledger", "ablation", "data_dir")
 
 Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
@@ -45,10 +45,10 @@ class Change:
     """One arm in both comparisons.
 
     Attributes:
-        ratio: throughput ÷ that of the serial arm in the same round, now ÷ before. Of the serial
-            arm, and where that is missing, throughput now ÷ before; then there is no word.
-        word: `faster` or `slower` now; by Holm's method over all arms that are comparable in both.
-        reason: why no word can be said, whatever the ratio; empty: one can.
+        ratio: throughput ÷ throughput of the serial arm in the same round, now ÷ before. For the
+            serial arm, or if there is none, it is throughput now ÷ before, and there is no word.
+        word: `faster` or `slower` now, by Holm's method over all arms that are comparable in both.
+        reason: why there is no word for any ratio; empty: there can be one.
         not_comparable_before, not_comparable_now: why it must not be ranked; empty: it may be.
     """
 
@@ -65,12 +65,12 @@ class Change:
 
     @property
     def regression(self) -> bool:
-        """Whether it is slower, and both times it computed what it should."""
+        """Whether it is slower; then it computed the right thing both times."""
         return self.word == "slower"
 
     @property
     def comparable(self) -> bool:
-        """Whether it computed what it should, both times."""
+        """Whether it was proved to compute the right thing, both times."""
         return not (self.not_comparable_before or self.not_comparable_now)
 
     @property
@@ -85,11 +85,11 @@ class SideBySide:
     """Two comparisons.
 
     Attributes:
-        changes: arms that are in both, as the second has them.
-        only_before, only_now: labels of the others.
+        changes: of the arms that are in both, in the order of the second.
+        only_before, only_now: labels of the other arms.
         differs: (what, before, now) of software and circumstances.
-        serial: the change of the arm without distribution, in which machine and TensorFlow show; it
-            is taken off all others. None: not in both.
+        serial: the change of the arm without distribution, which shows machine and TensorFlow; all
+            other ratios are relative to it. None: it is not in both.
     """
 
     before: Comparison
@@ -105,7 +105,7 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
     """Set two comparisons side by side, arm by arm.
 
     Raises:
-        RefusalError: they measured something else, or on another machine; with both values.
+        RefusalError: they measured different things, or on different machines; with both values.
     """
     _check_same_experiment(before, now)
     one, other = summarize(before), summarize(now)
@@ -136,7 +136,7 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
 
 
 def _base(serial: str, old: Mapping[str, ArmRow], new: Mapping[str, ArmRow]) -> tuple[str, str]:
-    """The arm that all are measured against, or why there is none."""
+    """The arm that all others are measured against, or why there is none."""
     if not serial:
         return "", f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
     if not (old[serial].comparable and new[serial].comparable):
@@ -148,8 +148,8 @@ def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Figur
     """Now ÷ before of values of independent rounds, and the p-value of no change.
 
     exp of the difference of the means of the logarithms, with the interval of Welch (1947,
-    Biometrika 34:28-35): the two may scatter differently. Rounds of two experiments have nothing
-    in common, so nothing is paired between them.
+    Biometrika 34:28-35), because the two may scatter differently. Rounds of two experiments have
+    nothing in common, so nothing is paired.
     """
     n = min(len(before), len(now))
     if n == 0:
@@ -178,13 +178,13 @@ def _rates(summary: Summary) -> dict[str, dict[int, float]]:
 
 
 def _against(rates: Rates, label: str, base: str) -> list[float]:
-    """Throughput of an arm ÷ that of the base in each round in which both ran; no base: ÷ 1."""
+    """Throughput of an arm ÷ throughput of the base, by common rounds; without a base: ÷ 1."""
     own, other = rates[label], rates[base] if base else {}
     return [value / other.get(k, 1.0) for k, value in own.items() if not base or k in other]
 
 
 def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, reason: str) -> Change:
-    """One arm, against the base; `reason`: why not, and then without a word."""
+    """The change of one arm against the base; with a `reason` it gets no word."""
     before, now = (_against(one, new.arm.label, base) for one in rates)
     ratio, p = ratio_of_means(before, now)
     return Change(
@@ -202,7 +202,7 @@ def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, rea
 
 
 def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The same with words, by Holm (1979, Scand. J. Statist. 6:65-70) over all arms."""
+    """The changes with their words, by Holm (1979, Scand. J. Statist. 6:65-70) over all arms."""
     told = [
         index for index, one in enumerate(changes) if one.p_value is not None and one.comparable
     ]
@@ -221,7 +221,7 @@ def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 
 def _check_same_experiment(before: Comparison, now: Comparison) -> None:
-    """Refuse two comparisons whose throughputs do not stand side by side."""
+    """Refuse two comparisons whose throughputs cannot be compared."""
     for what in ("cpu_model", "cores", "gpus"):
         _refuse("machine", what, getattr(before.machine, what), getattr(now.machine, what))
     _refuse("comparison", "scaling", before.scaling, now.scaling)
@@ -239,25 +239,25 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
 
 
 def _base_of(comparison: Comparison) -> dict[str, object] | None:
-    """What every arm trains; before schema 3 that of any run, as all had the same."""
+    """What every arm trains; before schema 3 it is the spec of any run, as all had the same."""
     spec: RunSpec | None = comparison.base
     if spec is None and comparison.runs:
         spec = comparison.runs[0].spec
     if spec is None:
         return None
     fields = spec.model_dump(mode="json")
-    # Threads follow from an arm's size; its cores are shared by all.
+    # Threads follow from the size of an arm; cores per replica are the same for all.
     fields["resources"] = {"cores_per_replica": spec.resources.cores_per_replica}
     return fields
 
 
 def _data_of(comparison: Comparison) -> list[str]:
-    """Digests of the training examples; empty for a stream, whose content nobody knows."""
+    """Digests of the training examples; empty for a stream, whose content is unknown."""
     return sorted({one.data_digest for run in comparison.runs for one in run.records} - {""})
 
 
 def _check_same_arms(pairs: Sequence[tuple[ArmRow, ArmRow]]) -> None:
-    """Refuse arms of one label with other settings."""
+    """Refuse arms that have one label and different settings."""
     for old, new in pairs:
         before, now = (row.arm.model_dump(mode="json") for row in (old, new))
         for path, one, other in differences(before, now):
@@ -267,19 +267,19 @@ def _check_same_arms(pairs: Sequence[tuple[ArmRow, ArmRow]]) -> None:
 def _refuse(of: str, what: str, before: object, now: object) -> None:
     if before != now:
         raise RefusalError(
-            "Two comparisons stand side by side only if both measured the same on one machine.",
+            "Two comparisons can be set side by side if both measured the same on one machine.",
             received=f"{what} of the {of}: {before!r} before, {now!r} now",
-            advice="Run the second one again as the first was, or read each report alone.",
+            advice="Run the second one again as you ran the first, or read each report alone.",
         )
 
 
 def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, str]]:
-    """What may differ, because it is what one compares."""
+    """What may differ: it is what one wants to compare."""
     told = (_facts(before), _facts(now))
     names = {**told[0], **told[1]}
     then, today = slowest_bits_per_s(before.links), slowest_bits_per_s(now.links)
     if then is not None and today is not None and same_rate(then, today):
-        del names[SLOWEST_LINK]  # no link carries twice the very same
+        del names[SLOWEST_LINK]  # two measurements of one link never agree exactly
     if any(facts[CONGESTION_CONTROL] == NOT_TOLD for facts in told):
         del names[CONGESTION_CONTROL]
     return [

@@ -1,6 +1,6 @@
 """The time of every step of a run, as its processes recorded it, and which steps count.
 
-Steps of the warm-up do not count. The warm-up is found in the step times; nobody has to guess it.
+Steps of the warm-up do not count. The warm-up is found from the step times; nobody guesses it.
 """
 
 import functools
@@ -14,18 +14,18 @@ from scipy import stats
 from ringside_core.specs import EpochRecord, RefusalError, Run, RunRecord
 
 BATCH = 5  # times in a batch, the 5 of MSER-5
-LEAST_BATCHES = 10  # fewer have no halves that could be compared
+LEAST_BATCHES = 10  # fewer cannot be divided into two halves that are compared
 SIGNIFICANCE = 0.01
 ROUNDING = 1e-12
 NO_NOISE = 1e-9  # between logarithms of times
-SHORTEST_S = 1e-6  # of an asynchronous run two steps may end at once, and 0 has no logarithm
+SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no logarithm
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
 Epochs = list[list[tuple[RunRecord, EpochRecord]]]  # [epoch][process]
 
 
 def timed_records(run: Run) -> tuple[RunRecord, ...]:
-    """The records whose clocks count: replicas, or the coordinator; servers only serve."""
+    """The records whose clocks count: those of the replicas or the coordinator, not of servers."""
     return tuple(record for record in run.records if record.role != "server")
 
 
@@ -35,7 +35,7 @@ def chief_of(run: Run) -> RunRecord | None:
 
 
 def expected_processes(run: Run) -> tuple[int, int]:
-    """How many processes a run has: those whose clocks count, and all."""
+    """How many processes a run has: those whose clocks count, and all of them."""
     replicas = run.spec.topology.num_processes
     if run.spec.capabilities.process_model == "coordinator":
         servers = run.spec.options.num_servers
@@ -44,7 +44,7 @@ def expected_processes(run: Run) -> tuple[int, int]:
 
 
 def missing(records: Sequence[RunRecord], expected: int) -> str:
-    """Why nothing may be said when a process that should have left a record did not."""
+    """Why the run has no figure: some process left no record; empty: all did."""
     if len(records) == expected:
         return ""
     return f"{len(records)} of {expected} processes left a record"
@@ -63,15 +63,15 @@ def by_epoch(run: Run) -> Epochs:
 def durations_s(epoch: EpochRecord) -> NDArray[np.float64]:
     """Seconds for each step of one epoch in one process, [times].
 
-    The time between two entries of step_end_s ÷ the steps between them; the first counts from the
-    barrier before the epoch.
+    The time between two entries of step_end_s ÷ the number of steps between them. The first time
+    starts at the barrier before the epoch.
     """
     between = np.diff(np.asarray(epoch.step_end_s, np.float64), prepend=0.0)
     return between / steps_of_times(epoch)
 
 
 def steps_of_times(epoch: EpochRecord) -> NDArray[np.int64]:
-    """For how many steps each entry of step_end_s stands, [times]; the last may be for fewer."""
+    """How many steps each entry of step_end_s stands for, [times]; the last may be fewer."""
     steps = np.full(len(epoch.step_end_s), epoch.steps_per_time, np.int64)
     steps[-1] = epoch.steps - epoch.steps_per_time * (len(steps) - 1)
     return steps
@@ -84,9 +84,9 @@ def slowest_s(epochs: Sequence[EpochRecord]) -> NDArray[np.float64]:
 
 
 def check_records_agree(run: Run) -> None:
-    """Refuse a run whose processes tell different stories of the same epochs.
+    """Refuse a run whose processes recorded different facts about the same epochs.
 
-    That each time is one is seen to by `RunRecord`.
+    `RunRecord` already checks the times themselves.
 
     Raises:
         RefusalError: naming run, epoch, processes and field.
@@ -109,7 +109,7 @@ def check_records_agree(run: Run) -> None:
 
 
 def why_untimed(run: Run) -> str:
-    """Why a run has no step times that count; empty: it has."""
+    """Why a run has no step times that count; empty: it has some."""
     records = timed_records(run)
     why_not = missing(records, expected_processes(run)[0])
     if not why_not and len(records[0].epochs) < 2:
@@ -118,9 +118,9 @@ def why_untimed(run: Run) -> str:
 
 
 def counted_epochs(run: Run) -> list[list[EpochRecord]]:
-    """Epochs that count, each with the record of every timed process: those after warm-up.
+    """The epochs after the warm-up, each with the record of every timed process.
 
-    See `warm_up`; the first epoch, which holds tracing and compilation, never counts.
+    The first epoch never counts: it contains tracing and compilation. See `warm_up`.
     """
     epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
     return epochs[warm_up(run).epochs :]
@@ -129,10 +129,10 @@ def counted_epochs(run: Run) -> list[list[EpochRecord]]:
 def step_times_ms(run: Run) -> list[float]:
     """Time of every step of the counted epochs, ms.
 
-    Of a synchronous run: max over processes of the time since the end of the step before. Of an
-    asynchronous one: time between two completions, in the order in which the coordinator learned
-    of them. The first step of an epoch counts from the barrier before it. Where several steps were
-    one execution, it is one time, divided by the steps in it.
+    In a synchronous run it is the max over processes of the time since the end of the step before.
+    In an asynchronous run it is the time between two completions, in the order in which the
+    coordinator learned of them. The first step of an epoch starts at the barrier before the epoch.
+    If one execution held several steps, its time is divided by their number.
     """
     if why_untimed(run):
         return []
@@ -144,14 +144,14 @@ def step_times_ms(run: Run) -> list[float]:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What is recorded and left out of the figures at the start of a run.
+    """The start of a run that is recorded and left out of the figures.
 
     Attributes:
-        steps: after which the step times settled, a multiple of the batch; 0 if not found.
-        epochs: that are left out: the one in which these steps ended and those before, and in any
-            case the first, which holds tracing and compilation.
+        steps: the step times settled after this many steps, a multiple of the batch; 0: not found.
+        epochs: how many are left out: those up to the epoch in which these steps ended, and always
+            the first one, which contains tracing and compilation.
         found: whether the rule could be applied and the run settled.
-        reason: why not.
+        reason: why it was not found.
     """
 
     steps: int
@@ -161,9 +161,9 @@ class WarmUp:
 
 
 def warm_up(run: Run) -> WarmUp:
-    """How much of a run is warm-up. Epochs are counted whole: throughput is between barriers.
+    """How much of a run is warm-up. Only whole epochs are left out: barriers lie between epochs.
 
-    By `settled_after`, over the times of all steps of the run, each that of the slowest process.
+    It applies `settled_after` to the times of all steps, each that of the slowest process.
 
     Raises:
         RefusalError: the processes of the run disagree on what was trained.
@@ -184,7 +184,9 @@ class _Same:
         return id(self.run)
 
 
-@functools.lru_cache(maxsize=1024)  # every figure of a run asks; a report has hundreds of runs
+@functools.lru_cache(
+    maxsize=1024
+)  # every figure of a run asks for it; a report has hundreds of runs
 def _warm_up(same: _Same) -> WarmUp:
     run = same.run
     if not run.outcome.completed:
@@ -213,14 +215,14 @@ def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None
     """How many times at the start are warm-up; None: they do not settle in the first half.
 
     MSER-5 (White 1997, Simulation 69:323-334; White, Cobb, Spratt 2000, Winter Simulation
-    Conference): of the means z of k batches of five, leave out the first d so that
-    Σ_{j>d} (z_j − mean)² ÷ (k − d)² is least; if that d lies in the second half, there is no
-    steady part. Two changes for step times, which have rare long ones: z is the logarithm of the
-    *median* of five; and what lies after the first epoch, left out anyway, must differ from the
-    rest beyond chance (Student's t, 1 %), as the minimum alone also moves with noise.
+    Conference): take the means z of k batches of five, and leave out the first d batches so that
+    Σ_{j>d} (z_j − mean)² ÷ (k − d)² is least. If that d lies in the second half, there is no
+    steady part. Two changes are made because step times have rare long outliers: z is the logarithm
+    of the *median* of five; and warm-up beyond the first epoch (which is left out anyway) must
+    differ from the rest beyond chance (Student's t, 1 %), as noise alone moves the minimum.
 
     Args:
-        times: of all steps, in order.
+        times: of all steps, in order, [times].
         first_epoch: how many of them belong to the first epoch.
     """
     k = len(times) // BATCH
@@ -248,7 +250,7 @@ def _marginal_standard_errors(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _differs(z: NDArray[np.float64], begin: int, end: int) -> bool:
-    """Whether batches begin…end differ from all later ones beyond chance; one alone cannot."""
+    """Whether batches begin…end differ from all later ones beyond chance; never for one batch."""
     if end - begin < 2:
         return False
     before, after = z[begin:end], z[end:]

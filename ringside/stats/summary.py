@@ -67,14 +67,14 @@ class ArmRow:
 
     Attributes:
         started, completed: numbers of runs, in all rounds.
-        not_completed: the others, in the order of rounds.
-        spreads: by the names of `RunFigures`; of the rounds that count.
-        throughput_estimate: geometric mean and its interval, of the rounds that count.
+        not_completed: the other runs, in the order of rounds.
+        spreads: by the names of `RunFigures`, over the rounds that count.
+        throughput_estimate: geometric mean with its interval, over the rounds that count.
         against_group: efficiency against the same group at one replica.
-        against_serial: efficiency against the arm without any distribution.
-        not_comparable_because: why it must not be ranked, see `comparability`; empty: it
-            may be.
-        certificate: None: it was not verified.
+        against_serial: efficiency against the arm without distribution.
+        not_comparable_because: why the arm must not be ranked, see `comparability`; empty: it may
+            be.
+        certificate: None: the arm was not verified.
     """
 
     arm: Arm
@@ -92,7 +92,7 @@ class ArmRow:
 
     @property
     def comparable(self) -> bool:
-        """Whether it is proved to compute what the others compute."""
+        """Whether it is proved to compute the same as the others."""
         return not self.not_comparable_because
 
     @property
@@ -107,14 +107,14 @@ class Summary:
     """All rows of a comparison.
 
     Attributes:
-        arms: that are ranked if they are comparable, and their twins.
+        arms: all but the breakdown arms; comparable ones are ranked, twins are not.
         breakdown_arms: see `Arm.for_breakdown`; never ranked.
-        serial: label of the arm without any distribution; empty if there is none.
+        serial: label of the arm without distribution; empty if there is none.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
-        verdicts: of every pair of comparable arms, twins aside, judged together; the faster one by
-            ratio comes first.
-        noise_floor: each twin against its arm, judged alone: a word other than `cannot tell` is a
-            false alarm, which happens in one of twenty experiments, or a fault of the experiment.
+        verdicts: of every pair of comparable arms without twins, judged together; the arm that is
+            faster by ratio comes first.
+        noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
+            false alarm (one of twenty experiments has one) or a fault of the experiment.
         rounds: that count.
     """
 
@@ -129,10 +129,10 @@ class Summary:
     breakdown_arms: tuple[ArmRow, ...]
 
     def verdict_of(self, first: str, second: str) -> PairVerdict:
-        """The verdict of a pair, turned round if need be.
+        """The verdict of a pair, in the order that is asked for.
 
         Raises:
-            RefusalError: they were not judged: an arm is not comparable, or is the same one.
+            RefusalError: the pair was not judged: an arm is not comparable, or both are the same.
         """
         for one in (*self.verdicts, *self.noise_floor):
             if (one.first, one.second) == (first, second):
@@ -145,14 +145,14 @@ class Summary:
         )
 
     def widest_of_interest(self) -> tuple[str, float] | None:
-        """The pair whose ratio is known least well, and its (high − low) ÷ ratio.
+        """The pair with the widest interval, and its (high − low) ÷ ratio; None: no pair has one.
 
-        None: no pair has an interval. Of interest are pairs of arms of one size, each arm against
-        serial, and each twin against its arm: who stops as soon as one single interval happens to
-        be narrow stops too early (docs/decisions/0005-verdicts.md). A pair without an interval
-        beside others that have one has width infinity.
+        Of interest are pairs of arms of one size, each arm against serial, and each twin against
+        its arm. All of them count: to stop when one interval happens to be narrow is to stop too
+        early (docs/decisions/0005-verdicts.md). If some pairs have an interval, the width of a pair
+        without one is infinite.
         """
-        # An arm that never completes a run will have no interval in later rounds either.
+        # An arm that never completed a run will have no interval in later rounds either.
         sizes = {row.arm.label: row.arm.replicas for row in self.arms if row.completed}
         widths = [
             (f"{one.first} against {one.second}", relative_width(one.ratio))
@@ -166,11 +166,11 @@ class Summary:
 
 
 def summarize(comparison: Comparison) -> Summary:
-    """Compute every row; runs in the order in which they were started.
+    """Compute every row; runs are in the order in which they were started.
 
     Raises:
         RefusalError: arms, runs and certificates do not belong together, runs differ in what all
-            must share, the processes of one run disagree, or a throughput is none.
+            must share, the processes of one run disagree, or a throughput is not valid.
     """
     arms = arms_by_label(comparison)
     check_alike(comparison, arms)
@@ -198,7 +198,7 @@ def summarize(comparison: Comparison) -> Summary:
 
 
 def relative_width(estimate: Figure) -> float:
-    """(high − low) ÷ value of a 95 % interval; infinity where there is none."""
+    """(high − low) ÷ value of a 95 % interval; infinity if there is none."""
     if not estimate.interval or not estimate.value:
         return float("inf")
     return (estimate.interval.high - estimate.interval.low) / estimate.value
@@ -211,7 +211,7 @@ def efficiency(
 
     Args:
         row: of the arm.
-        base: what it is measured against; None: the comparison has no such arm.
+        base: of the arm that it is measured against; None: the comparison has no such arm.
         verdicts: by the labels of the two arms.
     """
     if base is None:
@@ -240,7 +240,7 @@ def efficiency(
 
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
-    """The target that all records name; one for all, as they train one workload."""
+    """The target that the records name: one for all, because all train one workload."""
     seen = {
         record.quality_target
         for run in runs
@@ -258,7 +258,7 @@ def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
 def _run_rows(
     comparison: Comparison, arms: Mapping[str, Arm], rounds: RoundsUsed
 ) -> tuple[RunRow, ...]:
-    """Every run; what the diagnostic ones were fed says nothing about the others."""
+    """Every run. Diagnostic runs are fed otherwise, so their examples are compared apart."""
     ordered = sorted(comparison.runs, key=lambda run: run.position)
     once: dict[int, Answer] = {}
     for diagnostic in (False, True):
@@ -272,7 +272,7 @@ def _run_rows(
 
 
 def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) -> ArmRow:
-    """The row of an arm, as far as it stands alone."""
+    """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
     counted = [row.figures for row in completed if row.used]
@@ -302,7 +302,7 @@ def _samples(rows: Sequence[RunRow]) -> list[Sample]:
     """The throughputs of the runs that count and completed.
 
     Raises:
-        RefusalError: one is zero, negative or no number.
+        RefusalError: one is zero, negative or not finite.
     """
     samples = []
     for row in rows:
@@ -316,7 +316,7 @@ def _samples(rows: Sequence[RunRow]) -> list[Sample]:
 def _judged(
     ranked: Sequence[ArmRow], rows: Sequence[RunRow]
 ) -> tuple[dict[frozenset[str], PairVerdict], tuple[PairVerdict, ...]]:
-    """The verdicts by pair, and each twin beside its arm."""
+    """The verdicts by pair, and that of each twin against its arm."""
     samples = {
         row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked
     }
@@ -335,7 +335,7 @@ def _with_efficiency(
     serial: ArmRow | None,
     verdicts: Mapping[frozenset[str], PairVerdict],
 ) -> ArmRow:
-    """The row beside those that it is measured against."""
+    """The row with its efficiency against its two bases."""
     alone = next(
         (one for one in rows if one.arm.group == row.arm.group and one.arm.replicas == 1), None
     )

@@ -1,8 +1,8 @@
 """Faster, slower or cannot tell: pairs of arms, judged by the rounds in which both ran.
 
-The second half is the arithmetic, for many data sets at once: the simulations that test the
-verdicts use it too. Its arrays are (data sets, arms, rounds); a missing run is NaN. The method was
-chosen by simulation: docs/decisions/0005-verdicts.md.
+The second half is the arithmetic. It takes many data sets at once, because the simulations that
+test the verdicts use it too. Its arrays are (data sets, arms, rounds); a missing run is NaN. The
+method was chosen by simulation: docs/decisions/0005-verdicts.md.
 """
 
 import functools
@@ -30,8 +30,8 @@ Word = Literal["faster", "slower", "cannot tell"]
 Array = NDArray[np.float64]
 
 POWER = 0.80
-LEAST_ROUNDS_OF_TWO = 4  # of two arms alone: one degree of freedom goes into the drift
-DISTINCT = 1e-9  # of the largest eigenvalue: below it, what rounding leaves of none
+LEAST_ROUNDS_OF_TWO = 4  # if there are only two arms: the drift takes one degree of freedom
+DISTINCT = 1e-9  # of the largest eigenvalue: a smaller eigenvalue is 0 with rounding errors
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class PairFits:
     """Pairs of arms in many data sets; arrays are (data sets, pairs).
 
     Attributes:
-        difference: mean of log(first) − log(second), without drift where there is an interval, and
-            as it was measured where there is none; NaN: no common round.
-        error: its standard error; NaN where freedom is 0.
-        freedom: degrees of freedom; 0: too few rounds, or drift cannot be told from difference.
+        difference: mean of log(first) − log(second). The drift is removed if there is an interval,
+            else not; NaN: no common round.
+        error: its standard error; NaN if freedom is 0.
+        freedom: degrees of freedom; 0: too few rounds, or drift and difference cannot be separated.
         rounds: in which both ran.
         drift_known: whether the arms' places in their rounds differ (data sets).
     """
@@ -54,13 +54,13 @@ class PairFits:
     drift_known: NDArray[np.bool_]
 
     def half_widths(self, confidence: float) -> Array:
-        """Half the width of the interval of `difference`; infinite where there is none."""
+        """Half the width of the interval of `difference`; infinite if there is none."""
         known = self.freedom > 0
         quantile = stats.t.ppf((1 + confidence) / 2, np.where(known, self.freedom, 1))
         return np.where(known, quantile * self.error, np.inf)
 
     def p_values(self) -> Array:
-        """Two-sided, of no difference; 1 where there is no interval."""
+        """Two-sided p-value of no difference; 1 if there is no interval."""
         known = self.freedom > 0
         exact = known & (self.error == 0)
         error = np.where(known & ~exact, self.error, 1)
@@ -75,7 +75,7 @@ class Sample:
 
     Attributes:
         round: in which it ran.
-        position: 0-based place in the order in which all runs were started.
+        position: 0-based place in the order in which the runs were started.
         value: examples/s.
     """
 
@@ -89,12 +89,13 @@ class PairVerdict:
     """Two arms, and whether the first is faster than the second.
 
     Attributes:
-        ratio: throughput of the first ÷ that of the second, with its own 95 % interval.
-        word: from p_adjusted, so that all words of a comparison together are right with 95 %.
-        p_value: of this pair alone; None where there is no interval.
-        p_adjusted: the same by Holm's method over all pairs judged together.
-        smallest_visible: the smallest relative difference that would have been called with a
-            probability of 80 %, such as 0.03; None where there is no interval.
+        ratio: throughput of the first ÷ throughput of the second, with its own 95 % interval.
+        word: follows from p_adjusted, so that all words of a comparison together are right with a
+            probability of 95 %.
+        p_value: of this pair alone; None if there is no interval.
+        p_adjusted: by Holm's method over all pairs judged together.
+        smallest_visible: the smallest relative difference that would have got a word with a
+            probability of 80 %, such as 0.03; None if there is no interval.
         reason: why one cannot tell, or why there is no interval.
     """
 
@@ -109,7 +110,7 @@ class PairVerdict:
 
 
 def turned(verdict: PairVerdict) -> PairVerdict:
-    """The same verdict with second and first changed round."""
+    """The same verdict with first and second exchanged."""
     ratio, word = verdict.ratio, verdict.word
     interval = ratio.interval and Interval(1 / ratio.interval.high, 1 / ratio.interval.low)
     opposite: dict[Word, Word] = {"faster": "slower", "slower": "faster"}
@@ -123,7 +124,7 @@ def turned(verdict: PairVerdict) -> PairVerdict:
 
 
 def checked(arm: str, sample: Sample) -> Sample:
-    """The sample, if it is one.
+    """The sample itself, if its throughput is valid.
 
     Raises:
         RefusalError: its throughput is zero, negative or not finite.
@@ -142,11 +143,11 @@ def pair_verdicts(
     """A verdict for each pair, judged together; the faster one by ratio comes first.
 
     Args:
-        samples: of every arm that ran, as all of them show how the machine drifts.
-        pairs: that are judged; None: all.
+        samples: of every arm that ran, because all of them show the drift of the machine.
+        pairs: to judge; None: all.
 
     Raises:
-        RefusalError: a throughput is none, or an arm has two in one round.
+        RefusalError: a throughput is not valid, or an arm has two in one round.
     """
     labels = tuple(samples)
     wanted = list(itertools.combinations(labels, 2)) if pairs is None else list(pairs)
@@ -178,23 +179,23 @@ def pair_verdicts(
 
 @functools.lru_cache(maxsize=4096)
 def visible_effect(freedom: float, level: float) -> float:
-    """The difference, in standard errors, that a t-test at `level` calls with probability POWER.
+    """The difference, in standard errors, that a t-test at `level` finds with probability POWER.
 
-    The noncentrality for which the noncentral t exceeds the two-sided critical value so often; the
-    other tail is left out, as a call in the wrong direction is none.
+    It is the noncentrality at which the noncentral t exceeds the two-sided critical value with that
+    probability. The other tail is left out: a word in the wrong direction does not count.
     """
     critical = float(stats.t.isf(level / 2, freedom))
 
     def missing_power(effect: float) -> float:
         return float(stats.nct.sf(critical, freedom, effect)) - POWER
 
-    # A noncentral t is effect / √(χ²/freedom) + noise: this much is always enough.
+    # A noncentral t is effect / √(χ²/freedom) + noise: this bound is always large enough.
     high = (critical + 3) * 3
     return float(optimize.brentq(missing_power, 0.0, high, xtol=1e-6))
 
 
 def _as_arrays(samples: Mapping[str, Sequence[Sample]]) -> tuple[Array, Array]:
-    """Logarithms and positions as (1, arms, rounds); NaN and 0 where there was no run."""
+    """Logarithms and positions as (1, arms, rounds); NaN and 0 if there was no run."""
     numbers = sorted({one.round for of_arm in samples.values() for one in of_arm})
     logs = np.full((1, len(samples), len(numbers)), np.nan)
     positions = np.zeros_like(logs)
@@ -212,7 +213,7 @@ def _as_arrays(samples: Mapping[str, Sequence[Sample]]) -> tuple[Array, Array]:
 
 
 def _ratio(fits: PairFits, pair: int, arms: int) -> Figure:
-    """The ratio of throughputs of a pair in the first data set, or why it has no interval."""
+    """The ratio of throughputs of a pair, or why it has no interval; of the first data set."""
     rounds = int(fits.rounds[0, pair])
     if rounds == 0:
         return Figure(None, "no round in which both completed")
@@ -227,14 +228,14 @@ def _ratio(fits: PairFits, pair: int, arms: int) -> Figure:
 
 
 def _smallest_visible(fits: PairFits, pair: int, family: int) -> float:
-    """As a share: exp(effect · standard error) − 1, at the level of Holm's hardest step."""
+    """A share: exp(effect · standard error) − 1, at the level of Holm's strictest step."""
     freedom = round(float(fits.freedom[0, pair]), 3)
     effect = visible_effect(freedom, (1 - CONFIDENCE) / family)
     return math.expm1(min(effect * float(fits.error[0, pair]), 700.0))
 
 
 def _with_word(verdict: PairVerdict, family: int) -> PairVerdict:
-    """The word by the adjusted p-value, and why it is not another."""
+    """The verdict with its word, by the adjusted p-value, and the reason if it cannot tell."""
     level = 1 - CONFIDENCE
     if verdict.p_value is None or verdict.p_adjusted is None or verdict.ratio.value is None:
         return verdict
@@ -255,17 +256,17 @@ def fit_pairs(
 ) -> PairFits:
     """The difference of each pair, by the model log y = arm + round + drift · position + noise.
 
-    The drift is that of all arms (least squares). A pair's own differences, less the drift,
-    d = (y₁ − y₂) − drift · (t₁ − t₂), over its m rounds, give the mean and, with h the share of the
-    drift's information that is in them, h = Σ(Δt − mean Δt)² ÷ 2S,
+    The drift is common to all arms (least squares). A pair's own differences without the drift are
+    d = (y₁ − y₂) − drift · (t₁ − t₂), over its m rounds. Their mean is the difference. With h the
+    share of the drift's information that lies in them, h = Σ(Δt − mean Δt)² ÷ 2S,
 
         s² = Σ(d − mean d)² ÷ (m − 1 − h),   error² = s² · (1/m + (mean Δt)² ÷ 2S),
         freedom = (m − 1 − h)² ÷ (m − 2 + (1 − h)²)      (Satterthwaite 1946),
 
-    S being Σ of the squared positions within arms and rounds. No arm's noise is assumed to be like
-    another's, and what a round has in common cancels. Where nothing can be said of the error, the
-    drift is not known well enough either, and d = y₁ − y₂: else a slope from a few runs could lead
-    out of everything that was measured.
+    where S is the Σ of the squared positions within arms and rounds. Each arm may have its own
+    noise, and what a round has in common cancels. If the error is not known, the drift is not known
+    well enough either, and d = y₁ − y₂: else a slope from a few runs could give a difference
+    outside of everything that was measured.
     """
     drift, information = _drift(logs, positions)
     gap = logs - drift[:, None, None] * positions
@@ -277,7 +278,7 @@ def fit_pairs(
     twice = 2 * np.where(drift_known, information, 1.0)[:, None]
     h = np.minimum(np.nansum((dt - mean_dt[..., None]) ** 2, -1) / twice, 1.0)
     left = m - 1 - h
-    alone = (~np.isnan(logs)).any(2).sum(1) <= 2  # nobody else shows the drift
+    alone = (~np.isnan(logs)).any(2).sum(1) <= 2  # no other arm shows the drift
     known = (m >= least_rounds(alone)[:, None]) & drift_known[:, None]
     safe = np.where(known, left, 1.0)
     s2 = np.nansum((d - mean[..., None]) ** 2, -1) / safe
@@ -295,14 +296,14 @@ def fit_pairs(
 
 
 def least_rounds(alone: NDArray[np.bool_]) -> NDArray[np.int_]:
-    """Rounds that an interval needs, where there are only two arms and where there are more."""
+    """Rounds that an interval needs: one number for two arms alone, another for more arms."""
     return np.where(alone, LEAST_ROUNDS_OF_TWO, LEAST_ROUNDS)
 
 
 def holm(p_values: Array) -> Array:
-    """P-values adjusted so that all calls of a data set together are right (Holm 1979).
+    """P-values adjusted for several tests at once (Holm 1979).
 
-    The i-th smallest of k, times (k − i + 1), and not less than one before it.
+    The i-th smallest of k is multiplied by (k − i + 1), and is not less than the one before it.
     """
     count = p_values.shape[-1]
     order = np.argsort(p_values, axis=-1)
@@ -314,7 +315,7 @@ def holm(p_values: Array) -> Array:
 
 
 def _drift(logs: Array, positions: Array) -> tuple[Array, Array]:
-    """Slope by least squares beside arms and rounds, and Σ of the squares that it rests on."""
+    """Slope by least squares beside arms and rounds, and the Σ of squares that it comes from."""
     there = np.where(np.isnan(logs), np.nan, positions)
     y, t = _within(logs), _within(there)
     information = np.nansum(t * t, (1, 2))
@@ -323,25 +324,25 @@ def _drift(logs: Array, positions: Array) -> tuple[Array, Array]:
 
 
 def _within(values: Array) -> Array:
-    """What is left of values = arm + round + rest, by least squares; whatever runs are missing.
+    """The rest in values = arm + round + rest, by least squares; any runs may be missing.
 
-    With W = 1 where there is a run, n its sums over arms, and
-    L = diag(Σ over rounds of W) − W·Wᵀ/n, the arms are L⁺ · Σ over rounds of (value − mean of its
-    round), and the rounds are means of what is left.
+    With W = 1 for each run, n its sums over arms, and L = diag(Σ over rounds of W) − W·Wᵀ/n, the
+    arms are L⁺ · Σ over rounds of (value − mean of its round), and the rounds are the means of the
+    values without the arms.
     """
     there = (~np.isnan(values)).astype(float)
     weights = there / np.maximum(there.sum(1, keepdims=True), 1)
     shared = there @ weights.swapaxes(1, 2)
     laplacian = there.sum(2)[..., None] * np.eye(values.shape[1]) - shared
     from_rounds = np.nansum(values - _mean(values, 1), 2, keepdims=True)
-    # Arms that never meet, not even through others, have an eigenvalue of 0: any level will do.
+    # Arms that no chain of common rounds connects have an eigenvalue of 0: any level fits.
     arms = np.linalg.pinv(laplacian, rcond=DISTINCT, hermitian=True) @ from_rounds
     rest: Array = values - arms
     return rest - _mean(rest, 1)
 
 
 def _mean(values: Array, axis: int) -> Array:
-    """Mean of what is there; 0 of nothing."""
+    """Mean of the values that are not missing; 0 if all are."""
     count = (~np.isnan(values)).sum(axis, keepdims=True)
     total: Array = np.nansum(values, axis, keepdims=True)
     mean: Array = total / np.maximum(count, 1)
@@ -349,5 +350,5 @@ def _mean(values: Array, axis: int) -> Array:
 
 
 def _without_rounding(values: Array) -> Array:
-    """0 in place of what only float64's rounding leaves of equal logarithms."""
+    """The same with 0 for what is only a rounding error of equal logarithms."""
     return np.where(np.abs(values) < 1e-12, 0.0, values)
