@@ -156,7 +156,7 @@ def import_all() -> None:
 
     assert tf.keras.Sequential  # loaded when first asked for
     for module in (
-        *("horovod.tensorflow", "typer", "backends.registry", "ringside.verify.task"),
+        *("horovod.tensorflow", "typer", "ringside.verify.task"),
         *("ringside.verify.recorder", "trainers.fit", "trainers.predict", "trainers.process"),
     ):
         importlib.import_module(module)
