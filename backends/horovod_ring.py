@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from backends.base import Backend, Reduction, statistics
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
-from ringside_core.keras import tf
-from ringside_core.optimizers import build, variables_of
+from ringside_core.keras import build_optimizer, tf, variables_of
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
 
@@ -175,7 +174,9 @@ class _Broadcast(tf.keras.callbacks.Callback):
         import horovod.tensorflow as hvd
 
         optimizer = self.model.optimizer
-        build(optimizer, self.model.trainable_variables)  # they must exist, in all ranks alike
+        build_optimizer(
+            optimizer, self.model.trainable_variables
+        )  # they must exist, in all ranks alike
         variables = [*self.model.variables, *variables_of(optimizer)]
         hvd.broadcast_variables(variables, root_rank=0)
         self._done = True

@@ -15,7 +15,8 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
@@ -58,4 +59,26 @@ sys.modules["keras"] = tf_keras
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
 tf.get_logger().setLevel("ERROR")
 
-__all__ = ["tf"]
+__all__ = ["build_optimizer", "tf", "variable_names", "variables_of"]
+
+
+def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
+    """Make the optimizer's own variables for these of a model; a legacy one has no `build`."""
+    make = getattr(optimizer, "build", None) or optimizer._create_all_weights
+    make(variables)
+
+
+def variables_of(optimizer: Any) -> list[Any]:
+    """All variables of an optimizer in order: an attribute in new ones, a method in legacy ones."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def variable_names(optimizer: Any) -> list[str]:
+    """Names of all variables, such as `m/dense/kernel`, the same in every family.
+
+    Variables that `fit` makes have the optimizer's name in front, which Horovod changes.
+    """
+    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    own = f"{getattr(scaled, 'name', None) or scaled._name}/"
+    return [v.name.removesuffix(":0").removeprefix(own) for v in variables_of(optimizer)]

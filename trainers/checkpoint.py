@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.optimizers import build, variable_names, variables_of
+from ringside_core.keras import build_optimizer, variable_names, variables_of
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
 from trainers.epoch_totals import BegunEpoch
@@ -69,7 +69,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
     state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
     with backend.scope():
-        build(model.optimizer, model.trainable_variables)
+        build_optimizer(model.optimizer, model.trainable_variables)
         variables = variables_of(model.optimizer)
         here = [*model.get_weights(), *(variable.numpy() for variable in variables)]
         if difference := _difference(arrays, [*weights, *state], here, model.optimizer):

@@ -12,7 +12,7 @@ from typing import Any
 from launch.placement import Placement, slots_used
 from launch.remote import host_facts, ssh
 from launch.site import Site
-from ringside_core.folders import cache_dir
+from ringside_core.folders import default_data_dir
 from ringside_core.specs import Noun, RefusalError, RunSpec
 from ringside_core.workloads.registry import WORKLOADS
 
@@ -192,7 +192,7 @@ def _kept_data(spec: RunSpec) -> Path | None:
         or not own.function.startswith("ringside_core.workloads.public:")
     ):
         return None
-    return cache_dir() / "data" / spec.workload
+    return default_data_dir() / spec.workload
 
 
 @contextlib.contextmanager

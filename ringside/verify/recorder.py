@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
-from ringside_core.keras import tf
-from ringside_core.optimizers import variable_names, variables_of
+from ringside_core.keras import tf, variable_names, variables_of
 from trainers.training import Training
 
 # Elements of all variables together that are kept of every update: 20 updates of 500,000 float64

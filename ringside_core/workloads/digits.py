@@ -2,16 +2,18 @@
 
 Data: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
 Repository, the copy in sklearn.datasets.load_digits. They are written once as a local TFDS data set
-in TFRecord shards, so that the whole way of real data (files, parsing, decoding) is walked.
+in TFRecord shards, so that a run reads files, parses and decodes as it does with larger data.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow_datasets as tfds
 from numpy.typing import NDArray
 
-from ringside_core.folders import cache_dir
+from ringside_core.folders import default_data_dir
 from ringside_core.keras import tf
 from ringside_core.workloads.source import StreamSource, writable_dir
 from ringside_core.workloads.tfds_data import prepared_source
@@ -21,19 +23,14 @@ NUM_SHARDS = 4  # of the training split: more than one, so that files can be sha
 NUM_TRAIN = 1437  # 80 %
 
 
-def default_data_dir() -> Path:
-    """Where Ringside keeps data sets."""
-    return cache_dir() / "data"
-
-
 def digits(data_dir: str | None = None) -> Workload:
     """Digits with a small convolution net; 97 % of 360 held-out digits is the target."""
     root = writable_dir(Path(data_dir) if data_dir else default_data_dir())
     return Workload(
         name="digits",
         model=_model,
-        train=digits_source(root, "train"),
-        validation=digits_source(root, "test"),
+        train=_source(root, "train"),
+        validation=_source(root, "test"),
         preprocess=_scale,
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(2e-3),
@@ -41,15 +38,6 @@ def digits(data_dir: str | None = None) -> Workload:
         target=QualityTarget("accuracy", 0.97),
         reference_batch=48,
     )
-
-
-def digits_source(root: Path, split: str) -> StreamSource:
-    """One split as a stream over its TFRecord shards; written on first use."""
-    from ringside_core.workloads.digits_tfds import (
-        RingsideDigits,  # slow to import: tensorflow_datasets
-    )
-
-    return prepared_source(RingsideDigits, root, split, num_shards=NUM_SHARDS)
 
 
 def _scale(image: Any, label: Any) -> tuple[Any, Any]:
@@ -72,11 +60,44 @@ def _model() -> Any:
     )
 
 
-def split_digits() -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+def _source(root: Path, split: str) -> StreamSource:
+    """One split as a stream over its TFRecord shards; written on first use."""
+    return prepared_source(RingsideDigits, root, split, num_shards=NUM_SHARDS)
+
+
+class RingsideDigits(tfds.core.GeneratorBasedBuilder):
+    """scikit-learn's handwritten digits as TFRecord files."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES = {"1.0.0": "First."}  # noqa: RUF012  # the base class wants a plain dict
+
+    def _info(self) -> Any:
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Tensor(shape=(8, 8, 1), dtype=tf.uint8),
+                    "label": tfds.features.ClassLabel(num_classes=10),
+                }
+            ),
+            supervised_keys=("image", "label"),
+            description="1,797 handwritten digits of 8x8 pixels.",
+            homepage="https://archive.ics.uci.edu/dataset/80",
+        )
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        del dl_manager  # the data come with scikit-learn
+        return {name: self._generate_examples(*arrays) for name, arrays in _splits().items()}
+
+    def _generate_examples(self, images: Any, labels: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+            yield number, {"image": image, "label": label}
+
+
+def _splits() -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Images [n, 8, 8, 1] uint8 (0…16) and labels [n] int64 of both splits, in a fixed order.
 
-    The order is that of one NumPy permutation, because the file runs through writers in turn and an
-    unshuffled tail would hold other hands than the head.
+    The order is that of one NumPy permutation: the file lists one writer after another, so
+    its last part would hold the digits of other people than its first.
     """
     from sklearn.datasets import load_digits
 

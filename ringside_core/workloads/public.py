@@ -2,16 +2,15 @@
 
 from typing import Any
 
+from ringside_core.folders import default_data_dir
 from ringside_core.keras import tf
-from ringside_core.workloads.digits import default_data_dir
 from ringside_core.workloads.source import StreamSource
+from ringside_core.workloads.tfds_data import public_source
 from ringside_core.workloads.workload import QualityTarget, Workload
 
 
 def mnist(data_dir: str | None = None) -> Workload:
-    """Handwritten digits of 28×28 pixels (LeCun, Cortes, Burges); 60,000 and 10,000."""
-    from ringside_core.workloads.tfds_data import public_source
-
+    """Handwritten digits of 28×28 pixels (LeCun, Cortes, Burges): 60,000, and 10,000 to test."""
     root = data_dir or str(default_data_dir())
     return Workload(
         name="mnist",
@@ -28,9 +27,7 @@ def mnist(data_dir: str | None = None) -> Workload:
 
 
 def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
-    """Five kinds of flowers (the TensorFlow team, 2019); 80 % of 3,670 photographs to train."""
-    from ringside_core.workloads.tfds_data import public_source
-
+    """Photographs of five kinds of flowers (the TensorFlow team, 2019): 80 % of 3,670 to train."""
     root = data_dir or str(default_data_dir())
 
     def source(split: str) -> StreamSource:

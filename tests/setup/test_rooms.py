@@ -22,7 +22,6 @@ WITH_TENSORFLOW = {
     "ringside.collectives",
     "ringside.verify",
     "ringside_core.keras",
-    "ringside_core.optimizers",
     "ringside_core.workloads",
 }
 DIVIDED = ("ringside", "ringside_core")  # roofs whose rooms differ in this
