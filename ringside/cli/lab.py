@@ -11,8 +11,10 @@ from ringside.lab.lab import CONGESTION_CONTROL, names, take_down
 from ringside.lab.names import lab_of
 from ringside_core.specs import RefusalError
 
-Name = Annotated[str, typer.Option(help="Letters; the hosts are called by it: lab1, lab2, …")]
-HostName = Annotated[str, typer.Argument(help="As in `ringside lab status`, for example lab2.")]
+Name = Annotated[
+    str, typer.Option(help="Name of the lab, in letters. Its hosts are name1, name2, …")
+]
+HostName = Annotated[str, typer.Argument(help="A host of `ringside lab status`, for example lab2.")]
 
 command = typer.Typer(
     help="Hosts on this machine: network namespaces with addresses, names, sshd and real links.",
@@ -24,21 +26,21 @@ command = typer.Typer(
 def up(
     *,
     name: Name = "lab",
-    hosts: Annotated[int, typer.Option(help="How many.")] = 4,
+    hosts: Annotated[int, typer.Option(help="Number of hosts.")] = 4,
     rate: Annotated[
-        str, typer.Option(help="Of each host's link, in each direction: 10mbit, 2.5gbit.")
+        str, typer.Option(help="Rate of each link, in each direction: 10mbit, 2.5gbit.")
     ] = "1gbit",
     cores: Annotated[
         float | None,
         typer.Option(
-            min=0.05, help="CPU time of each host. Default: a core, or its part of a shared one."
+            min=0.05, help="Cores of each host. Default: 1, or its part of a shared core."
         ),
     ] = None,
     congestion_control: Annotated[
-        str, typer.Option(help="TCP's, of what the hosts send, as the kernel calls it.")
+        str, typer.Option(help="TCP congestion control of the hosts, by the kernel's name.")
     ] = CONGESTION_CONTROL,
 ) -> None:
-    """Make hosts on this machine; `ssh lab1` works then, from here and between them."""
+    """Make hosts on this machine. Then `ssh lab1` works, from here and between the hosts."""
     lab = Lab.up(
         name=name, hosts=hosts, rate=rate, cores=cores, congestion_control=congestion_control
     )
@@ -47,7 +49,7 @@ def up(
 
 @command.command()
 def status(*, name: Name = "lab") -> None:
-    """Show a lab's hosts and links; exit code 1 where no such lab is up."""
+    """Show a lab's hosts and links. The exit code is 1 if no such lab is up."""
     if name not in names():
         others = ", ".join(names()) or "none"
         print(f"no lab {name} is up (labs here: {others})")
@@ -57,7 +59,7 @@ def status(*, name: Name = "lab") -> None:
 
 @command.command()
 def down(*, name: Name = "lab") -> None:
-    """Remove a lab and everything on its hosts, also after a crash; where none is, say so."""
+    """Remove a lab and everything on its hosts, even after a crash. If there is none, say so."""
     print(f"lab {name} is down" if take_down(name) else f"no lab {name} is up")
 
 
@@ -67,7 +69,7 @@ def rate(
     *,
     host: Annotated[str | None, typer.Option(help="Only this host's link.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="All links of this lab. Default: lab, or the host's own.")
+        str | None, typer.Option(help="All links of this lab. Default: lab, or the lab of --host.")
     ] = None,
 ) -> None:
     """Change the rate of links, in both directions, while they are in use."""
@@ -83,7 +85,7 @@ def rate(
 
 @command.command()
 def cut(host: HostName) -> None:
-    """Cut a host off: every packet from and to it vanishes, as when its cable is pulled."""
+    """Cut a host off: every packet from and to it is lost, as if its cable was pulled."""
     Lab.find(lab_of(host)).cut(host)
 
 

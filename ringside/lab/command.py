@@ -1,4 +1,4 @@
-"""Commands of the system, run one after the other; and which of them the lab needs."""
+"""Run commands of the system; which of them a lab needs."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ PACKAGES = {  # Debian's
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
-# sshd and tc stand where an ordinary user's PATH, or cron's, does not look.
+# sshd and tc are in folders that the PATH of an ordinary user, or of cron, does not have.
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
 def check_machine() -> None:
-    """Refuse where no lab can be made, with everything that is missing at once."""
+    """Refuse if no lab can be made here; the message has everything that is missing."""
     missing = [name for name in PACKAGES if shutil.which(name, path=PATH) is None]
     troubles = ["not root"] if os.geteuid() != 0 else []
     troubles += [f"no {name}" for name in missing]
@@ -40,10 +40,10 @@ def check_machine() -> None:
 
 
 def run(*argv: str, stdin: str = "") -> str:
-    """What a command printed.
+    """Run a command and return what it printed.
 
     Raises:
-        RefusalError: it failed; with what it said.
+        RefusalError: it failed. The message has what it said.
     """
     done = subprocess.run(
         argv,

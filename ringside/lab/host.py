@@ -1,4 +1,4 @@
-"""A host's processes: started, found, ended."""
+"""Start, find and end the processes of a host."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from ringside_core.specs import RefusalError
 NAMESPACES = Path("/run/netns")
 OWN_NAMESPACE = Path("/proc/self/ns/net")
 SSH_PORT = 22
-START_S = 30.0  # far more than sshd takes: a machine with many labs is slow
+START_S = 30.0  # far more than sshd takes; a machine with many labs is slow
 END_S = 30.0
 POLL_S = 0.02
 INIT = str(Path(init.__file__).resolve())
@@ -28,16 +28,16 @@ def start(host: LabHost, join: Path | None) -> "subprocess.Popen[str]":
     """Start the host's first process; it waits for `release`.
 
     Args:
-        host: its namespace is there.
-        join: the file of the limit of its CPU time; None: there is none.
+        host: its namespace exists.
+        join: the file by which a process joins the limit of CPU time; None: there is no limit.
     """
     folder = folder_of(host.lab)
-    # The limit is joined first: `ip netns exec` mounts a /sys of its own, without cgroups.
+    # Join the limit first: `ip netns exec` mounts its own /sys, without cgroups.
     enter = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(join)] if join else []
     cores = ",".join(map(str, host.affinity))
     argv = [
-        # A session of its own, which outlives the terminal and is no child of this process: who
-        # asks for labs from a long-lived process has no dead children to wait for.
+        # Its own session outlives the terminal, and it is no child of this process. So a long-lived
+        # process that makes labs has no dead children to wait for.
         *("setsid", "--fork"),
         *enter,
         *("taskset", "--cpu-list", cores),
@@ -59,11 +59,11 @@ def start(host: LabHost, join: Path | None) -> "subprocess.Popen[str]":
 
 
 def release(host: LabHost, process: "subprocess.Popen[str]") -> None:
-    """Let a host go on that has said that it is in its namespaces, and cannot be lost any more."""
+    """Let a host go on after it said that it is in its namespaces: then it can always be found."""
     if process.stdout is None or process.stdin is None:
         raise AssertionError("a host is started with pipes")
     with process.stdout, process.stdin:
-        # What it says is one short line, so that who sees its beginning can read to its end.
+        # It says one short line: once its beginning is there, its end can be read too.
         if not select.select([process.stdout], [], [], START_S)[0]:
             raise _not_up(host, f"its first process says nothing for {START_S:g} s")
         if process.stdout.readline() != "here\n":
@@ -93,7 +93,7 @@ def _not_up(host: LabHost, why: str) -> RefusalError:
 
 
 def processes(namespace: str) -> dict[int, str]:
-    """Processes in a network namespace: process id, as this machine counts, and command."""
+    """Processes in a network namespace: process id on this machine, and command."""
     try:
         own = _inode(NAMESPACES / namespace)
     except OSError:
@@ -113,7 +113,7 @@ def _inode(path: Path) -> tuple[int, int]:
 
 
 def refuse_on_a_host() -> None:
-    """Refuse to make, change or end labs from inside of one: this process would end with it.
+    """Refuse to make, change or end labs from inside a lab: this process would end with it.
 
     Raises:
         RefusalError: this process is on a lab's host.
@@ -131,21 +131,21 @@ def refuse_on_a_host() -> None:
 
 
 def namespaces(name: str) -> list[str]:
-    """The network namespaces of a lab that are there."""
+    """The network namespaces of a lab that exist."""
     if not NAMESPACES.is_dir():
         return []
     return sorted(path.name for path in NAMESPACES.iterdir() if is_numbered(name, path.name))
 
 
 def end_all(name: str) -> None:
-    """End every process of every host of a lab, and their limits, and wait until they are gone.
+    """End every process of every host of a lab, remove their limits, and wait until all are gone.
 
-    A process that was just being started joins its limit after no process was seen: where the
-    limit cannot be removed, one is there now. Once it is removed, none can join any more.
+    A process that is just starting may join its limit after the last look. Then the limit cannot
+    be removed, and the loop goes on. Once it is removed, no process can join.
 
     Raises:
-        RefusalError: one cannot be ended (it waits in the kernel, for a disk perhaps), or not from
-            here.
+        RefusalError: a process does not end (perhaps it waits in the kernel for a disk), or it can
+            only be ended elsewhere.
     """
     deadline = time.monotonic() + END_S
     while (left := _all_of(name)) or not _limits_removed(name):
@@ -172,13 +172,13 @@ def _limits_removed(name: str) -> bool:
 
 
 def _all_of(name: str) -> set[int]:
-    """Processes in the lab's namespaces, or on their way into them."""
+    """Processes in the lab's namespaces, or just entering them."""
     inside = {pid for one in namespaces(name) for pid in processes(one)}
     return inside.union(*(share.members(one) for one in share.groups(name)))
 
 
 def busy(host: LabHost) -> tuple[bool, int]:
-    """Whether the host's sshd is there; and how many processes beyond its own run on it."""
+    """Whether the host's sshd runs, and how many processes run on it beside its own three."""
     commands = list(processes(host.namespace).values())
-    # Its own: unshare, which waits for the first process, that one, and sshd.
+    # Its own: unshare (which waits for the first process), the first process, and sshd.
     return "sshd" in commands, max(len(commands) - 3, 0)

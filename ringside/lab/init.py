@@ -1,7 +1,7 @@
-"""The first process of a host of the lab; started as a script, it needs the standard library only.
+"""The first process of a host of the lab: a script that needs only the standard library.
 
-`python init.py HOST CONFIG`, in namespaces of its own. It ends with its sshd; and with it, as it is
-process 1, the kernel ends every process of the host.
+`python init.py HOST CONFIG` runs in namespaces of its own. It ends when its sshd ends. As it is
+process 1, the kernel then ends every process of the host.
 """
 
 import os
@@ -14,20 +14,22 @@ import sys
 def main(name: str, config: str) -> int:
     """Be the host until its sshd ends."""
     socket.sethostname(name)
-    # Processes of two machines share no memory: neither do those of two hosts.
+    # Two machines share no memory, so two hosts of a lab must not either.
     subprocess.run(["mount", "-t", "tmpfs", "none", "/dev/shm"], check=True)
-    # Whoever makes the lab must be there until this process is known to be in its namespaces:
-    # killed before, it could leave a host that no name leads to.
+    # The process that makes the lab waits for this line. If it were killed before, it could leave a
+    # host that no name leads to.
     print("here", flush=True)
     if not sys.stdin.readline():
         return 1
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    program = shutil.which("sshd") or "sshd"  # which starts itself anew, by its whole path only
+    program = (
+        shutil.which("sshd") or "sshd"
+    )  # it restarts itself, and needs its whole path for that
     sshd = os.posix_spawn(program, [program, "-D", "-e", "-f", config], os.environ)
     while True:
-        ended, status = os.wait()  # also of orphans, which come to process 1
+        ended, status = os.wait()  # orphans end here too, because this is process 1
         if ended == sshd:
             return os.waitstatus_to_exitcode(status) or 1
 

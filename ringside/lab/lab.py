@@ -1,4 +1,4 @@
-"""A lab: made, found, changed and taken down as a whole."""
+"""A lab as a whole: make it, find it, change it, take it down."""
 
 import contextlib
 import os
@@ -20,13 +20,13 @@ from ringside_core.specs import (
 )
 
 STATE = "state.json"
-# Of Linux, and so of most clusters. Not whatever this machine has: BBR, which some cloud images
-# have, was seen to leave much of a link unused where both directions are full (docs/network.md).
+# The default of Linux, and so of most clusters. What this machine has is not used: some cloud
+# images have BBR, which leaves much of a link unused if both directions are full (docs/network.md).
 CONGESTION_CONTROL = "cubic"
 
 
 class HostState(Noun):
-    """A host as the kernel has it at this moment."""
+    """What the kernel says of a host at this moment."""
 
     out_bits_per_s: NonNegativeInt  # 0: the link is not shaped
     in_bits_per_s: NonNegativeInt
@@ -38,10 +38,11 @@ class HostState(Noun):
 class Lab(Document):
     """Hosts on this machine, each with an address, a name, an sshd, a link and cores.
 
-    The disk is one, as with NFS. This machine is on the bridge as well and plays the login node.
-    Written as JSON into the lab's folder; what may change (rates, cuts) is asked of the kernel.
+    All hosts share one disk, as with NFS. This machine is on the bridge too and plays the login
+    node. A lab is written as JSON into its folder. What may change (rates, cuts) is asked from the
+    kernel.
 
-    Schema history: 1 first version. 2 congestion_control; a lab of 1 can be taken down only.
+    Schema history: 1 first version. 2 congestion_control; a lab of 1 can only be taken down.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 2
@@ -59,7 +60,7 @@ class Lab(Document):
 
     @property
     def overbooked(self) -> bool:
-        """Whether its hosts are promised more of a core than there is."""
+        """Whether its hosts are promised more CPU time than the cores have."""
         return share.overbooked(self.hosts)
 
     @classmethod
@@ -72,7 +73,7 @@ class Lab(Document):
         cores: float | None = None,
         congestion_control: str = CONGESTION_CONTROL,
     ) -> Self:
-        """Make a lab; one that cannot be made whole is taken down again.
+        """Make a lab. If a part of it fails, everything is taken down again.
 
         Args:
             name: letters; hosts are called by it and their number.
@@ -169,13 +170,13 @@ class Lab(Document):
         )
 
     def set_rate(self, host: str | None, rate: str) -> None:
-        """Change a link's rate in both directions while it is in use; None: every host's."""
+        """Change a link's rate in both directions, also during a run. None: all links."""
         bits_per_s = parse_rate(rate)
         for one in self.hosts if host is None else (self.host(host),):
             link.shape(one, bits_per_s)
 
     def cut(self, host: str) -> None:
-        """Have every packet from and to this host vanish, as when its cable is pulled."""
+        """Drop every packet from and to this host, as if its cable was pulled."""
         link.set_port(self.host(host), up=False)
 
     def mend(self, host: str) -> None:
@@ -217,12 +218,12 @@ class Lab(Document):
 
 
 def names() -> list[str]:
-    """Labs that have left something on this machine, up or broken."""
+    """Labs that have something on this machine, whether they are up or broken."""
     return sorted(path.name for path in LABS.iterdir()) if LABS.is_dir() else []
 
 
 def take_down(name: str) -> bool:
-    """Remove all that a lab of this name has on this machine, also what a crash has left.
+    """Remove all that a lab of this name has on this machine, even after a crash.
 
     Returns:
         Whether there was anything.
@@ -237,7 +238,7 @@ def take_down(name: str) -> bool:
 
 
 def leftovers(name: str) -> list[str]:
-    """All that a lab of this name has on this machine, for a person to read."""
+    """All that a lab of this name has on this machine, as text for a person."""
     found = [f"namespace {one}" for one in processes.namespaces(name)]
     found += [f"interface {one}" for one in link.interfaces(name)]
     found += [f"cgroup {one}" for one in share.groups(name)]

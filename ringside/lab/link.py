@@ -1,4 +1,4 @@
-"""Bridge, links and their rates: what `ip` and `tc` are told."""
+"""Bridge, links and their rates, made with `ip` and `tc`."""
 
 import contextlib
 import ipaddress
@@ -12,8 +12,8 @@ from ringside.lab.names import LabHost, interface_of, is_numbered
 from ringside_core.specs import RefusalError
 
 HEAD = 254  # last part of this machine's own address on a lab's bridge
-# A bucket of one millisecond, for little beyond the rate gets through at once; but at least
-# two full frames, and what is larger than the bucket (GSO: up to 64 KiB) tbf cuts into frames.
+# A bucket of one millisecond, so that little beyond the rate gets through at once. It holds at
+# least two full frames; tbf cuts what is larger than the bucket (GSO: up to 64 KiB) into frames.
 BURST_S = 0.001
 LEAST_BURST_BYTES = 2 * 1514
 # The queue of a switch port: 50 ms at the rate, and room for some segments of 64 KiB.
@@ -69,8 +69,8 @@ def connect(name: str, head_address: str, hosts: Collection[LabHost], bits_per_s
         ]
     run("ip", "-batch", "-", stdin="\n".join(outside) + "\n")
     for host in hosts:
-        # Without IPv6 on the link there is one address to choose from, for every stack. Through
-        # the head nothing is forwarded, but its own other addresses are reached, as in a cluster.
+        # No IPv6 on the link, so that every stack has only one address to choose. The head forwards
+        # nothing, but hosts reach its own other addresses, as in a cluster.
         inside = [
             "link set lo up",
             f"link set {bridge} addrgenmode none",
@@ -84,7 +84,7 @@ def connect(name: str, head_address: str, hosts: Collection[LabHost], bits_per_s
 
 
 def check_congestion_control(name: str) -> None:
-    """Refuse what the kernel has not, not even as a module; one that is loaded for it stays."""
+    """Refuse what the kernel does not have, not even as a module. A module loaded for it stays."""
     if name in _listed(AVAILABLE):
         return
     with contextlib.suppress(RefusalError, OSError):  # it is not there, or it has no such module
@@ -100,7 +100,7 @@ def check_congestion_control(name: str) -> None:
 
 
 def set_congestion_control(hosts: Iterable[LabHost], name: str) -> None:
-    """Have every connection from these hosts use it, as their kernels' default.
+    """Make it the default of these hosts, so that every connection from them uses it.
 
     Nothing is written that is so already: the kernel's files may be read-only, in a container.
 
@@ -128,7 +128,7 @@ def set_congestion_control(hosts: Iterable[LabHost], name: str) -> None:
 
 @contextlib.contextmanager
 def _allowed_to_all(name: str) -> Iterator[None]:
-    """A namespace may choose what the machine allows to everybody, and keeps what it has chosen.
+    """A namespace may choose what the machine allows to everybody, and keeps its choice.
 
     So what is not on that list is there for this moment only. A kill -9 leaves it there, which
     does no harm: it changes no connection of anybody who does not ask for it by name.
@@ -145,7 +145,7 @@ def _allowed_to_all(name: str) -> Iterator[None]:
 
 
 def _listed(file: str) -> list[str]:
-    """A list of the kernel's; empty in a container before Linux 5.7, which shows it none."""
+    """One of the kernel's lists. It is empty in a container before Linux 5.7, which hides it."""
     try:
         return (TCP / file).read_text().split()
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _on(host: LabHost, *command: str, stdin: str = "") -> str:
 
 
 def shape(host: LabHost, bits_per_s: int, *, first: bool = False) -> None:
-    """Let this many bits per second leave the host, and as many reach it.
+    """Limit what leaves the host, and what reaches it, to this many bits per second.
 
     A rate is changed by a new queue in place of the old, whose packets are lost as in a switch that
     is set anew. `tc qdisc change` would keep them; but one that is larger than a slower rate's
@@ -193,7 +193,7 @@ def _tbf_rate(listing: str) -> int:
 
 
 def set_port(host: LabHost, *, up: bool) -> None:
-    """Cut or mend the link at the bridge: the host itself sees no error, packets just vanish."""
+    """Cut or mend the link at the bridge. The host sees no error; its packets just vanish."""
     run("ip", "link", "set", host.namespace, "up" if up else "down")
 
 
@@ -204,7 +204,7 @@ def is_cut(host: LabHost) -> bool:
 
 
 def check_forwarding(first: LabHost, last: LabHost) -> None:
-    """Refuse where hosts do not reach each other: a firewall of this machine sees bridges, too."""
+    """Refuse if hosts do not reach each other: a firewall of this machine may block bridges."""
     connect_to = f"import socket; socket.create_connection(({last.address!r}, 22), timeout=5)"
     python = (sys.executable, "-I", "-S", "-c", connect_to)
     try:
@@ -231,6 +231,6 @@ def remove(name: str, namespaces: Iterable[str]) -> None:
     for one in interfaces(name):
         try:
             run("ip", "link", "delete", one)
-        except RefusalError:  # the kernel removes a namespace's links by and by
+        except RefusalError:  # the kernel removes the links of a namespace a little later
             if one in interfaces(name):
                 raise

@@ -1,4 +1,4 @@
-"""How hosts are called and reached: /etc/hosts, keys, and ssh's configuration."""
+"""Names of the hosts and the way to reach them: /etc/hosts, keys, ssh's configuration."""
 
 import contextlib
 import fcntl
@@ -19,14 +19,14 @@ NETNS = Path("/etc/netns")  # what `ip netns exec` lays over /etc
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Make or remove one lab at a time on this machine; the kernel lets go if this process ends."""
+    """Hold a lock, so that one lab at a time is made or removed; it ends with this process."""
     if not SSH.is_dir():
         raise RefusalError(
             "ssh must read its configuration from a folder, so that it can be told of the lab.",
             received=f"no {SSH}",
             advice=f"Make it, and put `Include {SSH}/*.conf` first into /etc/ssh/ssh_config.",
         )
-    folder = os.open(SSH, os.O_RDONLY)  # a folder that every lab writes to, and none removes
+    folder = os.open(SSH, os.O_RDONLY)  # every lab writes into this folder, and none removes it
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield
@@ -39,7 +39,7 @@ def _marks(name: str) -> tuple[str, str]:
 
 
 def with_block(text: str, name: str, lines: Sequence[str]) -> str:
-    """A hosts file with the lab's lines at its end, in place of any that it had."""
+    """A hosts file with the lab's lines at its end; earlier lines of the lab are removed."""
     begin, end = _marks(name)
     rest = without_block(text, name)
     if rest and not rest.endswith("\n"):
@@ -60,10 +60,10 @@ def names_in(text: str) -> set[str]:
 
 
 def write_hosts(text: str) -> None:
-    """Write /etc/hosts in place, in one piece.
+    """Write /etc/hosts in place, with one write.
 
-    Not by renaming: that would take away the files that other labs' hosts have in its place
-    (the kernel removes what is mounted on a file that is replaced), and a container's is a mount.
+    A rename would remove what other labs' hosts have mounted on this file, because the kernel
+    removes mounts on a file that is replaced. In a container the file is itself a mount.
     """
     if text == HOSTS.read_text():
         return
@@ -77,7 +77,7 @@ def write_hosts(text: str) -> None:
 
 
 def refuse_taken(name: str, hosts: Sequence[LabHost]) -> None:
-    """Refuse host names that this machine's hosts file gives to others: it asks the first line."""
+    """Refuse host names that /etc/hosts already gives to other machines: its first line wins."""
     taken = names_in(without_block(HOSTS.read_text(), name)) & {host.name for host in hosts}
     if taken:
         raise RefusalError(
@@ -88,13 +88,13 @@ def refuse_taken(name: str, hosts: Sequence[LabHost]) -> None:
 
 
 def write_logins(name: str, head_address: str, hosts: Sequence[LabHost]) -> None:
-    """Keys, each sshd's configuration, each host's files, and ours: everything but the links."""
+    """Write keys, each sshd's configuration, and the files of each host and of this machine."""
     folder = folder_of(name)
     _make_key(folder / "key")
     (folder / "authorized_keys").write_text((folder / "key.pub").read_text())
     known = []
     lines = [f"{host.address} {host.name}" for host in hosts]
-    # This machine by its own name, too: it plays the login node.
+    # This machine has its own name there too, because it plays the login node.
     head = f"{head_address} {os.uname().nodename}"
     for host in hosts:
         key = folder / f"{host.name}.key"
@@ -105,7 +105,7 @@ def write_logins(name: str, head_address: str, hosts: Sequence[LabHost]) -> None
         own = NETNS / host.namespace
         own.mkdir(parents=True, exist_ok=True)
         (own / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, head]) + "\n")
-        # No name server: a name that is in no hosts file is unknown at once, not after a while.
+        # No name server, so that a name that is in no hosts file is unknown at once.
         (own / "resolv.conf").write_text("# a host of a ringside lab: names are in /etc/hosts\n")
     (folder / "known_hosts").write_text("".join(known))
     (SSH / f"ringside-{name}.conf").write_text(_ssh_config(name, hosts, folder))
@@ -118,8 +118,8 @@ def _make_key(path: Path) -> None:
 
 def _sshd_config(host: LabHost, folder: Path) -> str:
     # MaxStartups, MaxSessions: a launcher opens one connection per process, all at once.
-    # StrictModes: whether the key's file may be written by a group is the umask's business here;
-    # nobody else reaches the folder that it is in.
+    # StrictModes: the umask may let a group write the key's file, but nobody else can reach its
+    # folder.
     return f"""\
 ListenAddress {host.address}:22
 HostKey {folder / host.name}.key
@@ -154,7 +154,7 @@ Host {called}
 
 
 def check_ssh_reads(name: str, host: LabHost) -> None:
-    """Refuse where ssh passes over the folder that the lab's configuration is in."""
+    """Refuse if ssh does not read the folder that holds the lab's configuration."""
     wanted = f"identityfile {folder_of(name)}/key"
     if wanted not in run("ssh", "-G", host.name).splitlines():
         raise RefusalError(
@@ -165,7 +165,7 @@ def check_ssh_reads(name: str, host: LabHost) -> None:
 
 
 def files(name: str) -> list[Path]:
-    """What of the above is there, outside the lab's folder."""
+    """Files of the lab outside its folder that exist."""
     own = NETNS.iterdir() if NETNS.is_dir() else ()
     found = [path for path in own if is_numbered(name, path.name)]
     config = SSH / f"ringside-{name}.conf"
@@ -186,5 +186,5 @@ def remove(name: str) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-    with contextlib.suppress(OSError):  # others have files there, or it is not there
+    with contextlib.suppress(OSError):  # other labs have files there, or it does not exist
         NETNS.rmdir()

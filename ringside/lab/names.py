@@ -1,4 +1,4 @@
-"""What everything of a lab is called. Names are enough to find and remove all that is its own."""
+"""The names of all parts of a lab. They are enough to find and remove everything of it."""
 
 import re
 from pathlib import Path
@@ -10,28 +10,30 @@ from ringside_core.specs import Noun, RefusalError
 
 MOST_HOSTS = 64
 # `rs-`, the name, `-` and two digits must fit into the 15 characters of a Linux interface.
-# No digits: lab `a1` would share the host name `a11` with lab `a`.
+# A name has no digits: otherwise labs `a1` and `a` could both have a host `a11`.
 _NAME = re.compile(r"[a-z]{1,9}")
 _HOST = re.compile(r"(?P<lab>[a-z]{1,9})(?P<index>[1-9][0-9]?)")
 
 
 class LabHost(Noun):
-    """One host of a lab, as its hosts file, its sshd and its namespace know it."""
+    """One host of a lab."""
 
     name: str
     index: PositiveInt
     address: str
-    cores: PositiveFloat  # of CPU time per second, whatever the other hosts do
-    affinity: Annotated[tuple[int, ...], Field(min_length=1)]  # cores that it may run on
+    cores: PositiveFloat  # CPU seconds per second, whatever the other hosts do
+    affinity: Annotated[
+        tuple[int, ...], Field(min_length=1)
+    ]  # numbers of the cores that it may run on
 
     @property
     def lab(self) -> str:
-        """The lab that it belongs to."""
+        """The name of its lab."""
         return self.name.removesuffix(str(self.index))
 
     @property
     def interface(self) -> str:
-        """Its end of its link."""
+        """The interface at its end of the link."""
         return interface_of(self.lab)
 
     @property
@@ -41,10 +43,10 @@ class LabHost(Noun):
 
 
 def check_name(name: str) -> str:
-    """A lab's name, as it is.
+    """Return a lab's name if it is valid.
 
     Raises:
-        RefusalError: names of interfaces and hosts cannot be made of it.
+        RefusalError: interfaces and hosts cannot be named after it.
     """
     if not _NAME.fullmatch(name):
         raise RefusalError(
@@ -56,10 +58,10 @@ def check_name(name: str) -> str:
 
 
 def lab_of(host: str) -> str:
-    """The name of the lab that a host's name says.
+    """The name of the lab, taken from a host's name.
 
     Raises:
-        RefusalError: no host of a lab is called so.
+        RefusalError: a host of a lab cannot have this name.
     """
     match = _HOST.fullmatch(host)
     if match is None:
@@ -85,7 +87,7 @@ def numbered(name: str, index: int) -> str:
 
 
 def is_numbered(name: str, candidate: str) -> bool:
-    """Whether this is the name of a namespace, port or cgroup of this lab, of any host."""
+    """Whether this names a namespace, port or cgroup of any host of this lab."""
     return re.fullmatch(rf"{re.escape(interface_of(name))}-[0-9]+", candidate) is not None
 
 

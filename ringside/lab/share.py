@@ -1,4 +1,4 @@
-"""Each host's share of the machine's cores, so that one host is not faster when others idle."""
+"""Each host's share of the cores, so that no host is faster while others idle."""
 
 import contextlib
 import errno
@@ -11,21 +11,22 @@ from ringside.lab.names import LabHost, is_numbered
 from ringside_core.specs import RefusalError
 
 CGROUPS = Path("/sys/fs/cgroup")
-# The shortest period in which a busy process was seen to get all of its share: with less, the
-# kernel's ticks (4 ms) and slices (5 ms) eat from it; with more, a host pauses for longer than a
-# step of training lasts, and steps differ by where the pause falls.
+# The shortest period in which a busy process got its whole share. In a shorter one the kernel's
+# ticks (4 ms) and slices (5 ms) take part of it. In a longer one a host pauses for longer than a
+# step of training, and the time of a step depends on where the pause falls.
 PERIOD_US = 10_000
-# The kernel takes no less in a period (cpu.cfs_quota_us, cpu.max); small shares have longer ones.
+# The least that the kernel accepts in a period (cpu.cfs_quota_us, cpu.max). Small shares therefore
+# have longer periods.
 LEAST_QUOTA_US = 1_000
 
 
 def default_cores(hosts: int) -> float:
-    """A core, or the part of one that is left where hosts must share them."""
+    """One core, or the part of a core that each host gets if hosts must share cores."""
     return 1 / math.ceil(hosts / len(os.sched_getaffinity(0)))
 
 
 def overbooked(hosts: Sequence[LabHost]) -> bool:
-    """Whether a core is promised more than once, so that a host's speed depends on the others."""
+    """Whether a core is promised more than once: then a host's speed depends on the others."""
     promised: dict[int, float] = {}
     for host in hosts:
         for core in host.affinity:
@@ -34,12 +35,12 @@ def overbooked(hosts: Sequence[LabHost]) -> bool:
 
 
 def cores_of(index: int, cores: float, usable: Sequence[int]) -> tuple[int, ...]:
-    """The cores that host `index` (from 1) runs on: next to each other, in turns over the hosts.
+    """The cores of host `index` (from 1). They are neighbours; hosts take them in turn.
 
     Raises:
         RefusalError: more cores than there are.
     """
-    if not cores <= len(usable):  # said so, it refuses what is no number, too
+    if not cores <= len(usable):  # in this form it also refuses NaN
         raise RefusalError(
             "A host cannot have more cores than the machine.",
             received=f"--cores {cores:g}, {len(usable)} usable",
@@ -51,21 +52,21 @@ def cores_of(index: int, cores: float, usable: Sequence[int]) -> tuple[int, ...]
 
 
 def tree() -> Path | None:
-    """Where the kernel takes limits of CPU time: version 1 or 2 of cgroups; None: nowhere."""
+    """Where the kernel takes limits of CPU time (cgroups version 1 or 2), or None."""
     if (CGROUPS / "cpu" / "cpu.cfs_quota_us").exists():
         return CGROUPS / "cpu"
     controllers = CGROUPS / "cgroup.subtree_control"
     if controllers.exists():
         try:
             controllers.write_text("+cpu")
-        except OSError:  # not ours to give: this is a container
+        except OSError:  # not allowed: this is a container
             return None
         return CGROUPS
     return None
 
 
 def limit(host: LabHost) -> Path | None:
-    """Limit the host's CPU time; returns the file that its first process must join by."""
+    """Limit the host's CPU time; returns the file by which its first process joins the limit."""
     root = tree()
     if root is None:
         return None
@@ -82,7 +83,7 @@ def limit(host: LabHost) -> Path | None:
 
 
 def groups(name: str) -> list[Path]:
-    """The limits of this lab's hosts that are there."""
+    """The limits of this lab's hosts that exist."""
     roots = (CGROUPS / "cpu", CGROUPS)
     return [
         folder
@@ -96,8 +97,8 @@ def groups(name: str) -> list[Path]:
 def members(folder: Path) -> set[int]:
     """Processes under a limit.
 
-    The kernel shows those of another PID namespace, beside or above this one, as 0: they have no
-    number here, and a signal to 0 would go to our own group.
+    The kernel shows a process of another PID namespace, beside or above this one, as 0. It has no
+    number here, and a signal to 0 would go to our own process group.
     """
     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
         listed = map(int, (folder / "cgroup.procs").read_text().split())
@@ -106,14 +107,14 @@ def members(folder: Path) -> set[int]:
 
 
 def has_foreign_members(folder: Path) -> bool:
-    """Whether processes are under a limit that have no number here."""
+    """Whether a process under this limit has no number here."""
     with contextlib.suppress(FileNotFoundError):  # removed meanwhile
         return "0" in (folder / "cgroup.procs").read_text().split()
     return False
 
 
 def remove(name: str) -> bool:
-    """Remove the limits; returns whether that was possible: not while a process is in one."""
+    """Remove the limits. Returns False if a process is still under one."""
     for folder in groups(name):
         try:
             folder.rmdir()
