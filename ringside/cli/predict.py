@@ -47,31 +47,37 @@ def command(
         typer.Option(help="Folder of `ringside allreduce --replicas 2` between the same hosts."),
     ] = None,
     replicas: Annotated[
-        str | None, typer.Option(help="Sizes with commas between. Default: 2, 4, 8 … 4096.")
+        str | None, typer.Option(help="Sizes, separated by commas. Default: 2, 4, 8 … 4096.")
     ] = None,
     replicas_per_host: Annotated[int, typer.Option(min=1)] = 1,
     rate: Annotated[
         str | None,
-        typer.Option(help="What the link carries by TCP, such as 25gbit. Default: as measured."),
+        typer.Option(
+            help="What the link carries by TCP, for example 25gbit. Default: the measured rate."
+        ),
     ] = None,
     scaling: Annotated[
         Literal["strong", "weak"] | None, typer.Option(help="Default: the comparison's.")
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option(help="Folder of a comparison at larger sizes, on that link, to check it by."),
+        typer.Option(
+            help="Check the prediction with this folder: a comparison at larger sizes on that link."
+        ),
     ] = None,
     published: Annotated[
-        bool, typer.Option("--published", help="Horovod's published scaling, on paper.")
+        bool, typer.Option("--published", help="Compare Horovod's published scaling with a model.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="Of the folder. Default: predict, time.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the new folder. Default: predict- and the time.")
+    ] = None,
     output: OutputFolder = Path("runs"),
 ) -> None:
-    """Predict the step of every stack at sizes that nobody has at hand.
+    """Predict the step of every stack at sizes that were not measured.
 
-    From runs at one and two replicas, all-reduces between two hosts, and the size of the gradients.
-    Written into a folder: prediction.json, prediction.md, and the drawing as SVG and PNG. The
-    model, and what it cannot know, are in docs/prediction.md.
+    It uses runs at one and two replicas, all-reduces between two hosts, and the size of the
+    gradients. It writes prediction.json, prediction.md and a drawing (SVG and PNG) into a folder.
+    docs/prediction.md describes the model and what it cannot know.
     """
     console = Console(width=None if sys.stdout.isatty() else 130)
     if published:
@@ -133,7 +139,7 @@ def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Pred
 
 
 def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "Prediction":
-    """The prediction with what was measured beside it."""
+    """The prediction, with the measured steps added."""
     from ringside.predict.conditions import refuse_another
     from ringside.predict.predict import checks_of
 
@@ -142,9 +148,9 @@ def _checked(prediction: "Prediction", predicted: Comparison, check: Path) -> "P
     checks = checks_of(prediction.stacks, measured)
     if not checks:
         raise RefusalError(
-            "There is nothing to check: no size that was predicted was measured.",
+            "There is nothing to check: no predicted size was measured.",
             received=f"{check}: " + ", ".join(arm.label for arm in measured.arms),
-            advice="Ask for its sizes with --replicas; its batches must be the predicted ones.",
+            advice="Predict its sizes (--replicas); its batches must be the predicted ones.",
         )
     return prediction.replace(checks=checks, notes=(*prediction.notes, *notes))
 
@@ -173,14 +179,14 @@ def _published(console: Console, context: typer.Context) -> None:
     ]
     if given:
         raise RefusalError(
-            "--published needs no comparison, and takes no other flag.", received=", ".join(given)
+            "--published takes no other flag and no comparison.", received=", ".join(given)
         )
     for part in printed_section(published_section(published())):
         console.print(part)
 
 
 def _communication(folder: Path | None, comparison: Comparison) -> tuple[Communication | None, str]:
-    """The all-reduces that were named, or those that the comparison carries; and their digest."""
+    """The named all-reduces, or those that the comparison contains; and their digest."""
     from ringside.predict.conditions import refuse_other_hosts
 
     if folder is None:
@@ -213,7 +219,7 @@ def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -
         texts = [text.strip() for text in flags.replicas.split(",")]
         if not all(text.isdecimal() for text in texts):
             raise RefusalError(
-                "--replicas must be whole numbers with commas between.",
+                "--replicas must be whole numbers, separated by commas.",
                 received=repr(flags.replicas),
                 advice="Example: --replicas 4,64,4096",
             )

@@ -1,1 +1,1 @@
-"""Steps at sizes and links that nobody has at hand. Nothing here imports TensorFlow."""
+"""Step times at sizes and links that were not measured. Nothing here imports TensorFlow."""

@@ -1,4 +1,4 @@
-"""What an all-reduce among many ranks takes, from one among two: by the steps of its algorithm."""
+"""The time of an all-reduce among many ranks, from its time among two and its algorithm."""
 
 import itertools
 import math
@@ -17,9 +17,8 @@ Law = Literal["ring", "halving", "doubling"]
 Algorithm = Literal["ring", "halving", "doubling", "open_mpi"]
 
 BITS = 8
-# Gloo takes its ring where nothing else is asked for (gloo/allreduce.cc), and Horovod asks for
-# nothing else. TensorFlow's RING is a ring (ring_reducer.cc); so is AUTO without NCCL. Open MPI
-# decides for each size, see OPEN_MPI.
+# Gloo uses its ring by default (gloo/allreduce.cc), and Horovod keeps that. TensorFlow's RING is a
+# ring (ring_reducer.cc), and so is AUTO without NCCL. Open MPI decides for each size, see OPEN_MPI.
 ALGORITHMS: dict[str, Algorithm] = {
     "horovod gloo": "ring",
     "horovod mpi": "open_mpi",
@@ -27,10 +26,11 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tf.distribute AUTO": "ring",
     "tf.distribute RING": "ring",
 }
-# Open MPI 4.1, coll_tuned_decision_fixed.c, ompi_coll_tuned_allreduce_intra_dec_fixed, operations
-# that commute: among fewer ranks than the first number, arrays of fewer bytes than each of the
-# others go by that law; larger ones by Rabenseifner's. None: a reduction and then a broadcast, each
-# in segments along a tree: nothing is known of its growth. Below 128 bytes it is left out.
+# Open MPI 4.1, coll_tuned_decision_fixed.c, ompi_coll_tuned_allreduce_intra_dec_fixed, for
+# commutative operations. The first number of a row: it is for fewer ranks than that. Then pairs:
+# arrays of fewer bytes than this go by this law; larger ones go by Rabenseifner's ("halving").
+# None: a reduction and then a broadcast, each in segments along a tree; its growth is not known.
+# The rule for arrays below 128 bytes is left out.
 OPEN_MPI: tuple[tuple[float, tuple[tuple[int, Law | None], ...]], ...] = (
     (4, ((4096, "doubling"), (8192, "ring"), (16384, "doubling"), (262144, "ring"))),
     (16, ((8192, "doubling"),)),
@@ -43,23 +43,23 @@ OPEN_MPI: tuple[tuple[float, tuple[tuple[int, Law | None], ...]], ...] = (
     (4096, ((2048, None), (4096, "ring"), (16384, "doubling"))),
     (math.inf, ((2048, None), (16384, "ring"), (32768, "doubling"))),
 )
-# Of its parameter coll_tuned_allreduce_algorithm, by which a user decides.
+# Values of Open MPI's parameter coll_tuned_allreduce_algorithm, with which a user decides.
 OPEN_MPI_NAMES: dict[str, Algorithm] = {
     "recursive_doubling": "doubling",
     "ring": "ring",
     "rabenseifner": "halving",
 }
-WHOLE_ARRAYS_BELOW = 4096  # bytes; among two, see OPEN_MPI
+WHOLE_ARRAYS_BELOW = 4096  # bytes, among two ranks; see OPEN_MPI
 
 
 def algorithm_of(stack: str) -> Algorithm:
-    """The algorithm by which a stack reduces gradients.
+    """The algorithm with which a stack reduces gradients.
 
     Args:
-        stack: of `ringside allreduce`, with its settings after colons.
+        stack: as in `ringside allreduce`, with its settings after colons.
 
     Raises:
-        RefusalError: nobody knows how it grows.
+        RefusalError: its growth is not known.
     """
     name, *settings = stack.split(":")
     values = dict(one.split("=", 1) for one in settings)
@@ -76,7 +76,7 @@ def algorithm_of(stack: str) -> Algorithm:
 
 
 def law_of(algorithm: Algorithm, ranks: int, size_bytes: float) -> Law | None:
-    """By which law an array of so many bytes goes among so many ranks; None: by one unknown."""
+    """The law for an array of this many bytes among this many ranks; None: it is not known."""
     if algorithm != "open_mpi":
         return algorithm
     by_size = next(rows for below, rows in OPEN_MPI if ranks < below)
@@ -91,7 +91,7 @@ class PairCurve:
         sizes: rising, bytes.
         seconds: of each size; never falling.
         bits_per_s: what the link between the two carries; None: they share one machine.
-        message_s: latency of one message, α, known from elsewhere; None: nobody knows.
+        message_s: latency α of one message, measured in another way; None: it is not known.
     """
 
     sizes: tuple[float, ...]
@@ -101,26 +101,26 @@ class PairCurve:
 
     @property
     def operation_s(self) -> float:
-        """What one operation costs whatever the ranks: to agree on it, to call it, to wake up.
+        """What one operation costs for any number of ranks: to agree on it, call it, wake up.
 
-        What an empty array takes beyond two messages; all of it is taken for the latency of
-        messages (0) where nobody knows that.
+        It is the time of an empty array beyond two messages. If the latency of messages is not
+        known, all of that time counts as latency, and the operation costs 0.
         """
         return 0.0 if self.message_s is None else max(0.0, self.empty_s - 2 * self.message_s)
 
     @property
     def empty_s(self) -> float:
-        """What is left of the smallest array without its bytes on the link: latency."""
+        """Latency: the time of the smallest array without its bytes on the link."""
         return max(0.0, self.seconds[0] - self._on_link(self.sizes[0]))
 
     def _on_link(self, size_bytes: float) -> float:
         return size_bytes * BITS / self.bits_per_s if self.bits_per_s else 0.0
 
     def in_proportion(self, bits_per_s: float) -> "PairCurve":
-        """The curve on another link, if a stack reaches the same share of every link.
+        """The curve on another link, for a stack that reaches the same share of every link.
 
-        `at` has it that what a stack costs beside the link's own bytes stays. The truth may be this
-        instead, for a stack that waits for its link: all but the latency grows as 1/rate does.
+        `at` assumes that the stack's own cost stays the same on every link. For a stack that waits
+        for its link this can be true instead: all but the latency grows as 1/rate.
         """
         if self.bits_per_s is None:
             return self
@@ -130,17 +130,17 @@ class PairCurve:
         return replace(self, seconds=seconds, bits_per_s=bits_per_s)
 
     def at(self, size_bytes: float, bits_per_s: float | None = None) -> float:
-        """Seconds of an array of so many bytes.
+        """Seconds of an array of this many bytes among two ranks.
 
-        A straight line between two sizes, as latency and bytes add up. Below the smallest size what
-        that one takes, less the bytes on the link that it has more (latency); above the largest in
-        proportion to it (bandwidth). Among two ranks each sends n bytes in all, so that on another
-        link it takes n·8·(1/rate − 1/measured rate) more: what the stack itself costs stays. It is
-        never faster than the link, nor than an empty array.
+        Between two sizes it is a straight line, because latency and bytes add up. Below the
+        smallest size it is the time of that size without the surplus bytes on the link (latency).
+        Above the largest size it grows in proportion (bandwidth). Each of two ranks sends n bytes,
+        so another link takes n·8·(1/rate − 1/measured rate) more; the stack's own cost stays. The
+        result is never faster than the link, nor than an empty array.
 
         Args:
             size_bytes: of each rank's array.
-            bits_per_s: of the other link; None: the one that was measured.
+            bits_per_s: of the other link; None: the measured link.
         """
         found = float(np.interp(size_bytes, self.sizes, self.seconds))
         found *= max(1.0, size_bytes / self.sizes[-1])
@@ -160,18 +160,24 @@ class PairCurve:
         algorithm: Algorithm,
         bits_per_s: float | None = None,
     ) -> float:
-        """Seconds of an array of so many bytes among so many ranks.
+        """Seconds of an array of this many bytes among this many ranks.
 
-        c, what the operation costs once, is taken off t₂ first, and added at the end. Then n bytes
-        among two are two messages of n/2, one after the other, so a message of m bytes takes
-        t₂(2m)/2. ring: 2(p−1) messages of n/p: (p−1)·t₂(2n/p). halving (Rabenseifner): 2 messages
-        of n/2ᵏ for k = 1 … log₂ p: Σ t₂(n/2ᵏ⁻¹), and where p is no power of two, first and last one
-        of n more: + t₂(2n) (Thakur, Rabenseifner, Gropp 2005, section 4.5). With t₂(n) = 2α + nβ
-        these are the usual 2(p−1)α and 2·log₂ p·α, both + 2(p−1)/p·nβ. doubling: log₂ p messages of
-        n, and two of n more where p is no power of two: log₂ p·t₂(2n)/2.
+        c, the cost of the operation itself, is subtracted from t₂ first and added at the end. Then
+        n bytes among two ranks are two messages of n/2, one after the other, so a message of m
+        bytes takes t₂(2m)/2.
+
+        ring: 2(p−1) messages of n/p: (p−1)·t₂(2n/p).
+        halving (Rabenseifner): 2 messages of n/2ᵏ for k = 1 … log₂ p: Σ t₂(n/2ᵏ⁻¹). If p is no
+        power of two, one message of n more at the start and one at the end: + t₂(2n) (Thakur,
+        Rabenseifner, Gropp 2005, section 4.5).
+        doubling: log₂ p messages of n: log₂ p·t₂(2n)/2. If p is no power of two, two messages of n
+        more: + t₂(2n).
+
+        With t₂(n) = 2α + nβ, ring and halving are the usual 2(p−1)α and 2·log₂ p·α, both with
+        + 2(p−1)/p·nβ.
 
         Raises:
-            RefusalError: an algorithm of which no law is known.
+            RefusalError: no law is known for this size.
         """
         law = law_of(algorithm, ranks, size_bytes)
         if law is None:
@@ -197,7 +203,7 @@ class PairCurve:
 
 
 def no_law(ranks: int, size_bytes: float) -> str:
-    """Why nothing is predicted there."""
+    """Why nothing is predicted for this size."""
     return (
         f"Among {ranks:,} ranks Open MPI reduces {size_bytes:,.0f} bytes to one rank, then "
         "broadcasts them; how that grows is not known."
@@ -205,12 +211,12 @@ def no_law(ranks: int, size_bytes: float) -> str:
 
 
 def message_seconds(timings: Sequence[Timing], bits_per_s: float | None) -> float | None:
-    """α from bare MPI: its smallest all-reduce among two, the quickest, less the bytes on the link.
+    """α: bare MPI's quickest, smallest all-reduce among two, minus its bytes on the link.
 
-    Below 4 KiB Open MPI exchanges the whole arrays at once (recursive doubling): one message each
-    way; from there on it may be two. Nothing is negotiated, no graph is run. The quickest
-    repetition, as MPI polls: on a share of a core most others hold a pause that a stack which waits
-    does not have. None: not timed below 4 KiB.
+    Below 4 KiB Open MPI exchanges whole arrays at once (recursive doubling): one message in each
+    direction. Larger arrays may need two. Nothing is negotiated and no graph runs. The quickest
+    repetition is used because MPI polls: on a share of a core most other repetitions contain a
+    pause, which a stack that waits does not have. None: nothing was timed below 4 KiB.
     """
     small = min(timings, key=lambda timing: timing.size_bytes, default=None)
     if small is None or small.operation != "allreduce" or small.num_ranks != 2:
@@ -219,16 +225,16 @@ def message_seconds(timings: Sequence[Timing], bits_per_s: float | None) -> floa
         return None
     on_link = small.size_bytes * BITS / bits_per_s if bits_per_s else 0.0
     quickest = min(max(ranks) for ranks in small.seconds)
-    # A link that is held back lets a short burst pass at once: then there is nothing to take off.
+    # A shaped link lets a short burst pass at once: then there is nothing to subtract.
     return quickest - on_link if quickest > on_link else quickest
 
 
 def pair_curve(
     timings: Sequence[Timing], bits_per_s: float | None = None, message_s: float | None = None
 ) -> PairCurve:
-    """The curve through the all-reduces that a stack made among two ranks.
+    """The curve through the all-reduces of a stack among two ranks.
 
-    A size that took less than a smaller one is given the smaller one's time.
+    A size that took less time than a smaller size gets the time of the smaller size.
 
     Raises:
         RefusalError: other operations or ranks, or fewer than two sizes.

@@ -1,4 +1,4 @@
-"""Where a prediction would be about something else than what was measured: then it is refused."""
+"""When a prediction is refused: it would be about something that was not measured."""
 
 from ringside.predict.prediction import Prediction
 from ringside.stats.link_share import (
@@ -34,50 +34,50 @@ def hosts_of(comparison: Comparison, replicas: int) -> tuple[Host, ...]:
 
 
 def refuse_no_model(arm: Arm) -> bool:
-    """Whether a coordinator deals out the steps."""
+    """Refuse stacks without a model; else whether a coordinator deals out the steps."""
     model = arm.capabilities.process_model
     if model == "single":
         raise RefusalError(
-            "Replicas of one process send nothing over a link: nothing is predicted of them.",
+            "Replicas of one process send nothing over a link, so nothing is predicted for them.",
             received=arm.group,
         )
     if isinstance(arm.options, ParameterServerOptions) and arm.options.servers > 1:
         raise RefusalError(
-            "Parameter servers are predicted where there is one.",
+            "Parameter servers are predicted only if there is one.",
             received=f"{arm.group} with {arm.options.servers}",
         )
     return model == "coordinator"
 
 
 def refuse_failed(comparison: Comparison, group: str) -> None:
-    """Refuse a stack that computes something else than the reference does."""
+    """Refuse a stack that does not compute the same as the reference."""
     for one in comparison.certificates:
         if one.arm.group == group and one.arm.replicas <= 2 and not one.passed:
             raise RefusalError(
-                "Only what computes the same as the reference is predicted.",
+                "Only stacks that compute the same as the reference are predicted.",
                 received=f"{one.arm.label} is not certified: {one.reason}",
             )
 
 
 def refuse_one_host(comparison: Comparison, group: str) -> None:
-    """Refuse runs at two replicas that did not go over a link, by the hosts that they name."""
+    """Refuse runs at two replicas that used no link: their records name one host."""
     labels = {arm.label for arm in comparison.arms if arm.group == group and arm.replicas == 2}
     for run in comparison.runs:
         names = {record.machine.host for record in run.records if record.role == "replica"}
         if run.arm in labels and run.outcome.completed and len(names) < 2:
             raise RefusalError(
-                "Two replicas must have been on two hosts, to know the link between them.",
+                "Two replicas must have been on two hosts: then they used the link between them.",
                 received=f"{run.arm} in round {run.round}: both on {_named(names)}",
                 advice="Give each host one slot in the hostfile.",
             )
 
 
 def refuse_unknown_link(group: str, far_at_two: int, bits_per_s: float | None) -> None:
-    """Refuse parameter servers of which no run used the link, or whose link nobody measured."""
+    """Refuse parameter servers if no run used their link, or nobody measured it."""
     if far_at_two == 0:
         raise RefusalError(
             "One of two workers must have been on another host than their server.",
-            received=f"{group} ×2: both beside it",
+            received=f"{group} ×2: both on its host",
             advice="Give each host one slot in the hostfile, or name the server's with "
             "--servers-on.",
         )
@@ -90,7 +90,7 @@ def refuse_unknown_link(group: str, far_at_two: int, bits_per_s: float | None) -
 
 
 def refuse_other_hosts(comparison: Comparison, communication: Communication, origin: str) -> None:
-    """Refuse all-reduces that were not between the very hosts that two replicas ran on."""
+    """Refuse all-reduces that were not between the two hosts that two replicas ran on."""
     ours = {host.name for host in hosts_of(comparison, 2)} if comparison.hosts else set()
     theirs = set(communication.hosts)
     if theirs != ours if comparison.hosts else communication.several_hosts:
@@ -103,7 +103,7 @@ def refuse_other_hosts(comparison: Comparison, communication: Communication, ori
 
 
 def link_notes(comparison: Comparison, communication: Communication | None) -> tuple[str, ...]:
-    """Refuse all-reduces over another link than that of the runs; say so if nobody can tell."""
+    """Refuse all-reduces over another link than the runs used; a note if that is not known."""
     if not comparison.hosts or communication is None:
         return ()
     runs, reduced = links_by_pair(comparison.links), links_by_pair(communication.links)
@@ -119,15 +119,15 @@ def link_notes(comparison: Comparison, communication: Communication | None) -> t
     if runs.keys() & reduced.keys():
         return ()
     return (
-        "The link was not measured both before the runs and before the all-reduces: nobody can "
-        "tell whether it was the same.",
+        "The link was not measured both before the runs and before the all-reduces, so nobody "
+        "knows whether it was the same.",
     )
 
 
 def refuse_another(
     prediction: Prediction, predicted: Comparison, measured: Comparison
 ) -> tuple[str, ...]:
-    """Refuse to check a prediction by runs of something else; what could not be made sure of."""
+    """Refuse to check a prediction with runs of something else; notes on what is not known."""
     for field in SAME:
         mine, yours = (getattr(trained(one), field) for one in (predicted, measured))
         if mine != yours:
@@ -151,12 +151,14 @@ def refuse_another(
     rate = prediction.bits_per_s or prediction.measured_bits_per_s
     found = slowest_bits_per_s(measured.links)
     if rate is None or found is None:
-        return ("The link of the runs that check is not known: it may be another.",)
+        return (
+            "The link of the runs that check the prediction is not known: it may be another one.",
+        )
     if not same_rate(rate, found):
         raise RefusalError(
             f"A prediction is checked by runs over the link it is for, within {SAME_LINK:.0%}.",
             received=f"{rate_words(rate)} predicted, {rate_words(found)} measured",
-            advice="Ask for that link with --rate.",
+            advice="Predict for that link: use --rate.",
         )
     return ()
 

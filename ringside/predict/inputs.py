@@ -1,4 +1,4 @@
-"""What a prediction is computed from: the runs at one and two replicas, and all-reduces of two."""
+"""The inputs of a prediction: runs at one and two replicas, and all-reduces among two ranks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from ringside_core.specs import (
 
 Floats = NDArray[np.float64]
 
-LEAST_SCATTER = 0.005  # of step times between rounds, where two rounds happened to agree
+LEAST_SCATTER = 0.005  # of step times between rounds, in case two rounds agree by chance
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Measured:
 
     Attributes:
         batch: of all replicas.
-        seconds: of an epoch ÷ its steps, of which the last may be padded: it takes as long.
+        seconds: of an epoch ÷ its steps; a padded last step takes as long as the others.
         epoch_examples: over all replicas; 0: not needed.
     """
 
@@ -74,13 +74,13 @@ class StackInputs:
         alone: runs at one replica, by batch; the first is that of the comparison's own arm.
         two: runs at two replicas.
         gradient_bytes: as they are sent.
-        curve: of all-reduces among two; None: parameter servers, who make none.
-        curve_error: median error of latency and bandwidth alone against that curve.
-        slower_share: by how much the slower of two replicas is expected to exceed the mean step, as
-            a share of it, see `slower_share`; infinite: nobody knows.
+        curve: of all-reduces among two; None: parameter servers, which make none.
+        curve_error: median error against that curve of a model of latency and bandwidth alone.
+        slower_share: how much longer than the mean step the slower of two replicas takes, as a
+            share of the mean; see `slower_share`. Infinite: it is not known.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
-        link_s: what a gradient takes on the fastest link between hosts, one way: a server's is no
-            faster; 0: nobody measured any, or there are no parameter servers.
+        link_s: the time of a gradient on the fastest link between hosts, in one direction; a
+            server's link is no faster. 0: no link was measured, or there are no parameter servers.
     """
 
     label: str
@@ -101,24 +101,24 @@ class StackInputs:
         return self.curve is None
 
     def compute_s(self, batch: int, seconds: Mapping[int, Floats]) -> Floats:
-        """Seconds in which one replica trains so many examples, C(b).
+        """Seconds in which one replica trains this many examples, C(b).
 
-        As measured at that batch; else the straight line a + c·b of least squares through the
-        batches that were measured, two at least: a step has costs of its own, beside those of its
-        examples. Never less than in proportion to the smallest that was measured.
+        The measured value at that batch. If there is none, the straight line a + c·b (least
+        squares) through the measured batches, at least two, because a step has costs beside those
+        of its examples. It is never less than the smallest measured batch, in proportion.
 
         Args:
             batch: of one replica.
             seconds: of each batch that was measured, arrays of one shape.
 
         Raises:
-            RefusalError: this batch was not measured, and no two others were.
+            RefusalError: this batch was not measured, and fewer than two others were.
         """
         if batch in seconds:
             return seconds[batch]
         if len(seconds) < 2:
             raise RefusalError(
-                "How long a replica computes must be known at two batches, to know it at others.",
+                "To know how long a replica computes at other batches, it must be known at two.",
                 received=f"{self.label} ×1 at batch {next(iter(seconds))}; asked: batch {batch}",
                 advice="Compare with --why, which adds runs at other batches; or use the scaling "
                 "under which the comparison was made.",
@@ -132,7 +132,7 @@ class StackInputs:
 def inputs_of(
     comparison: Comparison, communication: Communication | None, bits_per_s: float | None
 ) -> tuple[dict[str, StackInputs], dict[str, str]]:
-    """Every stack of a comparison that can be predicted; of the others why not, by group.
+    """Every stack of a comparison that can be predicted, and why the others cannot; by group.
 
     Args:
         comparison: with runs at one and two replicas of each stack.
@@ -140,7 +140,7 @@ def inputs_of(
         bits_per_s: what the link between them carried.
 
     Raises:
-        RefusalError: no stack can be predicted; the first reason is told.
+        RefusalError: no stack can be predicted; the message is the first reason.
     """
     found: dict[str, StackInputs] = {}
     reasons: dict[str, str] = {}
@@ -164,7 +164,7 @@ def inputs_of(
 
 
 def measured_at(comparison: Comparison, group: str, replicas: int) -> Measured | None:
-    """The runs of one stack at one size; None: none was timed."""
+    """The runs of one stack at one size; None: no run was timed."""
     for arm in comparison.arms:
         own = arm.group == group and not arm.twin_of and not arm.for_breakdown
         if own and arm.replicas == replicas:
@@ -175,7 +175,7 @@ def measured_at(comparison: Comparison, group: str, replicas: int) -> Measured |
 def link_rate(communication: Communication | None, comparison: Comparison) -> float | None:
     """What the slowest link between the hosts carried by TCP, bit/s; None: nobody measured it.
 
-    By the all-reduces, else by the comparison, which is enough for parameter servers.
+    The all-reduces tell it, or else the comparison, which is enough for parameter servers.
     """
     return slowest_bits_per_s(_links(communication, comparison))
 
@@ -187,8 +187,8 @@ def _links(communication: Communication | None, comparison: Comparison) -> tuple
 def scatter_of(stacks: Sequence[StackInputs]) -> tuple[float, int]:
     """Standard deviation of log(step time) between rounds, and its degrees of freedom.
 
-    Pooled over all stacks and sizes, as though all runs scattered alike, in percent: two rounds of
-    one arm would say nothing by themselves. 0 degrees: no arm has two rounds.
+    It is pooled over all stacks and sizes, as if all runs had the same relative scatter: two rounds
+    of one arm alone say too little. 0 degrees: no arm has two rounds.
     """
     logs = [np.log(m.seconds) for one in stacks for m in (*one.alone, one.two)]
     freedom = sum(len(each) - 1 for each in logs)
@@ -252,7 +252,7 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
 
 
 def _slower_share(comparison: Comparison, arm: Arm, wanted: int, instead: int) -> float:
-    """By runs of one replica at the wanted batch where there are any."""
+    """From runs of one replica, at the wanted batch if there are any."""
     runs = [run for one in _arms_alone(comparison, arm) for run in _runs(comparison, one)]
     batch = wanted if any(run.spec.global_batch == wanted for run in runs) else instead
     return slower_share([run for run in runs if run.spec.global_batch == batch])
@@ -281,7 +281,7 @@ def _runs(comparison: Comparison, arm: Arm) -> list[Run]:
 
 
 def _measured(comparison: Comparison, arm: Arm) -> Measured | None:
-    """Epoch ÷ steps = batch ÷ throughput ÷ what padding adds; a step over all workers of an arm."""
+    """Epoch ÷ steps = batch ÷ throughput ÷ padding; a step is over all workers of the arm."""
     runs = _runs(comparison, arm)
     rates = [rate for run in runs if (rate := throughput_examples_s(run).value)]
     if not rates:
@@ -308,7 +308,7 @@ def _gradient_bytes(comparison: Comparison, arm: Arm) -> int:
 
 
 def _far(comparison: Comparison, workers: int) -> int:
-    """Workers on other hosts than the one server; on one machine all share what leads to it."""
+    """Workers on other hosts than the server; on one machine all share the way to it."""
     hosts = comparison.hosts
     if not hosts:
         return workers
@@ -316,12 +316,12 @@ def _far(comparison: Comparison, workers: int) -> int:
 
 
 def workers_beside_server(comparison: Comparison, workers: int, per_host: int = 0) -> int:
-    """How many workers are on the server's host; hosts are filled in their order.
+    """How many workers are on the server's host; hosts are filled in hostfile order.
 
     Args:
         comparison: whose hostfile it is.
         workers: of the run.
-        per_host: on each host; 0: as many as the hostfile has slots.
+        per_host: workers on each host; 0: as many as the host has slots.
     """
     left = workers
     named = comparison.servers_on[:1]
@@ -350,37 +350,30 @@ def _curve(
 
 
 def _allreduces(communication: Communication | None, stack: str) -> list[Timing]:
-    return [
-        timing
-        for one in (communication.stacks if communication else ())
-        if one.stack == stack
-        for timing in one.timings
-        if timing.operation == "allreduce"
-    ]
-
-
-# What replicas will wait for each other
+    stacks = communication.stacks if communication else ()
+    timings = (timing for one in stacks if one.stack == stack for timing in one.timings)
+    return [timing for timing in timings if timing.operation == "allreduce"]
 
 
 def slower_share(runs: Sequence[Run]) -> float:
     """Half the mean difference of two steps (Gini) ÷ the mean step, averaged over the runs.
 
-    Of two equal and independent replicas the slower takes so much longer than their mean, however
-    steps are spread. Drift within a run counts as scatter; the first time of an epoch, in which all
-    replicas fill their pipelines together, does not.
+    The slower of two equal, independent replicas takes this much longer than their mean, for any
+    distribution of steps. Drift within a run counts as scatter. The first time of an epoch does not
+    count: all replicas fill their pipelines then.
 
     Args:
         runs: of one replica.
 
     Returns:
-        Infinite where nobody knows: fewer than two times are left, or an accelerator trained, where
-        a step ends for the clock when it was launched (`trainers.clock`).
+        Infinite if it is not known: fewer than two times are left, or an accelerator trained. Then
+        a step ends for the clock when it is launched (`trainers.clock`).
     """
     shares = []
     for run in runs:
         times, steps = _counted_times(run)
         if len(times) > 1 and not any(record.machine.gpus for record in run.records):
-            # Of k steps timed as one the mean alone is known, which scatters √k times less.
+            # If k steps have one time, only their mean is known, which scatters √k times less.
             shares.append(math.sqrt(steps) * half_mean_difference(times) / float(times.mean()))
     return float(np.mean(shares)) if shares else math.inf
 
@@ -388,19 +381,17 @@ def slower_share(runs: Sequence[Run]) -> float:
 def half_mean_difference(values: NDArray[np.float64]) -> float:
     """Half the mean of |x − y| over all pairs of two values."""
     count = len(values)
-    # Sorted, the i-th of n is the larger of i − 1 pairs and the smaller of n − i.
+    # In sorted order, the i-th of n is the larger one of i − 1 pairs and the smaller one of n − i.
     weights = 2 * np.arange(1, count + 1) - count - 1
     return float(weights @ np.sort(values)) / (count * (count - 1))
 
 
 def _counted_times(run: Run) -> tuple[NDArray[np.float64], int]:
-    """Seconds for each step, of every time but the first of each epoch; and the steps of a time."""
-    times, steps = [], []
-    for records in counted_epochs(run):
-        times.append(slowest_s(records)[1:])
-        steps.append(steps_of_times(records[0])[1:])
-    if not times:
+    """Seconds for each step without the first time of each epoch, and the steps of one time."""
+    epochs = counted_epochs(run)
+    if not epochs:
         return np.zeros(0), 1
-    each = np.concatenate(steps)
-    most = int(each.max(initial=1))  # the last of an epoch may be of fewer
-    return np.concatenate(times)[each == most], most
+    times = np.concatenate([slowest_s(records)[1:] for records in epochs])
+    steps = np.concatenate([steps_of_times(records[0])[1:] for records in epochs])
+    most = int(steps.max(initial=1))  # the last time of an epoch may be of fewer steps
+    return times[steps == most], most

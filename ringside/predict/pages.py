@@ -32,7 +32,7 @@ GROWTH = {"served": "queue at the server", "open_mpi": "Open MPI's choice"}
 COVERS = (
     "The interval covers: scatter between rounds, the error of the all-reduce's curve (once more "
     "for each doubling of the ranks), and the growth that theory leaves open. It cannot cover what "
-    "two hosts do not show: switches and their congestion, slower hosts among many, failures, "
+    "two hosts do not show: switches and their congestion, slow hosts among many, failures, "
     "other algorithms of the stack at other sizes."
 )
 

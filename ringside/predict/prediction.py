@@ -1,4 +1,4 @@
-"""Prediction: what a step will take at sizes that nobody has at hand, and how that was computed."""
+"""The document of a prediction: step times at other sizes, and how they were computed."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -47,19 +47,19 @@ class StackPrediction(Noun):
 
     Attributes:
         label: the group of its arms in the comparison: the label without size.
-        stack: that was timed by `ringside allreduce`; empty: none is needed (parameter servers).
-        algorithm: by which the all-reduce grows with the ranks; `open_mpi`: by that which Open MPI
-            takes at each size; `served`: parameter servers.
+        stack: as timed by `ringside allreduce`; empty: not needed (parameter servers).
+        algorithm: how the all-reduce grows with the ranks; `open_mpi`: by the algorithm that Open
+            MPI chooses for each size; `served`: parameter servers.
         gradient_bytes: of one gradient as it is sent.
-        alone_ms: the step at one replica, as measured; the base of the efficiency.
+        alone_ms: the measured step at one replica; the base of the efficiency.
         alone_batch: examples in that step.
-        two_ms: the step at two replicas, as measured.
+        two_ms: the measured step at two replicas.
         two_batch: examples in that step.
         compute_ms: of one replica's part of the step at two.
-        pair_ms: all-reduce of the gradient alone, among two, on the link that was measured.
-        rest_ms: two − compute − pair. Above 0: what neither of them explains; below: communication
-            that is hidden behind computing.
-        waiting_ms: of that the part that is waiting for the slower replica; 0 if nothing is left.
+        pair_ms: all-reduce of the gradient by itself, among two, on the measured link.
+        rest_ms: two − compute − pair. Above 0: time of neither of them. Below 0: communication that
+            is hidden behind computing.
+        waiting_ms: the part of rest_ms that is waiting for the slower replica; 0 if there is none.
         reason: why there is no interval; empty: there is one.
     """
 
@@ -85,14 +85,14 @@ class StackPrediction(Noun):
 
         Args:
             step: of this stack.
-            step_ms: T(N), such as an end of the interval; None: as predicted.
+            step_ms: T(N), for example an end of the interval; None: the predicted step.
         """
         each = step.global_batch / step.replicas / (step_ms or step.step_ms)
         return each * self.alone_ms / self.alone_batch
 
 
 class Checked(Noun):
-    """A predicted step beside the same step as it was measured.
+    """A predicted step and the same step as measured.
 
     Attributes:
         measured_ms: mean over the rounds that count.
@@ -110,28 +110,28 @@ class Checked(Noun):
 
     @property
     def within(self) -> bool | None:
-        """Whether what was measured lies in the interval; None: there is none."""
+        """Whether the measured step lies in the interval; None: there is no interval."""
         low, high = self.predicted.low_ms, self.predicted.high_ms
         return None if low is None or high is None else low <= self.measured_ms <= high
 
 
 class Prediction(Document):
-    """Every stack of a comparison, predicted at other sizes, and perhaps on another link.
+    """Every stack of a comparison at other sizes, and perhaps on another link.
 
     Attributes:
-        comparison, communication: SHA-256 of the documents that it was computed from; empty: the
-            second was not needed.
+        comparison, communication: SHA-256 of the documents that it was computed from; the second is
+            empty if it was not needed.
         workload: what is trained.
-        scaling: `strong`: the global batch stays. `weak`: each replica's part of it does.
-        replicas_per_host: of all sizes.
-        measured_bits_per_s: what the link carried on which everything was measured; None: the
-            runs were on one machine, or nobody measured it.
-        bits_per_s: of the link for which is predicted; None: the one that was measured.
-        not_predicted: stacks of the comparison, or sizes of a stack, that are not in it, and why.
-        notes: what could not be made sure of.
+        scaling: `strong`: the global batch stays the same. `weak`: each replica's part does.
+        replicas_per_host: at all sizes.
+        measured_bits_per_s: what the link of the measurements carried; None: the runs were on one
+            machine, or nobody measured the link.
+        bits_per_s: of the link of the prediction; None: the measured link.
+        not_predicted: stacks of the comparison, or sizes of a stack, that are left out, and why.
+        notes: what is not certain.
         checks: empty: nothing was checked.
 
-    Schema history: 1 first version; 2 waiting_ms: before, all that was unexplained was waiting.
+    Schema history: 1 first version; 2 waiting_ms: before, all of a positive rest_ms was waiting.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""Horovod's published scaling at 128 and 512 GPUs, on paper: from parameters and images/s alone."""
+"""Horovod's published scaling at 128 and 512 GPUs beside a model on paper: no run is needed."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ PARAMETER_BYTES = 4  # float32
 BATCH = 64  # of each GPU, as in Horovod's docs/benchmarks.rst and on TensorFlow's page
 LINK_BITS_PER_S = 25e9  # of each server, docs/benchmarks.rst
 PER_HOST = 4
-FUSION_BYTES = 64 * 2**20  # HOROVOD_FUSION_THRESHOLD, Horovod's default
+FUSION_BYTES = 64 * 2**20  # Horovod's default of HOROVOD_FUSION_THRESHOLD
 # NCCL's own figures for one step of a ring with its protocol Simple (src/graph/tuning.cc, hwLat).
 NETWORK_STEP_S = 14.0e-6
 PCI_STEP_S = 5.7e-6
-BACKWARD = 2 / 3  # of a step: it multiplies twice where the forward pass multiplies once
+BACKWARD = 2 / 3  # of a step: it multiplies twice as often as the forward pass
 RESNET_50, RESNET_152 = (3.8, 219.0), (11.3, 91.8)  # 10⁹ multiply-adds; images/s of one P100
 RESNET_101_OPERATIONS = 7.6
 
@@ -31,11 +31,11 @@ SOURCES = (
 ASSUMPTIONS = (
     "Gradients are float32 and go through one ring over all GPUs; each server's link carries "
     "2(N−1)/N of them, once in each direction, at all of its 25 Gbit/s.",
-    "For each 64 MiB of gradients (Horovod's fusion buffer) the ring is gone round once: 2(H−1) "
-    "steps between H servers of 14 µs, the other 2(N−1) − 2(H−1) within servers of 5.7 µs (NCCL's "
-    "own figures).",
-    "Gradients are ready during the backward pass, two thirds of a step. At best the whole of it "
-    "hides communication, at worst nothing does; the guess is the middle between the two times.",
+    "Each 64 MiB of gradients (Horovod's fusion buffer) goes round the ring once: 2(H−1) steps "
+    "of 14 µs between H servers, and the other 2(N−1) − 2(H−1) steps of 5.7 µs within servers "
+    "(NCCL's own figures).",
+    "Gradients become ready during the backward pass, which is two thirds of a step. At best all "
+    "of it hides communication, at worst nothing does. The guess is the middle of the two times.",
     "All GPUs are equally fast, nobody waits for input, and nobody else uses the network.",
 )
 
@@ -60,9 +60,9 @@ class OnPaper:
     """One model at one size; efficiencies are those of weak scaling.
 
     Attributes:
-        reduce_s: of all gradients, by itself.
-        without, middle, whole: efficiency if nothing is hidden, the guess, and if the whole
-            backward pass hides.
+        reduce_s: the all-reduce of all gradients by itself.
+        without, middle, whole: efficiency if nothing is hidden, the guess, and the efficiency if
+            the whole backward pass hides communication.
     """
 
     network: Network
@@ -75,7 +75,7 @@ class OnPaper:
 
 
 def resnet_101_images_s() -> float:
-    """Between ResNet-50 and ResNet-152, straight in seconds per image over operations."""
+    """Between ResNet-50 and ResNet-152: linear in seconds per image over operations."""
     (few, fast), (many, slow) = RESNET_50, RESNET_152
     along = (RESNET_101_OPERATIONS - few) / (many - few)
     return 1 / ((1 - along) / fast + along / slow)
@@ -89,7 +89,7 @@ NETWORKS = (
 
 
 def ring_s(size_bytes: int, gpus: int) -> float:
-    """Seconds of the ring: bytes on the slowest link, and a round of steps for each buffer."""
+    """Seconds of the ring: its bytes on the slowest link, and one round of steps per buffer."""
     hosts = max(1, gpus // PER_HOST)
     between = 2 * (hosts - 1)
     steps = between * NETWORK_STEP_S + (2 * (gpus - 1) - between) * PCI_STEP_S
@@ -98,7 +98,7 @@ def ring_s(size_bytes: int, gpus: int) -> float:
 
 
 def on_paper(network: Network, gpus: int) -> OnPaper:
-    """Efficiency = C ÷ (C + X), X from all of the ring's time to what the backward pass leaves."""
+    """Efficiency = C ÷ (C + X); X lies between all of the ring's time and what is not hidden."""
     compute = BATCH / network.images_s
     ring = ring_s(network.parameters * PARAMETER_BYTES, gpus)
     left = max(0.0, ring - BACKWARD * compute)
@@ -107,12 +107,12 @@ def on_paper(network: Network, gpus: int) -> OnPaper:
 
 
 def published() -> tuple[OnPaper, ...]:
-    """Every model at every size that was published."""
+    """Every model at every published size."""
     return tuple(on_paper(network, gpus) for network in NETWORKS for gpus in network.published)
 
 
 def published_section(found: Sequence[OnPaper]) -> Section:
-    """Horovod's published scaling beside that of the model."""
+    """Horovod's published scaling beside the scaling of the model."""
     columns = (
         Column("Model", numeric=False),
         Column("GPUs"),

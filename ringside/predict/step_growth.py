@@ -1,8 +1,8 @@
 """The time of a step at N replicas: what grows with them, and how.
 
-Every function works on arrays, one element for each way in which the truth may differ from what
-was measured; element 0 is the best guess. `form` says how the part grows of which theory leaves the
-growth open: 0 as the best guess has it, −1 and 1 as the kindest and the unkindest law have it.
+Every function works on arrays of shape [draws]: one element for each way in which the truth can
+differ from what was measured. Element 0 is the best guess. Theory leaves some growth open; `form`
+chooses a law for it: 0 is the best guess, −1 the kindest law and 1 the unkindest law.
 """
 
 import functools
@@ -30,18 +30,20 @@ def reduced_s(
 ) -> Floats:
     """Seconds of a synchronous step, T(N) = C + X(N).
 
-    X(2) = T(2) − C(2) is the communication that a step really waits for, A(2) that of an all-reduce
-    by itself; r = X(2) − A(2).
+    X(2) = T(2) − C(2) is the communication that a step waits for. A(2) is the time of an all-reduce
+    by itself. r = X(2) − A(2).
 
-    r > 0 is what the all-reduce does not explain. Of it w, but no more than all, is waiting for the
-    slower of two replicas, which the scatter of steps at one replica foretells; that grows as m,
-    the largest of N equal, normal deviates, does (`expected_largest`), and is less where there is
-    less to compute. The rest of it, what distribution costs a replica, stays:
-    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). Where nobody knows w all of r is waiting, but none
-    of it goes away. Kindest: all of r stays, or is waiting if that is less; unkindest: it grows as
-    A does, or as m if that is more.
-    r < 0 is communication hidden behind computing. It stays what it is, less if there is less to
-    hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as A does.
+    r > 0 is time that the all-reduce does not account for. A part of it, w (at most r), is waiting
+    for the slower of two replicas; the scatter of steps at one replica predicts w. It grows as m
+    does, the expected largest of N equal normal deviates (`expected_largest`), and it shrinks if
+    there is less to compute. The rest of r, which distribution costs a replica, stays:
+    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). If w is not known, all of r is waiting, but it
+    never shrinks. Kindest: all of r stays, or is waiting if that is less. Unkindest: r grows as A,
+    or as m if that is more.
+
+    r < 0 is communication that is hidden behind computing. It stays the same, or less if there is
+    less computing to hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as
+    A.
 
     Args:
         ranks: N.
@@ -49,9 +51,9 @@ def reduced_s(
         compute_at_two: C(2), the same at two replicas.
         two: T(2), as measured.
         pair: A(2), on the link on which T(2) was measured.
-        among: A(N), on the link for which is predicted.
-        slower_s: w, what the slower of two replicas is expected to take beyond their mean, at
-            C(2); infinite: nobody knows, so all of r is waiting.
+        among: A(N), on the link of the prediction.
+        slower_s: w, the expected time of the slower of two replicas beyond their mean, at C(2);
+            infinite: it is not known, so all of r is waiting.
         form: see the module.
     """
     rest = two - compute_at_two - pair
@@ -71,7 +73,7 @@ def reduced_s(
 
 
 def between_laws(form: Floats, kindest: Floats, guess: Floats, unkindest: Floats) -> Floats:
-    """The guess at form 0, and straight from it to the kindest at −1 and the unkindest at 1."""
+    """The guess at form 0; linear to the kindest law at −1 and to the unkindest law at 1."""
     toward = np.where(form < 0, kindest, unkindest)
     between: Floats = guess + np.abs(form) * (toward - guess)
     return between
@@ -79,7 +81,7 @@ def between_laws(form: Floats, kindest: Floats, guess: Floats, unkindest: Floats
 
 @functools.cache
 def expected_largest(count: int) -> float:
-    """E max of so many independent standard normal deviates; 0 of one.
+    """The expected maximum of this many independent standard normal deviates; 0 for one.
 
     ∫ over x > 0 of 1 − Φ(x)ⁿ − (1 − Φ(x))ⁿ (David and Nagaraja 2003, "Order statistics", 3.1).
     """
@@ -92,14 +94,14 @@ def expected_largest(count: int) -> float:
 
 @dataclass(frozen=True)
 class Served:
-    """What runs with one parameter server tell: seconds of a round, and workers away from it.
+    """What runs with one parameter server show: seconds of a round, and workers on other hosts.
 
     Attributes:
         far_at_one, far_at_two: workers on other hosts than the server, of T(1) and of T(2).
         alone, two: T(1), T(2), both with the same part of the batch for each worker.
         rounds_at_two: of an epoch, in T(2).
-        link_s: what the bytes of one direction take on the link of these runs at least; 0: nobody
-            knows.
+        link_s: the least time of the bytes of one direction on the link of these runs; 0: it is
+            not known.
     """
 
     far_at_one: int
@@ -123,28 +125,29 @@ def served_s(
 ) -> Floats:
     """Seconds for a batch from each of N workers of one parameter server, asynchronously.
 
-    Steps are dealt to the workers in turn, so the slowest decides. A worker on another host than
-    the server pulls the weights over the server's link (D), computes (Z) and pushes a gradient over
-    it (D); other workers queue for both directions. The time of one round is that of a closed
-    network of two stations and a delay (Reiser, Lavenberg 1980, mean value analysis), see
-    `round_s`. D and Z follow from T(1) and T(2), see `_station_and_delay`; with many workers
-    T(N) → workers·D in long epochs, and 2·workers·D where an epoch is a single round.
+    Steps are dealt to the workers in turn, so the slowest worker decides. A worker on another host
+    pulls the weights over the server's link (D), computes (Z), and pushes a gradient over that link
+    (D). Other workers queue for both directions. One round takes as long as in a closed network of
+    two stations and a delay (Reiser, Lavenberg 1980, mean value analysis), see `round_s`. D and Z
+    follow from T(1) and T(2), see `_station_and_delay`. With many workers T(N) → workers·D in long
+    epochs, and 2·workers·D if an epoch is a single round.
 
     Args:
         runs: at one and two replicas.
         far: workers on other hosts than the server, at N.
         rounds: of an epoch, at N.
-        computed: what a worker computes longer at N than in T(1), seconds.
-        moved: what D is longer by on the link for which is predicted, seconds, if only its bytes on
-            the link take longer.
-        times_longer: as many times as long D is there, if all of it is; the interval runs that far.
-        least: bytes of one direction ÷ what the link for which is predicted carries; W workers take
-            W·least at least.
+        computed: how much longer a worker computes at N than in T(1), seconds.
+        moved: how much longer D is on the link of the prediction, seconds, if only its bytes on the
+            link take longer.
+        times_longer: the factor by which D is longer there if all of it grows; an end of the
+            interval uses it.
+        least: seconds of the bytes of one direction on the link of the prediction; W workers take
+            at least W·least.
         form: see the module.
     """
     demand, delay = _station_and_delay(runs)
     delay = np.maximum(delay + computed, 0.0)
-    # Where T(1) was beside the server, some worker still is, and what the server does with it.
+    # If T(1) was on the server's host, one worker still is there, together with the server's work.
     nearest = delay if runs.far_at_one else np.maximum(runs.alone + computed, 0.0)
     if far == 0:
         return nearest
@@ -158,19 +161,19 @@ def served_s(
 def round_s(
     workers: int, delay: Floats, demand: Floats, form: Floats, rounds: int | None = None
 ) -> Floats:
-    """Seconds in which each of so many workers makes a step, with two shared stations of D each.
+    """Seconds in which each of this many workers makes a step, with two shared stations of D each.
 
-    Best guess: mean value analysis; but all workers begin an epoch together, and wait for each
-    other at its end, which takes as much longer as if in one of its rounds all of them pulled at
-    once, and then all pushed at once: Z + 2·W·D. Kindest: workers take turns so well that only the
-    busier direction limits them, max(Z + 2D, W·D). Unkindest: every round is like that first one.
+    Best guess: mean value analysis, with one correction. All workers begin an epoch together and
+    wait for each other at its end. This costs as much as one round per epoch in which all pull at
+    once and then all push at once: Z + 2·W·D. Kindest: workers take turns so well that only the
+    busier direction limits them: max(Z + 2D, W·D). Unkindest: every round is Z + 2·W·D.
 
     Args:
         workers: W.
         delay: Z.
         demand: D.
         form: see the module.
-        rounds: of an epoch, 1 at least; None: epochs without end.
+        rounds: of an epoch, at least 1; None: the epoch never ends.
     """
     queue = np.zeros_like(demand)
     total = delay
@@ -185,18 +188,18 @@ def round_s(
 
 
 def _station_and_delay(runs: Served) -> tuple[Floats, Floats]:
-    """D and Z of a worker on another host, with which its rounds take T(1) and T(2).
+    """D and Z of a worker on another host, so that its rounds take T(1) and T(2).
 
-    If T(1) had one worker on another host and T(2) two, both follow. If the worker of T(1) was
-    beside the server, T(1) holds what the server does, on the same processors: a worker elsewhere
-    computes for less. Then Z is T(1) at most; D is what its bytes take on the link at least, as
-    long as T(2) leaves room for that, and Z what is left of T(2). If both had one worker elsewhere
-    they say the same, and the link alone tells D.
+    If T(1) had one worker on another host and T(2) had two, D and Z both follow. If the worker of
+    T(1) was on the server's host, T(1) contains the server's work on the same processors, and a
+    worker on another host computes for less time. Then Z is at most T(1), D is at least the time of
+    its bytes on the link (if T(2) leaves room for it), and Z is the rest of T(2). If T(1) and T(2)
+    both had one worker on another host, they say the same, and D comes from the link alone.
     """
     if not runs.far_at_two:
         return np.zeros_like(runs.two), runs.alone
     at_rest = np.zeros_like(runs.two)
-    most = _solved(runs, lambda tried: (at_rest, tried))  # beyond it T(2) would have been longer
+    most = _solved(runs, lambda tried: (at_rest, tried))  # a larger D would make T(2) longer
     demand = np.minimum(runs.link_s, most)
     if runs.far_at_one < runs.far_at_two:
         fitted = _solved(
@@ -209,7 +212,7 @@ def _station_and_delay(runs: Served) -> tuple[Floats, Floats]:
 
 
 def _solved(runs: Served, tried: Callable[[Floats], tuple[Floats, Floats]]) -> Floats:
-    """The number between 0 and T(2) of which Z and D follow so that a round takes T(2)."""
+    """The number between 0 and T(2) whose Z and D make a round take T(2), by bisection."""
     guess = np.zeros_like(runs.two)
     low, high = guess, runs.two
     for _ in range(BISECTIONS):

@@ -287,7 +287,7 @@ def test_what_is_missing_is_named(
     [
         ({"bits_per_s": 1e9}, "the link of the runs must have been"),
         ({"per_host": 3}, "whole hosts"),
-        ({"scaling": "strong"}, "known at two batches"),
+        ({"scaling": "strong"}, "it must be known at two"),
         ({"per_host": 4}, "share one host"),
     ],
 )
@@ -376,10 +376,10 @@ def test_the_same_documents_give_the_same_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--replicas", "4;8"], "whole numbers with commas"),
+        (["--replicas", "4;8"], "whole numbers, separated"),
         (["--replicas", "8192"], "1 to 4,096 replicas"),
         (["--rate", "fast"], "100mbit"),
-        (["--published"], "needs no comparison"),
+        (["--published"], "takes no other flag"),
         (["--check", "nowhere"], "must hold the results.json"),
     ],
 )

@@ -55,7 +55,7 @@ def test_an_unknown_link_is_told() -> None:
     """Nobody measured it before the runs; one machine has none."""
     (note,) = link_notes(made.comparison(TIMES), made.communication())
 
-    assert "nobody can tell" in note
+    assert "nobody knows whether" in note
     assert link_notes(made.comparison(TIMES, hosts=()), made.communication(hosts=())) == ()
 
 
@@ -108,7 +108,7 @@ def test_parameter_servers_need_a_link_that_is_known_and_used() -> None:
     unknown = made.comparison(TIMES, "parameter_server")
     known = made.comparison(TIMES, "parameter_server", links=(LINK,))
 
-    with pytest.raises(RefusalError, match="both beside it"):
+    with pytest.raises(RefusalError, match="both on its host"):
         inputs_of(beside, None, link_rate(None, beside))
     with pytest.raises(RefusalError, match="name a link"):
         inputs_of(unknown, None, link_rate(None, unknown))
