@@ -10,7 +10,7 @@ TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,8 +24,8 @@ from launch.task import (
     run_launched,
     run_process,
 )
-from ringside_core.readings.process import process_start_unix_s
 from ringside_core.specs import (
+    RecordInProgress,
     RefusalError,
     RunSpec,
     Surroundings,
@@ -34,53 +34,25 @@ from ringside_core.specs import (
 
 
 def _train(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
-    """Everything that needs TensorFlow; what it learns goes into `facts`, also when it fails."""
+    """Everything that needs TensorFlow; what it learns goes into the record, also when it fails."""
     reporter.phase("importing")
     from ringside_core.workloads.registry import load_workload
+    from trainers.driver import Progress
     from trainers.fit import fit
     from trainers.process import started
-    from trainers.training import FitResult
 
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    spec = record.spec
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         reporter.phase("building")
         workload = load_workload(
             spec.workload, options=spec.workload_options, data_dir=spec.data_dir
         )
-        if workload.target is not None:
-            facts["quality_target"] = (workload.target.metric, workload.target.at_least)
-        result = FitResult()
-        try:
-            fit(
-                spec,
-                workload,
-                backend,
-                run_dir=run_dir,
-                process_start=process_start_unix_s(),
-                on_step=reporter.step,
-                on_epoch=reporter.epoch,
-                result=result,
-            )
-        finally:
-            facts.update(
-                epochs=tuple(result.epochs),
-                initial_digest=result.initial_digest,
-                final_digest=result.final_digest,
-                train_examples=result.train_examples,
-                replica_deviation=result.replica_deviation,
-                data_digest=result.data_digest,
-                clock_s_per_step=result.clock_s_per_step,
-                gradient_bytes=result.gradient_bytes,
-            )
-            if result.first_step_done is not None:
-                facts["startup_s"] = result.first_step_done - process_start_unix_s()
+        progress = Progress(reporter.step, reporter.epoch)
+        fit(record, workload, backend, run_dir=run_dir, listeners=[progress])
 
 
 def _surroundings() -> Surroundings:

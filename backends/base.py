@@ -165,10 +165,6 @@ class Backend(ABC):
         """
         raise NotImplementedError(f"{self.name} reduces no gradients")
 
-    def callbacks(self) -> list[Any]:
-        """Keras callbacks without which this family does not train rightly."""
-        return []
-
     def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
         """Input that `Model.fit` takes, from a function: input shard → batches of one replica."""
         return dataset_fn(self.input_shard)
@@ -176,6 +172,21 @@ class Backend(ABC):
     def prepare_model(self, model: Any) -> None:
         """Give a model that was just built in the scope what its layers need in this family."""
         del model
+        return
+
+    # Training
+
+    def begin_training(self, model: Any) -> None:
+        """Do what this family needs before the first step. All processes must call it.
+
+        Args:
+            model: compiled; its weights are those to begin with.
+        """
+        del model
+        return
+
+    def begin_epoch(self) -> None:
+        """Do what this family needs before the first step of each epoch."""
         return
 
     # Steps outside `fit`

@@ -122,9 +122,19 @@ class HorovodRing(Backend):
         if self.size > 1:
             synchronise(model)
 
-    def callbacks(self) -> list[Any]:
-        """The initial broadcast of weights and optimizer state from rank 0."""
-        return [_Broadcast()]
+    def begin_training(self, model: Any) -> None:
+        """All ranks begin with the weights and the optimizer state of rank 0.
+
+        Horovod's own BroadcastGlobalVariablesCallback waits for the end of the first step. That is
+        in the epoch that is timed, and what the other ranks' moving statistics saw by then would be
+        lost.
+        """
+        import horovod.tensorflow as hvd
+
+        # They must exist, in all ranks alike.
+        build_optimizer(model.optimizer, model.trainable_variables)
+        variables = [*model.variables, *variables_of(model.optimizer)]
+        hvd.broadcast_variables(variables, root_rank=0)
 
     def average_statistics(self, model: Any) -> None:
         """Averaged over the ranks."""
@@ -152,34 +162,6 @@ class HorovodRing(Backend):
             for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
                 variable.assign(value)
         return super().merged_results(metrics)
-
-
-class _Broadcast(tf.keras.callbacks.Callback):
-    """All ranks begin with what rank 0 has.
-
-    Horovod's own BroadcastGlobalVariablesCallback waits for the end of the first step. That is in
-    the epoch that is timed, and what the other ranks' moving statistics saw by then would be lost.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        # It reads no logs. Unsaid, Keras copies them to the host after each step, in this arm only.
-        self._supports_tf_logs = True
-        self._done = False
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcast, once."""
-        if self._done:
-            return
-        import horovod.tensorflow as hvd
-
-        optimizer = self.model.optimizer
-        build_optimizer(
-            optimizer, self.model.trainable_variables
-        )  # they must exist, in all ranks alike
-        variables = [*self.model.variables, *variables_of(optimizer)]
-        hvd.broadcast_variables(variables, root_rank=0)
-        self._done = True
 
 
 def import_horovod() -> Any:

@@ -13,7 +13,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -30,8 +29,8 @@ from ringside_core.readings.process import (
 from ringside_core.specs import (
     EpochRecord,
     Outcome,
+    RecordInProgress,
     RefusalError,
-    RunRecord,
     RunSpec,
     Surroundings,
     read_surroundings,
@@ -76,9 +75,9 @@ class Reporter:
             )
 
 
-# (spec, surroundings, run_dir, reporter, facts): what it learns for the record goes into `facts`,
-# also when it fails.
-Work = Callable[[RunSpec, Surroundings, Path, Reporter, dict[str, Any]], None]
+# (record, surroundings, run_dir, reporter): what it learns goes into the record at once, so that a
+# failure leaves what came before it.
+Work = Callable[[RecordInProgress, Surroundings, Path, Reporter], None]
 
 
 def run_process(
@@ -102,15 +101,11 @@ def run_process(
     task = surroundings.task_name
     with must_be_writable():
         reporter = Reporter(run_dir, task, aloud=aloud)
-    cores = _take_cores(spec, surroundings)
-    facts: dict[str, Any] = {
-        "role": "replica",
-        "is_chief": False,
-        "rank": surroundings.rank,
-        "epochs": (),
-    }
+    record = RecordInProgress.begun(spec, task=task, rank=surroundings.rank)
+    record.started_unix_s = process_start_unix_s()
+    record.cores = _take_cores(spec, surroundings)
     try:
-        work(spec, surroundings, run_dir, reporter, facts)
+        work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
     except RefusalError as error:
         outcome = Outcome(kind="refused", reason=str(error))
@@ -122,18 +117,10 @@ def run_process(
         outcome = Outcome(
             kind="failed", error_class=type(error).__name__, reason=reason, traceback=text
         )
-    record = RunRecord(
-        spec=spec,
-        task=task,
-        machine=machine_facts(),
-        started_unix_s=process_start_unix_s(),
-        cores=cores,
-        outcome=outcome,
-        peak_memory_bytes=peak_memory_bytes(),
-        cpu_s=cpu_seconds(),
-        **facts,
-    )
-    write_whole(run_dir / "records" / f"{task}.json", record.to_json())
+    record.machine = machine_facts()
+    record.peak_memory_bytes = peak_memory_bytes()
+    record.cpu_s = cpu_seconds()
+    write_whole(run_dir / "records" / f"{task}.json", record.ended(outcome).to_json())
     reporter.phase("finished")
     if aloud and outcome.completed and record.is_chief:
         print(f"record: {run_dir / 'records' / task}.json", flush=True)

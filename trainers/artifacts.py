@@ -1,84 +1,120 @@
-"""What a run leaves on disk beside its records: checkpoint, TensorBoard log, model."""
+"""What a run leaves on disk beside its records: checkpoint, ledger, TensorBoard log, model."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backends.base import Backend
+from numpy.typing import NDArray
+
 from ringside_core.keras import tf
-from ringside_core.workloads.workload import Workload
+from ringside_core.specs import EpochRecord
 from trainers import checkpoint
-from trainers.epoch_totals import BegunEpoch
-from trainers.training import Training
+from trainers.driver import Listener, Training
+from trainers.resume import feed
 
 
-def savers(training: Training, run_dir: Path, begun: Callable[[int], BegunEpoch]) -> list[Any]:
-    """The callbacks that save after each epoch, and within it where the spec asks for that.
+def savers(training: Training, run_dir: Path) -> list[Listener]:
+    """The listeners that save what the spec asks for.
 
     Args:
         training: that is saved.
         run_dir: where.
-        begun: updates of the epoch → what a checkpoint keeps of them; a collective.
     """
-    path = run_dir / "checkpoint.npz"
-    found: list[Any] = [_Checkpoint(training.backend, path)]
-    if training.spec.checkpoint_steps is not None:
-        found.append(_CheckpointWithin(training, path, begun))
-    if training.backend.is_chief:
-        found.append(
-            tf.keras.callbacks.TensorBoard(
-                log_dir=str(run_dir / "tensorboard"), write_graph=False, update_freq="epoch"
-            )
-        )
+    spec, path = training.spec, run_dir / "checkpoint.npz"
+    found: list[Listener] = []
+    if spec.ledger == "full" and training.backend.is_chief:
+        found.append(_FedLists(run_dir / "ledger"))
+    if spec.save == "all":
+        found.append(_Checkpoint(training, path))
+        if spec.checkpoint_steps is not None:
+            found.append(_CheckpointWithin(training, path, spec.checkpoint_steps))
+        if training.backend.is_chief:
+            found.append(_TensorBoard(training, run_dir / "tensorboard"))
+        found.append(_Export(training, run_dir / "model.keras"))
     return found
 
 
-class _Checkpoint(tf.keras.callbacks.Callback):
+class _FedLists(Listener):
+    """Which examples each replica was fed: one file for each epoch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_fed(self, epoch: int, ids: NDArray[Any]) -> None:
+        checkpoint.write_arrays(self._folder / f"epoch-{epoch + 1:04d}.npz", {"fed": ids})
+
+
+class _Checkpoint(Listener):
     """The newest checkpoint, after each epoch: read by all processes, written by the chief."""
 
-    def __init__(self, backend: Backend, path: Path) -> None:
-        super().__init__()
-        self._backend, self._path = backend, path
+    def __init__(self, training: Training, path: Path) -> None:
+        self._training, self._path = training, path
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        arrays = checkpoint.snapshot(self.model)
-        if self._backend.is_chief:
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        arrays = checkpoint.snapshot(self._training.model)
+        if self._training.backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=epoch + 1)
 
 
-class _CheckpointWithin(tf.keras.callbacks.Callback):
+class _CheckpointWithin(Listener):
     """The same every so many updates within an epoch. The time that it takes is the epoch's."""
 
-    def __init__(self, training: Training, path: Path, begun: Callable[[int], BegunEpoch]) -> None:
-        super().__init__()
-        self._supports_tf_logs = True  # it reads no logs, so none need to be copied
-        self._training, self._path, self._begun = training, path, begun
+    def __init__(self, training: Training, path: Path, every: int) -> None:
+        self._training, self._path, self._every = training, path, every
         self._epoch = 0
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int) -> None:
         self._epoch = epoch
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        every, done = self._training.spec.checkpoint_steps, batch + 1
-        if every is None or done % every or done == self._training.steps_per_epoch:
+    def on_step(self, done: int) -> None:
+        training = self._training
+        of_epoch = (training.updates_before + done) % training.steps_per_epoch
+        if not of_epoch or of_epoch % self._every:
             return
-        backend = self._training.backend
+        backend = training.backend
         backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
-        backend.average_statistics(self.model)
-        arrays, begun = checkpoint.snapshot(self.model), self._begun(done)
+        backend.average_statistics(training.model)
+        arrays = checkpoint.snapshot(training.model)
+        begun = training.totals.so_far(of_epoch, feed(training))
         if backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=self._epoch, begun=begun)
 
 
-def export_model(model: Any, workload: Workload, backend: Backend, run_dir: Path) -> None:
+class _TensorBoard(Listener):
+    """A TensorBoard log of the epochs, written by Keras' own callback."""
+
+    def __init__(self, training: Training, folder: Path) -> None:
+        self._scope = training.backend.scope
+        self._log = tf.keras.callbacks.TensorBoard(
+            log_dir=str(folder), write_graph=False, update_freq="epoch"
+        )
+
+    def on_start(self, training: Training) -> None:
+        with self._scope():
+            self._log.set_model(training.model)
+            self._log.on_train_begin()
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        validation = {f"val_{name}": value for name, value in record.validation.items()}
+        self._log.on_epoch_end(epoch, {**record.train, **validation})
+
+    def on_end(self) -> None:
+        self._log.on_train_end()
+
+
+class _Export(Listener):
     """model.keras: a plain Keras model with the trained weights.
 
     It is built anew outside of the strategy and not compiled, so that it loads where there is
     neither Ringside nor Horovod.
     """
-    weights = model.get_weights()  # in every process, see checkpoint.snapshot
-    if backend.is_chief:
-        plain = workload.build_model()
-        plain.set_weights(weights)
-        plain.save(run_dir / "model.keras")
+
+    def __init__(self, training: Training, path: Path) -> None:
+        self._training, self._path = training, path
+
+    def on_end(self) -> None:
+        weights = self._training.model.get_weights()  # in every process, see checkpoint.snapshot
+        if self._training.backend.is_chief:
+            plain = self._training.workload.build_model()
+            plain.set_weights(weights)
+            plain.save(self._path)

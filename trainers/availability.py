@@ -14,7 +14,7 @@ from ringside_core.specs import RefusalError, backend_options, write_whole
 from ringside_core.workloads.registry import load_workload
 
 
-def probe(request: dict[str, Any]) -> dict[str, Any]:
+def availability(request: dict[str, Any]) -> dict[str, Any]:
     """Look at the machine and at the workload, start nothing.
 
     Args:
@@ -52,5 +52,5 @@ def _workload_obstacle(asked: dict[str, Any] | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer = probe(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    answer = availability(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     write_whole(Path(sys.argv[2]), json.dumps(answer))

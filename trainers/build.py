@@ -1,16 +1,45 @@
-"""The compiled model and the pipelines of a run: the same under every backend."""
+"""The compiled model and the pipelines of a run: the same under every backend.
+
+So is a run that leaves something out, which a breakdown of a step needs (`RunSpec.ablation`).
+"""
 
 import hashlib
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from backends import make_backend
 from backends.base import Backend
 from ringside_core.keras import tf
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import (
+    REFERENCE,
+    InputShard,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+)
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.learning_rate import apply_rule
+
+
+def trained_on(spec: RunSpec, backend: Backend) -> Backend:
+    """The backend that `fit` uses: the started one, or none at all where that is left unused.
+
+    The started one keeps what it has taken: threads, connections, devices.
+    """
+    if spec.ablation != "unused":
+        return backend
+    plain = spec.replace(
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        ablation="none",
+    )
+    return make_backend(plain, Surroundings())  # nothing of it needs to be started
 
 
 def make_pipeline(
@@ -59,6 +88,77 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
             jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
         )
     return model
+
+
+def held(read: Callable[[InputShard], Any], num_replicas: int) -> Callable[[InputShard], Any]:
+    """A reader's first batch of each of its replicas, in memory, again and again.
+
+    The tensors are handed on as they are: nothing is looked up, computed or copied. What is left of
+    the input is one call of a data set's iterator in each step, some microseconds, and whatever the
+    backend adds to hand a batch to its replicas (a strategy has iterators of its own).
+
+    Args:
+        read: input shard → batches of one replica, its reader's replicas in turn.
+        num_replicas: in the whole run.
+    """
+
+    def read_held(shard: InputShard) -> Any:
+        with tf.init_scope():  # a coordinator traces this for its workers
+            batches = list(read(shard).take(num_replicas // shard.count))
+        kept = [tf.data.Dataset.from_tensors(batch) for batch in batches]
+        repeated = reduce(lambda one, other: one.concatenate(other), kept).repeat()
+        options = tf.data.Options()
+        options.autotune.enabled = False  # as of all input, see ringside_core/workloads/pipeline.py
+        return repeated.with_options(options)
+
+    return read_held
+
+
+def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoch: int) -> None:
+    """Scale the optimizer's learning rate by the spec's rule, with a linear warm-up to it.
+
+    The warm-up is a schedule that Keras knows by itself, so that a saved optimizer needs no
+    Ringside to be loaded.
+
+    Args:
+        optimizer: changed in place.
+        spec: holds the rule and the global batch.
+        workload: holds the reference batch.
+        steps_per_epoch: updates in an epoch, for the length of the warm-up.
+
+    Raises:
+        RefusalError: a rule without a reference batch, or on top of a schedule.
+    """
+    rule = spec.learning_rate_rule
+    if rule.rule == "none":
+        return
+    if workload.reference_batch is None:
+        raise RefusalError(
+            f"The learning-rate rule {rule.rule} needs the batch that the rate was chosen for.",
+            received=f"workload {workload.name} without reference_batch",
+            advice="Set reference_batch in the workload, or use --learning-rate-rule none.",
+        )
+    # A new optimizer hides a schedule behind its current value; a legacy one shows it.
+    rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+    if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+        raise RefusalError(
+            "A learning-rate rule needs a constant learning rate.",
+            received=type(rate).__name__,
+            advice="Use --learning-rate-rule none, or a constant rate.",
+        )
+    base = float(optimizer.learning_rate.numpy())
+    scaled = base * rule.factor(
+        global_batch=spec.global_batch, reference_batch=workload.reference_batch
+    )
+    if rule.warmup_epochs == 0:
+        optimizer.learning_rate = scaled
+        return
+    optimizer.learning_rate = tf.keras.optimizers.schedules.PolynomialDecay(
+        initial_learning_rate=base,
+        decay_steps=rule.warmup_epochs * steps_per_epoch,
+        end_learning_rate=scaled,
+        power=1.0,
+    )
 
 
 def check_same_data(backend: Backend, digest_text: str) -> None:

@@ -14,7 +14,7 @@ from backends.base import Backend
 from ringside_core.keras import build_optimizer, variable_names, variables_of
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
-from trainers.epoch_totals import BegunEpoch
+from trainers.totals import BegunEpoch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import Ledger, digest
-from trainers.rehearsal import Trial
+from trainers.rehearsal import Rehearsal
 
 
 class Evaluation:
@@ -42,11 +42,11 @@ class Evaluation:
         """
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
-        trial = Trial(model, workload, backend, pipeline)
-        trial.check_metrics()
-        self._trimmed = trial.added_losses_depend_on_examples()
+        rehearsal = Rehearsal(model, workload, backend, pipeline)
+        rehearsal.check_metrics()
+        self._trimmed = rehearsal.added_losses_depend_on_examples()
         with backend.scope():
-            self._losses, self._metrics = trial.losses(), trial.metrics()
+            self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
             self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")
             self._padded_count = tf.keras.metrics.Sum(name="ringside_padded_count", dtype="int64")

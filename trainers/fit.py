@@ -1,129 +1,166 @@
-"""Train a workload on a backend with `Model.fit`, and write down what this process saw."""
+"""Trains a workload on a backend with `Model.fit`."""
 
+import copy
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from backends.base import Backend
-from ringside_core.specs import EpochRecord, InputShard, RunSpec
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.ablation import held, trained_on
-from trainers.artifacts import export_model, savers
-from trainers.build import build, check_same_data, make_pipeline, weights_digest
+from trainers.artifacts import savers
+from trainers.build import (
+    build,
+    check_same_data,
+    held,
+    make_pipeline,
+    trained_on,
+    weights_digest,
+)
 from trainers.checkpoint import Position
-from trainers.clock import Clock, seconds_per_execution
-from trainers.epoch_end import EpochEnd
-from trainers.epoch_totals import EpochTotals
+from trainers.driver import Driver, Listener, Progress, Training, step_teller
 from trainers.evaluate import Evaluation
 from trainers.ledger import FedTable
-from trainers.resume import begin_within_epoch, check_begun, feed, reader, restored, updates_done
+from trainers.resume import begin_within_epoch, check_begun, reader, restored, updates_done
 from trainers.sync_proof import SyncProof
-from trainers.train_step import Totals, instrument
-from trainers.training import FitResult, Training
+from trainers.totals import Totals
+from trainers.train_step import instrument
 
 
 def fit(
-    spec: RunSpec,
+    record: RecordInProgress,
     workload: Workload,
     backend: Backend,
     *,
     run_dir: Path,
-    result: FitResult,
-    process_start: float | None = None,
-    on_step: Callable[[int, int], None] = lambda done, total: None,
-    on_epoch: Callable[[int, EpochRecord], None] = lambda number, record: None,
-    watchers: Callable[[Training], list[Any]] = lambda _: [],
+    listeners: Sequence[Listener] = (),
     virtual_replicas: int = 1,
 ) -> None:
-    """Train for the epochs of the spec.
+    """Train for the epochs of the record's spec.
 
     Args:
-        spec: the run.
+        record: of this process. It says what to run, and what is seen is written into it.
         workload: model and data.
         backend: started; this process is a replica or the coordinator.
         run_dir: where the chief puts checkpoint, log and model.
-        result: filled in.
-        process_start: `time.time()` when the process began; None: now.
-        on_step: called with (steps done, steps in all) after each step.
-        on_epoch: called with (epoch, its record).
-        watchers: gives further Keras callbacks for the training that is about to begin; they stand
-            behind all others but the start of the clock.
+        listeners: told after Ringside's own.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
     """
+    spec = record.spec
     backend = trained_on(spec, backend)
-    training, position = _prepared(spec, workload, backend, result, virtual_replicas)
-    model, steps = training.model, training.steps_per_epoch
-    begun_updates = updates_done(position, backend)
-    left = steps * (spec.epochs - position.epochs_done) - begun_updates
-    clock = Clock(backend, lambda step: on_step(step, left), first_step=begun_updates)
-    totals = EpochTotals(model, backend, training.totals, feed=feed(training))
-    recorder = EpochEnd(
-        clock=clock,
-        training=training,
-        process_start=time.time() if process_start is None else process_start,
-        on_epoch=on_epoch,
-        result=result,
-        run_dir=run_dir,
-        totals=totals,
-        begun=position.begun,
-    )
-    callbacks = [*backend.callbacks(), clock, recorder]
-    proof = SyncProof(
-        backend, [np.asarray(v, np.float64) for v in _local_trainable(model, backend)]
-    )
-    if backend.capabilities.synchronous and spec.ablation != "no_reduction":
-        callbacks.append(proof)
-    if spec.save == "all":
-        callbacks += savers(training, run_dir, totals.so_far)
-    callbacks += watchers(training)
-    callbacks.append(clock.starter())
-    begin_within_epoch(model, begun_updates)
+    training, position = _prepared(record, workload, backend, virtual_replicas)
+    model = training.model
+    listeners = [*_own_listeners(training, record, run_dir), *listeners]
+    driver = Driver(training, record, listeners, begun=position.begun)
+    driver.start()
+    begin_within_epoch(model, training.updates_before)
     with backend.scope():
         model.fit(
             backend.distribute(_reader(training, position)),
             initial_epoch=position.epochs_done,
             epochs=spec.epochs,
-            steps_per_epoch=steps,
-            callbacks=callbacks,
+            steps_per_epoch=training.steps_per_epoch,
+            callbacks=[_KerasAdapter(driver, training.updates_before)],
             verbose=0,
         )
-    result.final_digest = weights_digest(model)
-    result.replica_deviation = proof.deviation
-    own = [callback for callback in callbacks if callback in (clock, proof)]
-    result.clock_s_per_step = seconds_per_execution(own) / spec.steps_per_execution
-    if spec.save == "all":
-        export_model(model, workload, backend, run_dir)
+    # Those that do the same little work in each step; saving is no cost of a step.
+    measured = [one for one in listeners if isinstance(one, SyncProof | Progress)]
+    seconds = seconds_per_execution([driver.clock, *measured], done=training.updates)
+    record.clock_s_per_step = seconds / spec.steps_per_execution
+    driver.end()
+
+
+class _StepAdapter(tf.keras.callbacks.Callback):
+    """Calls a function with the updates done after each of Keras' calls of the training step."""
+
+    def __init__(self, step: Callable[[int], None], done: int) -> None:
+        super().__init__()
+        # It reads no logs. Unsaid, Keras would copy them to the host after every step.
+        self._supports_tf_logs = True
+        self._step = step
+        self._before_epoch = done  # updates of this run before the epoch's number 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """`batch` is the number, in its epoch, of the last update made."""
+        self._step(self._before_epoch + batch + 1)
+
+
+class _KerasAdapter(_StepAdapter):
+    """Lets `Model.fit` drive a training."""
+
+    def __init__(self, driver: Driver, updates_before: int) -> None:
+        super().__init__(driver.step, -updates_before)
+        self._driver = driver
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin it."""
+        self._driver.begin_epoch(epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End it."""
+        self._driver.end_epoch()
+        self._before_epoch = self._driver.clock.done
+
+
+def seconds_per_execution(listeners: Sequence[Any], *, done: int) -> float:
+    """What Keras takes to tell these listeners of a step: median of 20 means over 100 steps each.
+
+    Copies are told, whose lists are their own, so the listeners notice nothing. A launcher is told
+    the number of updates once more.
+
+    Args:
+        listeners: of a training that is over, the clock among them.
+        done: updates of the training.
+    """
+    copies = [copy.copy(one) for one in listeners]
+    for one in copies:
+        vars(one).update({k: list(v) for k, v in vars(one).items() if type(v) is list})
+    called = tf.keras.callbacks.CallbackList([_StepAdapter(step_teller(copies), done)])
+    means = []
+    for _ in range(20):
+        began = time.perf_counter()
+        for _ in range(100):
+            called.on_train_batch_begin(-1)
+            called.on_train_batch_end(-1, {})
+        means.append((time.perf_counter() - began) / 100)
+    return statistics.median(means)
+
+
+def _own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
+    synchronous = training.backend.capabilities.synchronous
+    proved = synchronous and training.spec.ablation != "no_reduction"
+    return [*([SyncProof(record)] if proved else []), *savers(training, run_dir)]
 
 
 def _prepared(
-    spec: RunSpec,
-    workload: Workload,
-    backend: Backend,
-    result: FitResult,
-    virtual_replicas: int,
+    record: RecordInProgress, workload: Workload, backend: Backend, virtual_replicas: int
 ) -> tuple[Training, Position]:
     """The training before its first step, and where a resumed one stands."""
+    spec = record.spec
+    if workload.target is not None:
+        record.quality_target = (workload.target.metric, workload.target.at_least)
     train = make_pipeline(spec, workload, backend, training=True)
     validation = make_pipeline(spec, workload, backend, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
-    result.train_examples = train.num_examples
-    result.data_digest = train.data_digest
+    record.train_examples = train.num_examples
+    record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     model = build(spec, workload, backend, steps)
     position = restored(spec, model, backend)
-    result.initial_digest = weights_digest(model)
-    result.gradient_bytes = sum(
+    record.initial_digest = weights_digest(model)
+    record.gradient_bytes = sum(
         variable.shape.num_elements() * variable.dtype.size
         for variable in model.trainable_variables
     )
     with backend.scope():
-        totals = Totals(_fed_table(spec, train, backend), train.num_examples)
+        fed = _fed_table(spec, train, backend)
+    totals = Totals(model, backend, fed=fed, examples=train.num_examples)
     instrument(model, totals, spec, virtual_replicas)
+    before = updates_done(position, backend)
     training = Training(
         spec=spec,
         workload=workload,
@@ -134,6 +171,8 @@ def _prepared(
         model=model,
         totals=totals,
         evaluate=Evaluation(model, workload, backend, validation),
+        updates_before=before,
+        updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_begun(training, position.begun)
     return training, position
@@ -157,7 +196,3 @@ def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | N
         batch=train.plan.per_replica_batch,
         per_reader=train.plan.num_replicas // backend.num_readers,
     )
-
-
-def _local_trainable(model: Any, backend: Backend) -> list[NDArray[Any]]:
-    return [backend.local_values(variable)[0] for variable in model.trainable_variables]

@@ -9,7 +9,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.rehearsal import Trial
+from trainers.rehearsal import Rehearsal
 
 LARGEST_TABLE_BYTES = 2**28
 """A replica adds a table of all examples in each step: more would be slow before it is large."""
@@ -46,7 +46,7 @@ class Prediction:
                 received=f"shard={pipeline.options.shard!r}: {fed} of {examples} examples",
                 advice="Use --shard batch.",
             )
-        self._structure = Trial(model, workload, backend, pipeline).predictions
+        self._structure = Rehearsal(model, workload, backend, pipeline).predictions
         outputs = tf.nest.flatten(self._structure)
         _check_outputs(outputs, examples)
         with backend.scope():

@@ -16,7 +16,7 @@ _WEIGHTS = (1.0, 0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 1.5, 0.5, 1.0, 2.0, 0.75)
 _CUTS = ((0, 6), (6, 11), (11, 12))
 
 
-class Trial:
+class Rehearsal:
     """The first examples of a split and what the untrained model makes of them.
 
     It runs once in each process, on no replica, and draws no random numbers. What stays is made in

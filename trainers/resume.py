@@ -11,9 +11,9 @@ from ringside_core.specs import InputShard, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from trainers import checkpoint
 from trainers.checkpoint import Position
-from trainers.epoch_totals import BegunEpoch, updates_per_batch
+from trainers.driver import Training
 from trainers.ledger import tagged
-from trainers.training import Training
+from trainers.totals import BegunEpoch, updates_per_batch
 
 # Of PipelineOptions: these change how fast batches come, not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}

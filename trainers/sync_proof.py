@@ -1,7 +1,7 @@
 """Proof that replicas stay equal: gradients that are not reduced must not go unnoticed.
 
 Horovod hooks Keras' optimizer; on an optimizer without that hook nothing would be reduced, nothing
-would say so, and each rank would train alone (FIELD.md, 16).
+would say so, and each rank would train alone.
 """
 
 from typing import Any
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.specs import EpochRecord, RecordInProgress
+from trainers.driver import Listener, Training
 
 AFTER_STEPS = 2
 # Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;
@@ -26,35 +27,43 @@ class NothingTrainedError(RuntimeError):
     """A whole training has moved no weight."""
 
 
-class SyncProof(tf.keras.callbacks.Callback):
+class SyncProof(Listener):
     """After the first steps, and at the end of training, all replicas' weights are compared."""
 
-    def __init__(self, backend: Backend, initial: list[NDArray[Any]]) -> None:
-        super().__init__()
-        self._supports_tf_logs = True  # it reads no logs, so none need to be copied
-        self._backend = backend
-        self._initial = initial
+    def __init__(self, record: RecordInProgress) -> None:
+        """The final difference goes into the record."""
+        self._record = record
         self._steps = 0
-        self.deviation: float | None = None
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Compare once, after AFTER_STEPS calls: updates, or executions of several."""
+    def on_start(self, training: Training) -> None:
+        """Keep the initial weights."""
+        self._model, self._backend = training.model, training.backend
+        self._initial = [np.asarray(value, np.float64) for value in self._weights()]
+
+    def on_step(self, done: int) -> None:
+        """Compare once, after AFTER_STEPS executions."""
         self._steps += 1
         if self._steps == AFTER_STEPS:
-            check_replicas_equal(self.model, self._backend, self._initial)
+            check_replicas_equal(self._model, self._backend, self._initial)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Compare now if the first epoch was shorter: later it would be within a timed one."""
         if self._steps < AFTER_STEPS:
             self._steps = AFTER_STEPS
-            check_replicas_equal(self.model, self._backend, self._initial)
+            check_replicas_equal(self._model, self._backend, self._initial)
 
-    def on_train_end(self, logs: Any = None) -> None:
-        """Compare the final weights; the largest difference stays in `deviation`."""
-        self.deviation = check_replicas_equal(self.model, self._backend, self._initial)
-        now = [self._backend.local_values(v)[0] for v in self.model.trainable_variables]
-        if now and all(np.array_equal(a, b) for a, b in zip(now, self._initial, strict=True)):
+    def on_end(self) -> None:
+        """Compare the final weights."""
+        self._record.replica_deviation = check_replicas_equal(
+            self._model, self._backend, self._initial
+        )
+        pairs = list(zip(self._weights(), self._initial, strict=True))
+        if pairs and all(np.array_equal(now, before) for now, before in pairs):
             raise NothingTrainedError("no weight has changed since the start of training")
+
+    def _weights(self) -> list[NDArray[Any]]:
+        """The trainable weights of the first replica of this process."""
+        return [self._backend.local_values(v)[0] for v in self._model.trainable_variables]
 
 
 def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> float:

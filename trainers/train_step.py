@@ -11,7 +11,8 @@ from typing import Any
 from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from trainers.accumulation import Passes
-from trainers.ledger import FedTable, Ledger, take_tag
+from trainers.ledger import take_tag
+from trainers.totals import Totals
 
 _CARRIED = "ringside_carried"
 _feeding = threading.local()
@@ -22,38 +23,16 @@ def current_ids() -> Any:
     return _feeding.ids
 
 
-class Totals:
-    """What is added up within the training step, as metrics, so that each backend sums it.
-
-    Attributes:
-        ledger: ids of the examples.
-        loss_sum: sum over examples of the loss at the time of their step.
-        fed: which ids were fed where and when; None where nobody asked for the full list.
-    """
-
-    def __init__(self, fed: FedTable | None = None, examples: int | None = None) -> None:
-        self.ledger = Ledger(examples)
-        self.fed = fed
-        self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
-
-    def reset(self) -> None:
-        """Begin a new epoch."""
-        self.ledger.reset_state()
-        self.loss_sum.reset_state()
-        if self.fed is not None:
-            self.fed.reset_state()
-
-
 def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int = 1) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
     Metrics are updated in the step, but read once an epoch (`Backend.merged_results`) in every arm.
     Keras reads them after each step, which under MultiWorkerMirroredStrategy is an all-reduce for
-    each of their variables, within the timed step of that arm alone (FIELD.md, 3).
+    each of their variables, within the timed step of that arm alone.
 
     Args:
         model: compiled.
-        totals: made in the backend's scope.
+        totals: of the model.
         spec: says in how many passes a replica runs its part of a global batch.
         virtual_replicas: each replica computes as so many would. For verification only: it is how a
             serial run gets the numbers of a model whose layers look at the batch that they see.

@@ -117,9 +117,9 @@ class ParameterServer(StrategyBackend):
         self._coordinator = None
         super()._stop()
 
-    def callbacks(self) -> list[Any]:
+    def begin_epoch(self) -> None:
         """Each epoch begins at worker 0, whose shard holds the first slice of each batch."""
-        return [_StartOver(self._the_coordinator)]
+        self._the_coordinator.start_over()
 
     @property
     def _the_coordinator(self) -> ShardedCoordinator:
@@ -201,15 +201,6 @@ class ParameterServer(StrategyBackend):
             # KeyboardInterrupt, because launch/outcome.py takes that for the echo of another task's
             # end: a launcher also stops servers when a worker has died.
             raise KeyboardInterrupt("stopped by a signal while the coordinator was still there")
-
-
-class _StartOver(tf.keras.callbacks.Callback):
-    def __init__(self, coordinator: ShardedCoordinator) -> None:
-        super().__init__()
-        self._coordinator = coordinator
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._coordinator.start_over()
 
 
 def _listens(host: str, port: int) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from launch.task import Reporter
 from ringside.collectives.loop import Ranks, time_everything
@@ -10,45 +9,39 @@ from ringside.collectives.request import REQUEST, Answer, RankTimes, Request, an
 from ringside.collectives.stacks import Stack, stack_of
 from ringside_core.specs import (
     HorovodOptions,
-    RunSpec,
+    RecordInProgress,
     Surroundings,
     write_whole,
 )
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """Join the others, time what is asked, and write it down."""
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
     stack = stack_of(request.stack)
     reporter.phase("importing")
     if stack.family == "mpi":
-        assert isinstance(
-            spec.options, HorovodOptions
-        )  # of its plan, see ringside.collectives.stacks
-        os.environ.update(spec.options.open_mpi_environment)  # read when mpi4py.MPI is imported
+        options = record.spec.options
+        assert isinstance(options, HorovodOptions)  # of its plan, see ringside.collectives.stacks
+        os.environ.update(options.open_mpi_environment)  # read when mpi4py.MPI is imported
         from ringside.collectives.bare_mpi import MpiRanks
 
         ranks = MpiRanks()
         _time_and_write(ranks, request, run_dir, reporter)
         ranks.end()
         return
-    _under_tensorflow(stack, request, spec, surroundings, run_dir, reporter, facts)
+    _under_tensorflow(stack, request, record, surroundings, run_dir, reporter)
 
 
 def _under_tensorflow(
     stack: Stack,
     request: Request,
-    spec: RunSpec,
+    record: RecordInProgress,
     surroundings: Surroundings,
     run_dir: Path,
     reporter: Reporter,
-    facts: dict[str, Any],
 ) -> None:
     """With the backend started as a training starts it."""
     from ringside.collectives.tensorflow_ranks import HorovodRanks, StrategyRanks, check_nccl
@@ -56,7 +49,7 @@ def _under_tensorflow(
 
     if stack.needs_nccl:
         check_nccl()
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         if stack.family == "parameter_server":

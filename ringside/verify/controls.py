@@ -143,32 +143,26 @@ def _no_initial_broadcast(spec: RunSpec, workload: Workload, backend: Backend) -
         tf.keras.utils.set_random_seed(spec.seed + backend.rank)
         return workload.model()
 
-    return dataclasses.replace(workload, model=model), BackendProxy(backend, callbacks=list)
+    return dataclasses.replace(workload, model=model), BackendProxy(
+        backend, begin_training=lambda model: None
+    )
 
 
 def _state_not_restored_everywhere(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    del spec
-    return workload, BackendProxy(backend, callbacks=lambda: [_ForgetState(backend)])
-
-
-class _ForgetState(tf.keras.callbacks.Callback):
     """In a training that goes on from a checkpoint, all processes but the first lose the slots."""
+    del spec
 
-    def __init__(self, backend: Backend) -> None:
-        super().__init__()
-        self._backend = backend
-        self._begun = False
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Forget, once; a new training has made no update yet and has nothing to forget."""
-        optimizer = self.model.optimizer
-        if not self._begun and self._backend.rank and int(optimizer.iterations.numpy()):
+    def begin_training(model: Any) -> None:
+        optimizer = model.optimizer
+        # A new training has made no update yet, and has nothing to forget.
+        if backend.rank and int(optimizer.iterations.numpy()):
             rate = optimizer.learning_rate
-            with self._backend.scope():
+            with backend.scope():
                 for variable in optimizer.variables:
                     if variable is not optimizer.iterations and variable is not rate:
                         variable.assign(tf.zeros_like(variable))
-        self._begun = True
+
+    return workload, BackendProxy(backend, begin_training=begin_training)
 
 
 def _batch_norm_not_synchronised(spec: RunSpec, workload: Workload, backend: Backend) -> Made:

@@ -1,4 +1,4 @@
-"""Watches a training: everything that an update changes is read after each update."""
+"""Listens to a training for verification, and puts what it sees into a trace."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,38 +8,88 @@ from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
 from ringside_core.keras import tf, variable_names, variables_of
-from trainers.training import Training
+from ringside_core.specs import RecordInProgress
+from trainers.driver import Listener, Training
+from trainers.predict import Prediction
 
 # Elements of all variables together that are kept of every update: 20 updates of 500,000 float64
 # are 80 MB. Of larger models a fixed sample is kept, and everything after the last update.
 KEPT_ELEMENTS = 500_000
 
 
-class Recorder(tf.keras.callbacks.Callback):
-    """Fills a trace while `fit` runs. Every process must have one: reading may be a collective."""
+class Watch(Listener):
+    """Keeps what a training was fed, and what its record holds."""
 
-    def __init__(self, training: Training, trace: Trace) -> None:
-        super().__init__()
-        self._supports_tf_logs = True  # it reads no logs
-        self._training, self._backend, self._trace = training, training.backend, trace
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._fed: list[NDArray[Any]] = []
+
+    def on_fed(self, epoch: int, ids: NDArray[Any]) -> None:
+        """Note which examples an epoch was fed."""
+        self._fed.append(ids)
+
+    def finish(self, record: RecordInProgress) -> None:
+        """Put into the trace what was seen, also of a training that failed."""
+        trace, epochs = self._trace, record.epochs
+        for group, attribute in (("metrics", "train"), ("evaluation", "validation")):
+            rows = [getattr(epoch, attribute) for epoch in epochs]
+            names = rows[0] if rows else {}
+            setattr(trace, group, {name: np.array([row[name] for row in rows]) for name in names})
+        if self._fed:
+            trace.fed = np.stack(self._fed)
+        trace.meta.update(
+            final_digest=record.final_digest,
+            train_examples=record.train_examples,
+            validation_ledgers=[
+                epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
+                for epoch in epochs
+            ],
+            validation_examples=[epoch.validation_examples for epoch in epochs],
+        )
+
+
+class Ends(Watch):
+    """Keeps also the loss before the first update."""
+
+    def on_start(self, training: Training) -> None:
+        """Note the loss of the validation split."""
+        self._trace.meta["initial_loss"] = training.evaluate()[0]["loss"]
+
+
+class Recorder(Watch):
+    """Keeps also everything that each update changes.
+
+    Every process must have one: reading may be a collective.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(trace)
         self._rows: dict[str, list[NDArray[Any]]] = {}
         self._slot_rows: dict[str, list[NDArray[Any]]] = {}
         self._losses: list[float] = []
         self._gaps: list[float] = []
         self._seen = (0.0, 0)
+        self._started = False
+
+    def on_start(self, training: Training) -> None:
+        """Note the initial weights, and what the model makes of the validation split with them."""
+        self._training, self._backend, self._started = training, training.backend, True
         total = sum(int(np.prod(w.shape)) for w in training.model.weights)
         self._stride = max(1, -(-total // KEPT_ELEMENTS))
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """Note the initial weights."""
+        self._predict = Prediction(
+            training.model, training.workload, training.backend, training.validation
+        )
+        values, _ = training.evaluate()
+        self._trace.before = {name: np.array(value) for name, value in values.items()}
+        self._trace.before.update(self._predictions())
         for name, (value, _) in self._weights():
             self._rows[name] = [self._sampled(value)]
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int) -> None:
         """The totals begin at zero."""
         self._seen = (0.0, 0)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_step(self, done: int) -> None:
         """Note everything that this update has changed."""
         self._backend.barrier()  # a dispatched update is not a finished one
         gap = 0.0
@@ -52,13 +102,23 @@ class Recorder(tf.keras.callbacks.Callback):
         self._gaps.append(gap)
         self._losses.append(self._loss())
 
-    def finish(self) -> None:
-        """Put into the trace what was noted, and the whole of the final values."""
-        trace = self._trace
-        trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
-        trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
-        trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
-        trace.final = {name: value for name, (value, _) in self._weights()}
+    def on_end(self) -> None:
+        """Note what the trained model predicts."""
+        self._trace.predictions = self._predictions()
+
+    def finish(self, record: RecordInProgress) -> None:
+        """Put into the trace what was seen, and the whole of the final values."""
+        if self._started:
+            trace = self._trace
+            trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
+            trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
+            trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
+            trace.final = {name: value for name, (value, _) in self._weights()}
+        super().finish(record)
+
+    def _predictions(self) -> dict[str, NDArray[Any]]:
+        outputs = tf.nest.flatten(self._predict())
+        return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         model = self._training.model

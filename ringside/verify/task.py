@@ -25,6 +25,7 @@ from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
     InputShard,
+    RecordInProgress,
     RefusalError,
     RunSpec,
     Surroundings,
@@ -33,18 +34,14 @@ from ringside_core.specs import (
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """Start the backend once, and do every case under it."""
     reporter.phase("importing")
     from trainers.process import started
 
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         cases = request.cases
@@ -86,68 +83,36 @@ def _train(
     case: Case, backend: Any, trace: Trace, folder: Path, on_step: Callable[[], None]
 ) -> None:
     """One training, or the two of a resumed one, watched as the case says."""
+    from ringside.verify.recorder import Ends, Recorder, Watch
+    from trainers.driver import Progress
     from trainers.fit import fit
-    from trainers.training import FitResult
 
     workload, spec = _cut(case, backend)
     if case.mistake:
         from ringside.verify.controls import make_mistake
 
         workload, backend = make_mistake(case.mistake, spec, workload, backend)
-    result = FitResult()
+    progress = Progress(lambda done, total: on_step())
 
-    def train(spec: RunSpec, watchers: Callable[[Any], list[Any]]) -> None:
-        fit(
-            spec,
-            workload,
-            backend,
-            run_dir=folder,
-            on_step=lambda done, total: on_step(),
-            result=result,
-            watchers=watchers,
-            virtual_replicas=case.virtual_replicas,
-        )
+    def train(spec: RunSpec, *watches: Watch) -> None:
+        record = RecordInProgress.begun(spec)
+        try:
+            fit(
+                record,
+                workload,
+                backend,
+                run_dir=folder,
+                listeners=[progress, *watches],
+                virtual_replicas=case.virtual_replicas,
+            )
+        finally:
+            for one in watches:
+                one.finish(record)
 
     if case.resumed:
-        train(spec.replace(epochs=1, save="all"), lambda training: [])
+        train(spec.replace(epochs=1, save="all"))
         spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
-        result = FitResult()
-    if case.watch == "ends":
-
-        def ends(training: Any) -> list[Any]:
-            trace.meta["initial_loss"] = training.evaluate()[0]["loss"]
-            return []
-
-        train(spec, ends)
-        _keep(result, trace)
-    else:
-        _train_watched(train, spec, trace, result)
-
-
-def _train_watched(train: Any, spec: RunSpec, trace: Trace, result: Any) -> None:
-    from ringside.verify.recorder import Recorder
-    from trainers.predict import Prediction
-
-    watching: list[tuple[Recorder, Prediction]] = []
-
-    def watchers(training: Any) -> list[Any]:
-        recorder = Recorder(training, trace)
-        predict = Prediction(
-            training.model, training.workload, training.backend, training.validation
-        )
-        values, _ = training.evaluate()
-        trace.before = {name: np.array(value) for name, value in values.items()}
-        trace.before.update(_by_name(predict()))
-        watching.append((recorder, predict))
-        return [recorder]
-
-    try:
-        train(spec, watchers)
-        trace.predictions = _by_name(watching[0][1]())
-    finally:
-        for recorder, _ in watching:
-            recorder.finish()
-        _keep(result, trace)
+    train(spec, Ends(trace) if case.watch == "ends" else Recorder(trace))
 
 
 def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
@@ -188,31 +153,6 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
         epochs=max(1, -(-case.steps // per_epoch)),
         pipeline=spec.pipeline.replace(filter=None),
     )
-
-
-def _keep(result: Any, trace: Trace) -> None:
-    """What `fit` itself recorded, also of a training that failed."""
-    for group, attribute in (("metrics", "train"), ("evaluation", "validation")):
-        rows = [getattr(epoch, attribute) for epoch in result.epochs]
-        names = rows[0] if rows else {}
-        setattr(trace, group, {name: np.array([row[name] for row in rows]) for name in names})
-    if result.fed:
-        trace.fed = np.stack(result.fed)
-    trace.meta.update(
-        final_digest=result.final_digest,
-        train_examples=result.train_examples,
-        validation_ledgers=[
-            epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
-            for epoch in result.epochs
-        ],
-        validation_examples=[epoch.validation_examples for epoch in result.epochs],
-    )
-
-
-def _by_name(predictions: Any) -> dict[str, Any]:
-    from ringside_core.keras import tf
-
-    return {f"output {i}": np.asarray(a) for i, a in enumerate(tf.nest.flatten(predictions))}
 
 
 def _inspect(request: Request, backend: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -230,6 +231,43 @@ class RunRecord(Document):
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         """What versions 2 and 3 added has defaults."""
         return body, 3 if version in (1, 2) else version
+
+
+class RecordInProgress(RunRecord, frozen=False):
+    """The record of a process that still runs: a field is assigned as soon as its value is known.
+
+    Nothing is checked before `ended`. The fields are those of RunRecord.
+    """
+
+    @classmethod
+    def begun(cls, spec: RunSpec, *, task: str = "rank-0", rank: int = 0) -> "RecordInProgress":
+        """The record of a process that begins now.
+
+        `machine`, `cores` and `outcome` are not known yet, and the process is taken for a replica
+        that is not the chief.
+
+        Args:
+            spec: of the run.
+            task: name of the process in its run.
+            rank: of the process.
+        """
+        known: dict[str, Any] = {
+            "spec": spec,
+            "task": task,
+            "rank": rank,
+            "role": "replica",
+            "is_chief": False,
+            "started_unix_s": time.time(),
+        }
+        return cls.model_construct(**known)
+
+    def ended(self, outcome: Outcome) -> RunRecord:
+        """The whole record, checked.
+
+        Raises:
+            RefusalError: a field that is wrong.
+        """
+        return RunRecord(**{**dict(self), "outcome": outcome})
 
 
 def write_whole(path: Path, text: str) -> None:

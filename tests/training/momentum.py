@@ -1,7 +1,6 @@
 """The linear model of the contract, with an optimizer that has a state to restore."""
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import numpy as np
 
 from backends import make_backend
 from ringside_core.keras import tf
-from ringside_core.specs import RunSpec, Surroundings, Topology
+from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
 from tests.contract.linear import linear
+from trainers.driver import Listener, Training
 from trainers.fit import fit
-from trainers.training import FitResult, Training
 
 STEPS = 4
 """Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""
@@ -45,15 +44,32 @@ def spec_of(**changes: Any) -> RunSpec:
     return RunSpec(**{**fields, **changes})
 
 
-def once_done(updates: int, act: Callable[[], None]) -> Any:
-    """A callback that acts when so many updates have been done since it was made."""
-    count = itertools.count(1)
+class OnceDone(Listener):
+    """Acts when so many updates have been done in this run."""
 
-    def on_batch_end(batch: int, logs: Any = None) -> None:
-        if next(count) == updates:
-            act()
+    def __init__(self, updates: int, act: Callable[[], None]) -> None:
+        self._updates, self._act = updates, act
 
-    return tf.keras.callbacks.LambdaCallback(on_batch_end=on_batch_end, _supports_tf_logs=True)
+    def on_step(self, done: int) -> None:
+        if done == self._updates:
+            self._act()
+
+
+class Kept(Listener):
+    """Keeps the model, the epochs' records, and what each epoch was fed."""
+
+    def __init__(self, fed: list[np.ndarray]) -> None:
+        self.fed = fed
+        self.epochs: list[EpochRecord] = []
+
+    def on_start(self, training: Training) -> None:
+        self.model = training.model
+
+    def on_fed(self, epoch: int, ids: np.ndarray) -> None:
+        self.fed.append(ids)
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        self.epochs.append(record)
 
 
 def break_off() -> None:
@@ -68,32 +84,22 @@ def train_serial(
     fed: list[np.ndarray] | None = None,
     trained: Callable[[], Workload] = momentum,
     **changes: Any,
-) -> tuple[FitResult, list[np.ndarray]]:
-    """Train in this process; the result, and the weights at the end. `fed` survives an error."""
+) -> tuple[Kept, list[np.ndarray]]:
+    """Train in this process; what was kept, and the weights at the end. `fed` survives an error."""
     spec = spec_of(**changes)
-    result, models = FitResult(fed=[] if fed is None else fed), []
+    record, kept = RecordInProgress.begun(spec), Kept([] if fed is None else fed)
     floatx = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx(spec.precision)
 
-    def watchers(training: Training) -> list[Any]:
-        models.append(training.model)
-        return [once_done(stop_after, break_off)] if stop_after else []
-
+    stop = [OnceDone(stop_after, break_off)] if stop_after else []
     try:
         with make_backend(spec, Surroundings()) as backend:
-            fit(
-                spec,
-                trained(),
-                backend,
-                run_dir=run_dir,
-                result=result,
-                watchers=watchers,
-            )
+            fit(record, trained(), backend, run_dir=run_dir, listeners=[kept, *stop])
     except InterruptedError:
         pass
     finally:
         tf.keras.backend.set_floatx(floatx)
-    return result, models[0].get_weights()
+    return kept, kept.model.get_weights()
 
 
 def planned(epoch: int, replicas: int) -> np.ndarray:

@@ -14,12 +14,11 @@ import pytest
 from backends import make_backend
 from launch import Site, execute, make_plan
 from ringside_core.keras import tf
-from ringside_core.specs import Surroundings
+from ringside_core.specs import RecordInProgress, Surroundings
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
 from tests.training.replicas.runs import batches
 from trainers.fit import fit
-from trainers.training import FitResult
 
 pytestmark = pytest.mark.usefixtures("warm")
 STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
@@ -138,12 +137,12 @@ def test_several_steps_at_once_change_no_bit(case: Case) -> None:
 @pytest.mark.parametrize("case", ALONE, ids=str)
 def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> None:
     """To the last bit, with the ledger and the proof of any run."""
-    result, spec = FitResult(), Case("serial", 1).spec("any", save="record")
+    record = RecordInProgress.begun(Case("serial", 1).spec("any", save="record"))
     before = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx("float64")
     try:
-        with make_backend(spec, Surroundings()) as backend:
-            fit(spec, linear(), backend, run_dir=tmp_path, result=result)
+        with make_backend(record.spec, Surroundings()) as backend:
+            fit(record, linear(), backend, run_dir=tmp_path)
     finally:
         tf.keras.backend.set_floatx(before)
 
@@ -151,7 +150,7 @@ def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> No
 
     assert answer["unused"]["strategy"] == "_DefaultDistributionStrategy"
     assert not answer["unused"]["reduces"]
-    assert answer["unused"]["final_digest"] == result.final_digest
+    assert answer["unused"]["final_digest"] == record.final_digest
     assert answer["unused"]["deviation"] == 0.0
     ledgers = [epoch["ledger"] for epoch in answer["unused"]["epochs"]]
-    assert ledgers == [epoch.ledger.model_dump() for epoch in result.epochs if epoch.ledger]
+    assert ledgers == [epoch.ledger.model_dump() for epoch in record.epochs if epoch.ledger]

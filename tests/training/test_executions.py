@@ -8,30 +8,24 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import tf
-from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.specs.cluster import Cluster, ClusterTask
 from tests.contract.cases import Case
 from tests.contract.linear import linear
 from tests.training.momentum import STEPS, spec_of, train_serial
-from trainers.clock import seconds_per_execution
-from trainers.fit import fit
-from trainers.training import FitResult
+from trainers.driver import Listener, Progress
+from trainers.fit import fit, seconds_per_execution
 
 
-def told_by(run_dir: Path, **changes: Any) -> tuple[FitResult, list[tuple[int, int]]]:
+def told_by(run_dir: Path, **changes: Any) -> tuple[RecordInProgress, list[tuple[int, int]]]:
     """Train without a strategy; also what the launcher was told."""
-    result, told = FitResult(), []
+    told: list[tuple[int, int]] = []
     spec = spec_of(save="record", ledger="digest", precision="float32", **changes)
+    record = RecordInProgress.begun(spec)
+    progress = Progress(lambda done, total: told.append((done, total)))
     with make_backend(spec, Surroundings()) as backend:
-        fit(
-            spec,
-            linear(),
-            backend,
-            run_dir=run_dir,
-            result=result,
-            on_step=lambda done, total: told.append((done, total)),
-        )
-    return result, told
+        fit(record, linear(), backend, run_dir=run_dir, listeners=[progress])
+    return record, told
 
 
 @pytest.mark.parametrize(
@@ -104,21 +98,20 @@ def test_where_xla_cannot_compile_the_step_it_says_why(
 def test_the_clock_is_measured_on_copies() -> None:
     """2,000 calls leave no trace in what was noted, and tell the launcher nothing new."""
 
-    class Noting(tf.keras.callbacks.Callback):
+    class Noting(Listener):
         def __init__(self) -> None:
-            super().__init__()
             self.noted = [7]
             self.calls = calls
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.noted.append(batch)
-            self.calls[batch] = self.calls.get(batch, 0) + 1
+        def on_step(self, done: int) -> None:
+            self.noted.append(done)
+            self.calls[done] = self.calls.get(done, 0) + 1
 
     calls: dict[int, int] = {}
-    callback = Noting()
+    listener = Noting()
 
-    seconds = seconds_per_execution([callback])
+    seconds = seconds_per_execution([listener], done=12)
 
     assert seconds > 0
-    assert callback.noted == [7]
-    assert calls == {-1: 2000}
+    assert listener.noted == [7]
+    assert calls == {12: 2000}

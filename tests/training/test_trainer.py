@@ -11,21 +11,19 @@ from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import (
     LearningRateRule,
+    RecordInProgress,
     RefusalError,
     RunSpec,
     Surroundings,
     Topology,
 )
 from tests.contract.linear import linear
-from trainers.build import build, make_pipeline
+from trainers.build import apply_rule, build, make_pipeline
 from trainers.checkpoint import restore, snapshot, write
-from trainers.epoch_totals import BegunEpoch, EpochTotals
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
-from trainers.learning_rate import apply_rule
 from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
-from trainers.train_step import Totals
-from trainers.training import FitResult
+from trainers.totals import BegunEpoch, Totals
 
 STEPS = 4
 
@@ -120,19 +118,12 @@ def test_replicas_that_part_are_found(shift: float) -> None:
     check_replicas_equal(model, TwoReplicas(0.0), initial)  # type: ignore[arg-type]
 
 
-def train_serial(run_dir: Path, **changes: Any) -> FitResult:
+def train_serial(run_dir: Path, **changes: Any) -> RecordInProgress:
     """Train in this process."""
-    result = FitResult()
-    spec = serial_spec(**changes)
-    with make_backend(spec, Surroundings()) as backend:
-        fit(
-            spec,
-            linear(),
-            backend,
-            run_dir=run_dir,
-            result=result,
-        )
-    return result
+    record = RecordInProgress.begun(serial_spec(**changes))
+    with make_backend(record.spec, Surroundings()) as backend:
+        fit(record, linear(), backend, run_dir=run_dir)
+    return record
 
 
 def test_a_resumed_training_ends_where_an_unbroken_one_does(tmp_path: Path) -> None:
@@ -279,7 +270,7 @@ def test_other_metrics_are_refused_when_an_epoch_goes_on() -> None:
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, STEPS)
         Evaluation(model, workload, backend, make_pipeline(spec, workload, backend, training=False))
-        totals = EpochTotals(model, backend, Totals(), feed="{}")
+        totals = Totals(model, backend)
         right = (np.zeros(()), np.zeros(()), np.zeros(3, np.int64), np.zeros(()))
 
         totals.begin(BegunEpoch(1, "{}", right, None))

@@ -14,7 +14,8 @@ from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import two_outputs
 from tests.training.test_trainer import serial_spec
 from trainers.build import build, make_pipeline
-from trainers.train_step import Totals, instrument
+from trainers.totals import Totals
+from trainers.train_step import instrument
 
 BATCH = 4
 
@@ -35,7 +36,7 @@ def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[n
         steps = examples // BATCH
         model = build(spec, workload, backend, steps)
         initial = model.get_weights()
-        instrument(model, Totals(), spec)
+        instrument(model, Totals(model, backend), spec)
         pipeline = make_pipeline(spec, workload, backend, training=True)
         model.fit(backend.distribute(pipeline.dataset), epochs=1, steps_per_epoch=steps, verbose=0)
         return initial, model.get_weights()

@@ -2,26 +2,21 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import RecordInProgress, Surroundings
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """Combine values over the processes that hold replicas."""
     reporter.phase("importing")
     from trainers.process import started
 
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         mine = np.arange(3.0) + backend.rank

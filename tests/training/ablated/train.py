@@ -9,67 +9,53 @@ from pathlib import Path
 from typing import Any
 
 from launch.task import Reporter, end_process, run_launched
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import RecordInProgress, RunSpec, Surroundings
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """All trainings, one after the other, under one started backend."""
     reporter.phase("importing")
     from trainers.process import started
 
     cases = json.loads((run_dir / "cases.json").read_text())
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         answers = {}
         for done, (name, changes) in enumerate(cases.items()):
             reporter.step(done, len(cases))
-            answers[name] = train(spec.replace(**changes), backend, run_dir / name)
+            answers[name] = train(record.spec.replace(**changes), backend, run_dir / name)
     (run_dir / f"answer-{surroundings.task_name}.json").write_text(json.dumps(answers))
 
 
 def train(spec: RunSpec, backend: Any, run_dir: Path) -> dict[str, Any]:
     """What `fit` told, and the final weights of each replica of this process."""
-    from ringside_core.keras import tf
     from tests.contract.linear import linear
+    from tests.training.listening import AtEnd
+    from trainers.driver import Progress
     from trainers.fit import fit
-    from trainers.training import FitResult
 
-    result, weights = FitResult(), []
+    record = RecordInProgress.begun(spec)
+    weights: list[Any] = []
     used: dict[str, Any] = {}
 
-    def keep(training: Any) -> list[Any]:
+    def look(training: Any) -> None:
         used["strategy"] = type(training.model.distribute_strategy).__name__
         used["reduces"] = hasattr(training.model.optimizer, "_allreduce_grads")
-
-        def look(_: Any) -> None:
-            values = [backend.local_values(v) for v in training.model.trainable_variables]
-            weights.extend([[w.tolist() for w in of_one] for of_one in zip(*values, strict=True)])
-
-        return [tf.keras.callbacks.LambdaCallback(on_train_end=look)]
+        values = [backend.local_values(v) for v in training.model.trainable_variables]
+        weights.extend([[w.tolist() for w in of_one] for of_one in zip(*values, strict=True)])
 
     told: list[tuple[int, int]] = []
-    fit(
-        spec,
-        linear(),
-        backend,
-        run_dir=run_dir,
-        result=result,
-        watchers=keep,
-        on_step=lambda done, total: told.append((done, total)),
-    )
+    progress = Progress(lambda done, total: told.append((done, total)))
+    fit(record, linear(), backend, run_dir=run_dir, listeners=[progress, AtEnd(look)])
     return {
         **used,
         "weights": weights,
-        "final_digest": result.final_digest,
-        "deviation": result.replica_deviation,
-        "epochs": [json.loads(epoch.model_dump_json()) for epoch in result.epochs],
+        "final_digest": record.final_digest,
+        "deviation": record.replica_deviation,
+        "epochs": [json.loads(epoch.model_dump_json()) for epoch in record.epochs],
         "told": told,
     }
 

@@ -6,32 +6,42 @@ The options of the workload tell it (tests/training/momentum.py), so that every 
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import trainers.fit
+from backends.base import Backend
 from launch.task import end_process
-from ringside_core.specs import RunSpec
+from ringside_core.specs import RecordInProgress
+from ringside_core.workloads.workload import Workload
 from tests.training.misfed import feed_twice
-from tests.training.momentum import once_done
-from trainers.training import Training
+from tests.training.momentum import OnceDone
+from trainers.driver import Listener
 
 real_fit = trainers.fit.fit
 
 
-def death(training: Training, after: int) -> list[Any]:
+def death(backend: Backend, after: int) -> list[Listener]:
     """Ends the last process without a word after so many updates of its life."""
-    backend = training.backend
     last = backend.rank == backend.size - 1 or backend.role == "coordinator"
-    return [once_done(after, lambda: os._exit(9))] if after and last else []
+    return [OnceDone(after, lambda: os._exit(9))] if after and last else []
 
 
-def broken_fit(spec: RunSpec, *rest: Any, **named: Any) -> None:
+def broken_fit(
+    record: RecordInProgress,
+    workload: Workload,
+    backend: Backend,
+    *,
+    listeners: Sequence[Listener] = (),
+    **named: Any,
+) -> None:
     """`fit` with what the options ask for."""
-    after = int(spec.workload_options.get("dies_after", 0))
-    if spec.workload_options.get("twice"):
+    options = record.spec.workload_options
+    if options.get("twice"):
         feed_twice()
-    real_fit(spec, *rest, **named, watchers=lambda training: death(training, after))
+    listeners = [*listeners, *death(backend, int(options.get("dies_after", 0)))]
+    real_fit(record, workload, backend, listeners=listeners, **named)
 
 
 trainers.fit.fit = broken_fit

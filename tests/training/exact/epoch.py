@@ -9,8 +9,8 @@ from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.workload import Workload
 from trainers.build import make_pipeline
-from trainers.epoch_totals import EpochTotals
-from trainers.train_step import Totals, instrument
+from trainers.totals import Totals
+from trainers.train_step import instrument
 
 
 def still() -> Any:
@@ -22,19 +22,18 @@ def trained_metrics(
     spec: RunSpec, workload: Workload, backend: Backend, model: Any
 ) -> dict[str, float]:
     """What one epoch records of its metrics. The weights stay, the optimizer being `still`."""
-    with backend.scope():
-        totals = Totals()
+    totals = Totals(model, backend)
     instrument(model, totals, spec)
-    epoch = EpochTotals(model, backend, totals, feed="")
+    backend.begin_training(model)
+    backend.begin_epoch()
     train = make_pipeline(spec, workload, backend, training=True)
     with backend.scope():
         model.fit(
             backend.distribute(train.dataset),
             steps_per_epoch=train.steps_per_epoch(backend.num_readers),
-            callbacks=backend.callbacks(),
             verbose=0,
         )
-    results = epoch.results()
+    results = totals.results()
     for own in (totals.ledger, totals.loss_sum):
         del results[own.name]
     return {name: float(np.squeeze(value)) for name, value in results.items()}

@@ -8,24 +8,20 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import RecordInProgress, RunSpec, Surroundings
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """All questions to one started backend."""
     reporter.phase("importing")
     from trainers.process import started
 
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
-        np.savez(run_dir / f"answer-{surroundings.task_name}.npz", **answer(spec, backend))
+        np.savez(run_dir / f"answer-{surroundings.task_name}.npz", **answer(record.spec, backend))
 
 
 def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:

@@ -15,15 +15,16 @@ from launch import Site, execute, make_plan
 from ringside_core.keras import tf
 from ringside_core.specs import (
     EpochRecord,
+    RecordInProgress,
     RunSpec,
     Surroundings,
     Topology,
     capabilities_of,
 )
 from ringside_core.workloads.workload import Workload
+from tests.training.listening import AtEnd
 from tests.verify.zoo import GLOBAL_BATCH
 from trainers.fit import fit
-from trainers.training import FitResult
 
 EPOCHS, SEED = 2, 5
 DEADLINE_S = 240.0
@@ -58,33 +59,23 @@ def train_serial(
     workload: Workload, *, virtual_replicas: int = 1, **changes: Any
 ) -> tuple[list[np.ndarray], list[EpochRecord]]:
     """Train in this process; the final weights and the records."""
-    spec, result, weights = spec_of(**changes), FitResult(), []
-
-    def keep(training: Any) -> list[Any]:
-        def look(_: Any) -> None:
-            weights.extend(training.model.get_weights())
-
-        return [tf.keras.callbacks.LambdaCallback(on_train_end=look)]
-
+    record = RecordInProgress.begun(spec_of(**changes))
+    weights: list[np.ndarray] = []
     before = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx("float64")
     try:
-        with make_backend(spec, Surroundings()) as backend:
+        with make_backend(record.spec, Surroundings()) as backend:
             fit(
-                spec,
+                record,
                 workload,
                 backend,
                 run_dir=Path(),
-                process_start=0.0,
-                on_step=lambda done, total: None,
-                on_epoch=lambda number, record: None,
-                result=result,
-                watchers=keep,
+                listeners=[AtEnd(lambda training: weights.extend(training.model.get_weights()))],
                 virtual_replicas=virtual_replicas,
             )
     finally:
         tf.keras.backend.set_floatx(before)
-    return weights, result.epochs
+    return weights, list(record.epochs)
 
 
 @cache

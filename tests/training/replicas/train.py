@@ -11,54 +11,40 @@ from typing import Any
 import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import RecordInProgress, RunSpec, Surroundings
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """All trainings, one after the other, under one started backend."""
     reporter.phase("importing")
     from trainers.process import started
 
     cases = json.loads((run_dir / "cases.json").read_text())
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         for done, (name, steps) in enumerate(cases):
             reporter.step(done, len(cases))
-            weights = train(name, spec.replace(gradient_accumulation_steps=steps), backend, run_dir)
+            spec = record.spec.replace(gradient_accumulation_steps=steps)
+            weights = train(name, spec, backend, run_dir)
             np.savez(run_dir / f"{name}-{steps}-{surroundings.task_name}.npz", *weights)
 
 
 def train(name: str, spec: RunSpec, backend: Any, run_dir: Path) -> list[np.ndarray]:
     """The final weights of all replicas of this process, each [replicas, …]."""
-    from ringside_core.keras import tf
+    from tests.training.listening import AtEnd
     from tests.verify.zoo import ZOO
     from trainers.fit import fit
-    from trainers.training import FitResult
 
     weights: list[np.ndarray] = []
 
-    def keep(training: Any) -> list[Any]:
-        def look(_: Any) -> None:
-            values = [np.stack(backend.local_values(v)) for v in training.model.weights]
-            weights.extend(values)
+    def look(training: Any) -> None:
+        weights.extend(np.stack(backend.local_values(v)) for v in training.model.weights)
 
-        return [tf.keras.callbacks.LambdaCallback(on_train_end=look)]
-
-    fit(
-        spec,
-        ZOO[name](),
-        backend,
-        run_dir=run_dir / name,
-        result=FitResult(),
-        watchers=keep,
-    )
+    record = RecordInProgress.begun(spec)
+    fit(record, ZOO[name](), backend, run_dir=run_dir / name, listeners=[AtEnd(look)])
     return weights
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
 from ringside.verify.mistakes import MISTAKES, obstacle, shows_after_restart, workload_of
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings
 
 # Trainings without a mistake, and the workload of each.
 CLEAN = {
@@ -25,23 +25,19 @@ GUARDS = ("ReplicasDifferError", "LedgerError")
 
 
 def work(
-    spec: RunSpec,
-    surroundings: Surroundings,
-    run_dir: Path,
-    reporter: Reporter,
-    facts: dict[str, Any],
+    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """All trainings, one after the other, under one started backend."""
     reporter.phase("importing")
     from trainers.process import started
 
-    names = [*CLEAN, *(m.name for m in MISTAKES if obstacle(m.name, spec) is None)]
-    with started(spec, surroundings, reporter.phase, facts) as backend:
+    names = [*CLEAN, *(m.name for m in MISTAKES if obstacle(m.name, record.spec) is None)]
+    with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
         for done, name in enumerate(names):
             reporter.step(done, len(names))
-            answer = train(name, spec, backend, run_dir / name)
+            answer = train(name, record.spec, backend, run_dir / name)
             np.savez(run_dir / f"{name}-{surroundings.task_name}.npz", **answer)
 
 
@@ -51,7 +47,6 @@ def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any
     from ringside.verify.controls import make_mistake
     from ringside_core.workloads.registry import load_workload
     from trainers.fit import fit
-    from trainers.training import FitResult
 
     asynchronous = not backend.capabilities.synchronous
     own = "tests.verify.by_hand:counting" if asynchronous else CLEAN.get(name) or workload_of(name)
@@ -60,17 +55,15 @@ def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any
         backend = BackendProxy(backend)
     elif name not in CLEAN:
         workload, backend = make_mistake(name, spec, workload, backend)
-    result, seen = FitResult(), Seen(backend)
+    seen = Seen(backend)
+    epochs: list[EpochRecord] = []
 
     def once(spec: RunSpec) -> None:
-        fit(
-            spec,
-            workload,
-            backend,
-            run_dir=folder,
-            result=result,
-            watchers=lambda training: [seen.callback(training.model)],
-        )
+        record = RecordInProgress.begun(spec)
+        try:
+            fit(record, workload, backend, run_dir=folder, listeners=[seen.listener()])
+        finally:
+            epochs.extend(record.epochs)
 
     guard = ""
     try:
@@ -84,10 +77,10 @@ def train(name: str, spec: RunSpec, backend: Any, folder: Path) -> dict[str, Any
         guard = type(error).__name__
     return {
         "guard": guard,
-        "evaluation": np.array([list(epoch.validation.values()) for epoch in result.epochs]),
-        "validation_examples": np.array([epoch.validation_examples for epoch in result.epochs]),
-        "id_sums": np.array([epoch.ledger.id_sum for epoch in result.epochs if epoch.ledger]),
-        "counts": np.array([epoch.ledger.count for epoch in result.epochs if epoch.ledger]),
+        "evaluation": np.array([list(epoch.validation.values()) for epoch in epochs]),
+        "validation_examples": np.array([epoch.validation_examples for epoch in epochs]),
+        "id_sums": np.array([epoch.ledger.id_sum for epoch in epochs if epoch.ledger]),
+        "counts": np.array([epoch.ledger.count for epoch in epochs if epoch.ledger]),
         **seen.weights(),
     }
 
@@ -99,21 +92,26 @@ class Seen:
         self._backend = backend
         self._rows: list[list[np.ndarray]] = []
 
-    def callback(self, model: Any) -> Any:
-        """A Keras callback that looks on; a restart begins anew."""
-        from ringside_core.keras import tf
+    def listener(self) -> Any:
+        """It looks on; a restart begins anew."""
+        from trainers.driver import Listener
 
-        def look(*_: Any, **__: Any) -> None:
-            self._backend.barrier()
-            self._rows.append([np.stack(self._backend.local_values(v)) for v in model.weights])
+        seen = self
 
-        def begin(*_: Any) -> None:
-            self._rows.clear()
-            look()
+        class Looking(Listener):
+            def on_start(self, training: Any) -> None:
+                self._model = training.model
+                seen._rows.clear()
+                self.on_step(0)
 
-        callback = tf.keras.callbacks.LambdaCallback(on_train_begin=begin, on_batch_end=look)
-        callback._supports_tf_logs = True  # else ParameterServerStrategy refuses it
-        return callback
+            def on_step(self, done: int) -> None:
+                seen._look(self._model)
+
+        return Looking()
+
+    def _look(self, model: Any) -> None:
+        self._backend.barrier()
+        self._rows.append([np.stack(self._backend.local_values(v)) for v in model.weights])
 
     def weights(self) -> dict[str, np.ndarray]:
         """weight_00, …: [updates + 1, local replicas, …]."""

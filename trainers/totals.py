@@ -1,4 +1,4 @@
-"""What the running epoch adds up: read at its end, kept in checkpoints within it."""
+"""What an epoch adds up: read at its end, and kept in checkpoints within it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import LedgerDigest, RefusalError
-from trainers.ledger import digest
-from trainers.train_step import Totals
+from trainers.ledger import FedTable, Ledger, digest
 
 
 @dataclass(frozen=True)
@@ -40,19 +39,42 @@ def updates_per_batch(backend: Backend) -> int:
     return 1 if backend.capabilities.synchronous else backend.num_readers
 
 
-class EpochTotals:
-    """The totals of the training step and the metrics of the model, over one epoch.
+class Totals:
+    """What is added up over one epoch: by the training step, and by the metrics of the model.
+
+    All of it is metrics, so that each backend sums it over its replicas.
 
     What a resumed epoch had added up before the restart is put in only when the epoch is over: some
     metrics have no variables before their first step.
 
     Attributes:
+        ledger: ids of the examples.
+        loss_sum: sum over examples of the loss at the time of their step.
+        fed: which ids were fed where and when; None where nobody asked for the full list.
         begun: what came before the restart; None in every epoch but a resumed one.
     """
 
-    def __init__(self, model: Any, backend: Backend, totals: Totals, *, feed: str) -> None:
-        self._model, self._backend, self._totals, self._feed = model, backend, totals, feed
+    def __init__(
+        self,
+        model: Any,
+        backend: Backend,
+        *,
+        fed: FedTable | None = None,
+        examples: int | None = None,
+    ) -> None:
+        """Make the metrics, in the backend's scope.
+
+        Args:
+            model: compiled.
+            backend: on which the model was built.
+            fed: made in the backend's scope; None: keep no full list.
+            examples: of the training split, for the ledger.
+        """
+        self._model, self._backend, self.fed = model, backend, fed
         self.begun: BegunEpoch | None = None
+        with backend.scope():
+            self.ledger = Ledger(examples)
+            self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
 
     def begin(self, begun: BegunEpoch | None) -> None:
         """Count from zero, or from where a resumed epoch was.
@@ -64,32 +86,35 @@ class EpochTotals:
         if begun is not None and all(metric.variables for metric in self._metrics()):
             self._before()  # some metrics have their variables only after the first step
         with self._backend.scope():
-            self._totals.reset()
+            for metric in self._own():
+                metric.reset_state()
 
     def local_ledgers(self) -> tuple[LedgerDigest, ...]:
         """What each replica of this process was fed, since the restart."""
-        (variable,) = self._totals.ledger.variables
+        (variable,) = self.ledger.variables
         return tuple(map(digest, self._backend.local_values(variable)))
 
-    def so_far(self, updates: int) -> BegunEpoch:
-        """What a checkpoint keeps of this epoch after so many of its updates.
+    def so_far(self, updates: int, feed: str) -> BegunEpoch:
+        """What a checkpoint keeps of this epoch. Every process must ask; nothing is changed.
 
-        Every process must ask; nothing is changed.
+        Args:
+            updates: of the epoch that have been made.
+            feed: see `trainers.resume.feed`.
         """
         states = [
             value for metric in self._metrics() for value in self._backend.summed_state(metric)
         ]
-        table = self._totals.fed
+        table = self.fed
         fed = None if table is None else self._backend.summed_state(table)[0]
         if self.begun is not None:
             states = [now + before for now, before in zip(states, self._before(), strict=True)]
             fed = None if fed is None else fed + self._table_before(fed)
         batches = updates // updates_per_batch(self._backend)
-        return BegunEpoch(batches, self._feed, tuple(states), fed)
+        return BegunEpoch(batches, feed, tuple(states), fed)
 
     def results(self) -> dict[str, NDArray[Any]]:
         """Result of each metric by name, of the whole epoch. The states do not survive it."""
-        metrics, table = self._metrics(), self._totals.fed
+        metrics, table = self._metrics(), self.fed
         if self.begun is not None:
             self._put_in([v for metric in metrics for v in metric.variables], self._before())
         merged = self._backend.merged_results(metrics if table is None else [*metrics, table])
@@ -102,7 +127,10 @@ class EpochTotals:
         # one recorded is that of examples.
         means = {id(metric) for metric in self._model.compiled_loss.metrics}
         metrics = [metric for metric in self._model.metrics if id(metric) not in means]
-        return [*metrics, self._totals.ledger, self._totals.loss_sum]
+        return [*metrics, self.ledger, self.loss_sum]
+
+    def _own(self) -> list[Any]:
+        return [self.ledger, self.loss_sum, *([] if self.fed is None else [self.fed])]
 
     def _before(self) -> tuple[NDArray[Any], ...]:
         assert self.begun is not None

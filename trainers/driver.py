@@ -1,0 +1,258 @@
+"""One training, whoever makes its steps: timed, recorded, and told to its listeners.
+
+`trainers.fit` drives a training with `Model.fit`. Another way to make steps needs another adapter
+that calls the same `Driver`, and nothing else.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.base import Backend
+from ringside_core.specs import EpochRecord, LedgerDigest, RecordInProgress, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
+from trainers.build import weights_digest
+from trainers.clock import Clock
+from trainers.evaluate import Evaluation
+from trainers.ledger import LedgerError, digest, fed_ids
+from trainers.totals import BegunEpoch, Totals
+
+
+class DivergedError(FloatingPointError):
+    """A loss or a metric is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training before its first step: what its listeners may look at.
+
+    Attributes:
+        model: compiled, with its initial weights.
+        totals: what the training step adds up.
+        evaluate: of the validation split.
+        steps_per_epoch: updates, over all readers.
+        updates_before: updates of the first epoch that were made before a restart.
+        updates: updates that this run makes, those before a restart left out.
+    """
+
+    spec: RunSpec
+    workload: Workload
+    backend: Backend
+    train: Pipeline
+    validation: Pipeline
+    steps_per_epoch: int
+    model: Any
+    totals: Totals
+    evaluate: Evaluation
+    updates_before: int
+    updates: int
+
+
+class Listener:
+    """Is told how a training goes. A subclass overrides the methods that it needs."""
+
+    def on_start(self, training: Training) -> None:
+        """All replicas hold the initial weights; no step has been made. Not timed."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """An epoch begins, counted from 0; its clock does not run yet."""
+
+    def on_step(self, done: int) -> None:
+        """An execution of one or several updates is over: `done` updates in this run. Timed."""
+
+    def on_fed(self, epoch: int, ids: NDArray[Any]) -> None:
+        """The full list of an epoch (`--ledger full`), before anything of the epoch is checked.
+
+        Args:
+            epoch: from 0.
+            ids: [steps, replicas, per_replica_batch]; -1 where padding was fed, -2 where nothing
+                was.
+        """
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        """An epoch and its validation are over; the clock has stopped."""
+
+    def on_end(self) -> None:
+        """The last epoch is over."""
+
+
+class Progress(Listener):
+    """Passes on how far the training is.
+
+    Args:
+        on_step: called with (updates done, updates in all) after each execution.
+        on_epoch: called with (epoch, its record).
+    """
+
+    def __init__(
+        self,
+        on_step: Callable[[int, int], None],
+        on_epoch: Callable[[int, EpochRecord], None] = lambda epoch, record: None,
+    ) -> None:
+        self._on_step, self._on_epoch, self._updates = on_step, on_epoch, 0
+
+    def on_start(self, training: Training) -> None:
+        """Learn how many updates there will be."""
+        self._updates = training.updates
+
+    def on_step(self, done: int) -> None:
+        """Pass it on."""
+        self._on_step(done, self._updates)
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        """Pass it on."""
+        self._on_epoch(epoch, record)
+
+
+def step_teller(listeners: Iterable[Any]) -> Callable[[int], None]:
+    """A function that tells the listeners of a step, in their order; only those that want it."""
+    told = tuple(
+        one.on_step for one in listeners if getattr(type(one), "on_step", 0) != Listener.on_step
+    )
+
+    def step(done: int) -> None:
+        for tell in told:
+            tell(done)
+
+    return step
+
+
+class Driver:
+    """Times and records one training, and tells its listeners.
+
+    Call `start`; for each epoch `begin_epoch`, `step` after each execution, and `end_epoch`; then
+    `end`. What is timed, and in which order, is fixed in
+    docs/decisions/0006-what-is-timed-and-when.md.
+
+    Attributes:
+        clock: of this process.
+        step: call it with the updates done in this run. It tells the clock first.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        record: RecordInProgress,
+        listeners: Sequence[Listener],
+        *,
+        begun: BegunEpoch | None = None,
+    ) -> None:
+        """Prepare, start nothing.
+
+        Args:
+            training: that will be driven.
+            record: of this process; what is seen is written into it at once.
+            listeners: told in this order.
+            begun: the epoch that a resumed training goes on with, if it stopped within one.
+        """
+        self._training, self._record, self._listeners = training, record, listeners
+        self._begun, self._epoch = begun, 0
+        self.clock = Clock(training.backend, training.model)
+        self.step = step_teller((self.clock, *listeners))
+
+    def start(self) -> None:
+        """Make the replicas equal and tell all listeners; outside of the backend's scope."""
+        self._training.backend.begin_training(self._training.model)
+        for one in self._listeners:
+            one.on_start(self._training)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Let everybody begin the epoch, then start the clock together with all processes."""
+        self._epoch = epoch
+        self._training.backend.begin_epoch()
+        self.clock.begin_epoch()
+        # In the first epoch of a resumed run, count from where it was.
+        self._training.totals.begin(self._begun)
+        self._begun = None
+        for one in self._listeners:
+            one.on_epoch_begin(epoch)
+        self.clock.start()  # last, so that nothing of the above is timed
+
+    def end_epoch(self) -> None:
+        """Stop the clock, validate, and write the epoch's record.
+
+        Raises:
+            LedgerError: not the planned number of examples was fed.
+            DivergedError: a loss or a metric is no number.
+        """
+        clock, spec = self.clock, self._training.spec
+        clock.stop()
+        if self._record.startup_s is None and clock.first_step_done is not None:
+            self._record.startup_s = clock.first_step_done - self._record.started_unix_s
+        begun = self._training.totals.begun
+        before = 0 if begun is None else begun.examples
+        train, fed, fed_here = self._read_totals()
+        beside_s = clock.before_s + time.perf_counter() - clock.stopped_at
+        validation, counted = self._validate()
+        _check_finite(self._epoch, train, validation)
+        # Of one batch that is fed again and again a ledger says nothing.
+        planned = spec.ablation != "no_input"
+        record = EpochRecord(
+            steps=clock.steps,
+            examples=fed.count - before,
+            resumed_examples=before,
+            train_s=clock.train_s,
+            beside_s=beside_s,
+            step_end_s=clock.step_end_s,
+            end_since_process_start_s=time.time() - self._record.started_unix_s,
+            train=train,
+            validation=validation,
+            validation_examples=counted,
+            ledger=fed if planned else None,
+            ledger_here=fed_here if planned else (),
+            validation_ledger=self._training.evaluate.ledger,
+            steps_per_time=spec.steps_per_execution,
+            sent_bytes=clock.sent_bytes,
+        )
+        self._record.epochs += (record,)
+        for one in self._listeners:
+            one.on_epoch_end(self._epoch, record)
+
+    def end(self) -> None:
+        """The last epoch is over; outside of the backend's scope."""
+        self._record.final_digest = weights_digest(self._training.model)
+        for one in self._listeners:
+            one.on_end()
+
+    def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
+        """The epoch's training metrics by name, what all replicas were fed, and those here."""
+        totals, backend = self._training.totals, self._training.backend
+        here = totals.local_ledgers()
+        merged = totals.results()
+        if totals.fed is not None:
+            ids = fed_ids(merged.pop(totals.fed.name))
+            for one in self._listeners:
+                one.on_fed(self._epoch, ids)
+        fed = digest(merged.pop(totals.ledger.name))
+        loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
+        planned = self._training.spec.ablation != "no_input"
+        expected = self._training.train.epoch_examples(backend.num_readers)
+        if planned and backend.capabilities.synchronous and fed.count != expected:
+            raise LedgerError(
+                f"epoch {self._epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
+            )
+        return {"loss": loss, **{name: float(v) for name, v in merged.items()}}, fed, here
+
+    def _validate(self) -> tuple[dict[str, float], int]:
+        """The validation metrics by name, and how many examples they are over."""
+        training = self._training
+        training.backend.average_statistics(training.model)
+        values, counted = training.evaluate()
+        expected = training.validation.epoch_examples(training.backend.num_readers)
+        if counted != expected:
+            raise LedgerError(
+                f"the validation of epoch {self._epoch + 1} was fed {counted} examples, its plan "
+                f"holds {expected}"
+            )
+        return values, counted
+
+
+def _check_finite(epoch: int, train: dict[str, float], validation: dict[str, float]) -> None:
+    ended = {**train, **{f"val_{name}": value for name, value in validation.items()}}
+    if not np.isfinite(list(ended.values())).all():
+        raise DivergedError(f"epoch {epoch + 1} ended with {ended}")
