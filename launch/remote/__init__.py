@@ -1,1 +1,1 @@
-"""Other machines: reached over ssh, asked first, kept while they run."""
+"""Other machines: reach them over ssh, ask them first, keep them while a run goes on."""

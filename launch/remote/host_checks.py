@@ -1,4 +1,4 @@
-"""Ask all hosts at once whether they are ready, before anything is started; tell all problems."""
+"""Ask all hosts at once whether they are ready, before anything starts; report all problems."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from ringside_core.workloads.registry import WORKLOADS
 
 # ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
 ANSWER_S = 30.0
-CLOCK_S = 1.0  # seconds by which clocks may differ: outcomes are ordered by files' times
+CLOCK_S = 1.0  # seconds by which clocks may differ: times of files tell which outcome came first
 SCRIPT = Path(host_facts.__file__).resolve()
 
 
@@ -26,12 +26,12 @@ class HostFacts(Noun):
     """What a host said.
 
     Attributes:
-        address: IPv4 address that its name has here; empty: none, or a run on this machine only.
-        interface: that the run uses there; empty: it stays on this machine.
-        cores: that processes may use.
+        address: IPv4 address of its name here; empty: none, or the run is on this machine only.
+        interface: the interface that the run uses there; empty: it stays on this machine.
+        cores: number of cores that processes may use.
         versions: of Python, TensorFlow, Horovod and Ringside's code, by name.
         clock_offset_s: its clock minus ours.
-        clock_round_trip_s: of that question: the offset is known to half of it.
+        clock_round_trip_s: time of that question; the offset is known to half of it.
     """
 
     address: str
@@ -53,19 +53,19 @@ class _Answer(Noun):
 def check_hosts(
     placement: Placement, site: Site, *, folder: Path, specs: Sequence[RunSpec] = ()
 ) -> dict[str, HostFacts]:
-    """Ask every host of a placement; nothing is asked of runs without a hostfile.
+    """Ask every host of a placement. Without a hostfile nothing is asked.
 
     Args:
         placement: its hosts, used or not.
         site: this machine.
         folder: where results will go; it need not exist yet.
-        specs: runs to come: what they read must be on every host, and cores for their replicas.
+        specs: runs to come. Every host must have what they read, and cores for their replicas.
 
     Returns:
         What each host said, by its name.
 
     Raises:
-        RefusalError: with every problem of every host, or a run that has no room.
+        RefusalError: every problem of every host, or a run that has no room.
     """
     if placement.hosts is None:
         return {}
@@ -126,7 +126,7 @@ def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[str]:
 def _differences(
     answer: _Answer, here: Mapping[str, Any], token: str, folder: Path
 ) -> Iterator[str]:
-    """What of a host is not as it is here."""
+    """What differs on a host from this machine."""
     there, own = answer.said["versions"], here["versions"]
     for what in sorted({*there, *own}):
         if there.get(what) != own.get(what):
@@ -144,7 +144,7 @@ def _differences(
 def _network_problems(
     interface: str, away: Sequence[str], heard: Mapping[str, _Answer], here: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Whether every name means, everywhere, an address of the one interface of that host."""
+    """Whether every name means the same address of the run's interface, on every host."""
     for name in away:
         if name in heard and not here["addresses"][name]:
             yield f"{name}: only ssh knows the name; put it into DNS or /etc/hosts"
@@ -171,19 +171,19 @@ def _no_interface(interface: str, seen: Mapping[str, list[str]]) -> str:
 
 
 def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
-    """What must be at its place on every host: the working folder, data, own workloads."""
+    """What every host must have at the same path: the working folder, data, own workloads."""
     files = [spec.workload.partition(":")[0] for spec in specs]
     wanted = [file for file in files if file.endswith(".py")]
-    # What is in a bucket is not at a path.
+    # Data in a bucket (gs://) have no path.
     wanted += [spec.data_dir for spec in specs if spec.data_dir and "://" not in spec.data_dir]
     wanted += [str(folder) for spec in specs if (folder := _kept_data(spec)) and folder.exists()]
     return [site.cwd, *dict.fromkeys(str(Path(site.cwd, path)) for path in wanted)]
 
 
 def _kept_data(spec: RunSpec) -> Path | None:
-    """Where a public data set is when no --data-dir says so; None: it is none, or one does.
+    """Where a public data set is kept by default; None: another workload, or --data-dir is given.
 
-    One that is not even here is left to the tasks: they download it, or say what to fetch.
+    If it is not here either, the tasks download it, or say what to fetch.
     """
     own = WORKLOADS.get(spec.workload)
     if (
@@ -215,14 +215,14 @@ def _token(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _remove(file: Path) -> None:
-    with contextlib.suppress(OSError):  # where it could not be written, it is not there
+    with contextlib.suppress(OSError):  # if it could not be written, it does not exist
         file.unlink()
 
 
 def _ask_all(
     names: Sequence[str], site: Site, questions: Mapping[str, Any]
 ) -> dict[str, _Answer | ssh.NoAnswer]:
-    """Ask every host; whatever goes wrong is its problem."""
+    """Ask every host; anything that goes wrong is a problem of that host."""
 
     def talk() -> Generator[bytes, str, _Answer]:
         if (yield b"") != "ready\n":

@@ -1,9 +1,9 @@
-"""One keeper on every other machine of a run: it ends the run's processes there, whatever happens.
+"""One keeper on every other machine of a run. It always ends the run's processes there.
 
-A keeper is `sweep.py --keep` behind ssh. It answers us once a second; when it no longer hears us,
-or we let go, it kills what belongs to the run on its host. When we no longer hear it, the host is
-lost. A launcher that is stopped (Ctrl-Z) for longer than `sweep.SILENCE_S` is not heard either: its
-run is lost.
+A keeper is `sweep.py --keep` behind ssh. It answers us once a second. When it no longer hears us,
+or we let go, it kills every process of the run on its host. When we no longer hear it, the host is
+lost. A launcher that is stopped (Ctrl-Z) for longer than `sweep.SILENCE_S` is not heard either, so
+its run is lost.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ class _Keeper:
     """One keeper, through its ssh.
 
     Attributes:
-        greeting: with which it begins.
-        heard: when it last said something, on the monotonic clock.
-        prelude: what came before the greeting was whole; a login script may talk.
+        greeting: the text with which it begins.
+        heard: when its last answer came, on the monotonic clock.
+        prelude: what came before the whole greeting; a login script may talk.
         greeted: whether it has begun.
-        mute: nothing more can come.
+        mute: no more answers can come.
         sent: bytes that we sent.
         answered: bytes that came back.
     """
@@ -54,15 +54,15 @@ class _Keeper:
 
     @property
     def gone(self) -> bool:
-        """Whether it cannot answer any more: its ssh, or it behind an ssh that stays, has ended."""
+        """Whether it cannot answer any more: its ssh has ended, or the keeper behind it has."""
         return self.mute or self.popen.poll() is not None
 
     def ask(self) -> int:
-        """Send a byte, unless the pipe is full of those that nobody takes.
+        """Send a byte, unless the pipe is full because nobody reads.
 
         Returns:
-            How many bytes will have come back when this one has; one that could not be sent does
-            not come back either.
+            How many bytes will have come back once this one has. A byte that could not be sent
+            does not come back.
         """
         assert self.popen.stdin is not None
         with self.asking:
@@ -72,7 +72,7 @@ class _Keeper:
         return awaited
 
     def hear(self) -> None:
-        """Take what came back."""
+        """Read what came back."""
         assert self.popen.stdout is not None
         with contextlib.suppress(OSError):
             said = os.read(self.popen.stdout.fileno(), 4096)
@@ -86,7 +86,7 @@ class _Keeper:
 
 
 class Keepers:
-    """The keepers of a plan. Leaving the `with` block lets go of them, and waits until they end.
+    """The keepers of a plan. Leaving the `with` block lets go of them and waits until they end.
 
     Attributes:
         survivors: hosts on which processes of the run could not be killed.
@@ -118,7 +118,7 @@ class Keepers:
         self._let_go()
 
     def lost(self) -> tuple[str, ...]:
-        """Keep in touch; returns the hosts that are out of reach by now. To be called often."""
+        """Keep in touch; returns the hosts that are lost by now. Call it often."""
         now = time.monotonic()
         found = []
         for keeper in self._keepers:
@@ -130,11 +130,11 @@ class Keepers:
     def roll_call(
         self, seconds: float, between: Callable[[], None] = lambda: None
     ) -> tuple[str, ...]:
-        """Ask every keeper now; returns the hosts from which no answer comes in time.
+        """Ask every keeper now; returns the hosts that do not answer in time.
 
         Args:
             seconds: how long to wait.
-            between: called again and again meanwhile.
+            between: called repeatedly while it waits.
         """
         give_up = time.monotonic() + seconds
         awaited = {keeper.host: keeper.ask() for keeper in self._keepers}
@@ -149,7 +149,7 @@ class Keepers:
                 keeper.hear()
 
     def complaint(self, hosts: Sequence[str]) -> str:
-        """What ssh said of hosts that are not there."""
+        """What ssh said of hosts that are out of reach."""
         said = {
             host: log_file(Path(self._plan.run_dir), f"ssh-{host}").read_text(errors="replace")
             for host in hosts
@@ -175,17 +175,17 @@ class Keepers:
         return _Keeper(host, popen, greeting, heard=time.monotonic())
 
     def _beat(self) -> None:
-        """Let every keeper hear us, whatever the launcher is doing.
+        """Send heartbeats to every keeper, whatever the launcher does.
 
-        A thread, because the launcher may stand still: at a slow host that it waits for, or at a
-        terminal that takes no more (`| less`, Ctrl-S). It must not cost the run.
+        It is a thread, because the launcher may stand still: it may wait for a slow host, or for a
+        terminal that is blocked (`| less`, Ctrl-S). That must not end the run.
         """
         while not self._over.wait(BEAT_S):
             for keeper in self._keepers:
                 keeper.ask()
 
     def _let_go(self) -> None:
-        """Close every input, so that each keeper sweeps its host; the lost ones sweep anyway."""
+        """Close every input, so that each keeper sweeps its host. Lost keepers do so by themselves."""
         self._over.set()
         if self._beats.ident is not None:
             self._beats.join()

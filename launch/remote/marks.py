@@ -1,4 +1,4 @@
-"""Marks around what a command says: login shells and wrappers of ssh may talk before and after."""
+"""Marks around the output of a command: login shells and wrappers of ssh may print text too."""
 
 import os
 import re
@@ -8,9 +8,9 @@ from typing import IO
 
 CHUNK = 1 << 16  # bytes that a pipe holds
 LONGEST_MARK = 64  # bytes, with an exit code
-# By sh, because login shells differ: to csh, `>&2` is a file named 2. The two outputs have marks of
-# their own, in this order, because a terminal makes one of both. The mark tells the exit code, too:
-# a login shell may end with one of its own.
+# sh runs it, because login shells differ: for csh, `>&2` is a file named 2. Each of the two outputs
+# has its own marks, in this order, because a terminal joins both outputs. The mark also tells the
+# exit code, because a login shell may end with another one.
 MARKED = (
     'echo {mark}-2 >&2; echo {mark}-1; "$0" "$@"; code=$?; '
     "echo {mark}-1 $code; echo {mark}-2 $code >&2; exit $code"
@@ -18,29 +18,29 @@ MARKED = (
 
 
 def new_mark() -> str:
-    """A mark for one command. Random, so that no login script says it by chance."""
+    """A mark for one command. It is random, so that no login script prints it by chance."""
     return f"ringside-{secrets.token_hex(8)}"
 
 
 def marked(argv: Sequence[str], mark: str) -> tuple[str, ...]:
-    """The same command; what it says, and nothing else, is between marks."""
+    """The same command, with marks around all that it prints."""
     return ("sh", "-c", MARKED.format(mark=mark), *argv)
 
 
 class Stream:
-    """One output of a marked command: of all that comes, what is between its two marks.
+    """One output of a marked command: only the text between its two marks counts.
 
     Args:
-        pipe: where it comes from.
-        mark: of the command.
+        pipe: the pipe that it is read from.
+        mark: the mark of the command.
         number: 1 for its output, 2 for its errors.
 
     Attributes:
-        text: what is between the marks, and not yet taken by lines; until the first mark comes,
-            all.
-        total: bytes that came, up to the second mark.
-        code: with which the command has exited; None: the second mark, which tells it, is to come.
-        over: nothing more can come.
+        text: text between the marks that no call of `line` has taken yet; before the first mark,
+            all text.
+        total: bytes read up to the second mark.
+        code: exit code of the command; None: the second mark, which tells it, is still to come.
+        over: no more output can come.
     """
 
     def __init__(self, pipe: IO[bytes], mark: str, number: int) -> None:
@@ -57,7 +57,7 @@ class Stream:
         self._second = re.compile(rf"{mark}-{number} (\d+)\r?\n".encode())
 
     def take(self) -> None:
-        """Take what is there, at most what a pipe holds."""
+        """Read what is there, at most what a pipe holds."""
         try:
             said = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Commands on other machines. The environment goes inline: sshd takes none from its client."""
+"""Commands on other machines. Variables are part of the command: sshd takes none by itself."""
 
 import functools
 import os
@@ -22,12 +22,12 @@ T = TypeVar("T")
 # one of a command that exits with 0. ValueError: that line is no answer.
 Talk = Callable[[], Generator[bytes | None, str, T]]
 
-POLL_S = 0.1  # between two looks for a signal
-KILL_S = 10.0  # between SIGKILL and the end of a process: the kernel's
-MOST_BYTES = 16 << 20  # of one output of one command: 2,000 hosts' worth of answers is below 1 MiB
-LONGEST_SHOWN = 80  # characters of what is no answer
+POLL_S = 0.1  # between two checks for a signal
+KILL_S = 10.0  # the kernel's time between SIGKILL and the end of a process
+MOST_BYTES = 16 << 20  # for one output of one command; answers about 2,000 hosts are below 1 MiB
+LONGEST_SHOWN = 80  # characters shown of text that is no answer
 
-# Nobody is there to type a password; a machine that no longer answers ends the run within 15 s.
+# Nobody can type a password here. A machine that no longer answers ends the run within 15 s.
 OPTIONS = (
     "-o",
     "BatchMode=yes",
@@ -39,7 +39,7 @@ OPTIONS = (
     "ServerAliveCountMax=3",
 )
 
-# What ssh says, and what to do about it; the first that is found.
+# What ssh says, and what to do about it; the first match counts.
 COMPLAINTS = (
     (
         "IDENTIFICATION HAS CHANGED",
@@ -82,11 +82,11 @@ def ask_all(
     here: Collection[str] = (),
     interrupts: Interrupts | None = None,
 ) -> dict[str, str | NoAnswer]:
-    """Ask every host at once, and hear each to the end.
+    """Ask every host at once, and wait for each answer.
 
     Args:
-        commands: for each host, by its name; one that does not exit with 0 has not answered.
-        limit_s: for each host to connect and to answer.
+        commands: one for each host, by its name. A command must exit with 0, or it has no answer.
+        limit_s: time for each host to connect and to answer.
         here: names of this machine, which is asked without ssh.
         interrupts: held by a caller who asks from threads; None: held here.
 
@@ -110,13 +110,13 @@ def talk_to_all(
 ) -> dict[str, T | NoAnswer]:
     """Start a command on every host and talk to all at once.
 
-    When this returns or raises, every process that was started here has ended, also what ssh has
-    started itself (ProxyCommand), and no pipe is open. The kernel has KILL_S for it.
+    When this returns or raises, every process that it started has ended, also what ssh itself
+    started (ProxyCommand), and no pipe is open. The kernel has KILL_S for that.
 
     Args:
         commands: for each host, by its name.
-        talk: with one command; see Talk. Its host has answered when it returns.
-        limit_s: for each host to connect and for the talk.
+        talk: the talk with one command; see Talk. The host has answered when it returns.
+        limit_s: time for each host to connect and for the talk.
         here: names of this machine, which is reached without ssh.
         interrupts: held by a caller who asks from threads; None: held here, and only the main
             thread hears signals.
@@ -132,7 +132,7 @@ def talk_to_all(
         for host, argv in commands.items():
             interrupts.raise_noted()
             calls.start(host, argv, local=host in here)
-            calls.look(0.0)  # the first hosts are not kept waiting until the last is started
+            calls.look(0.0)  # so the first hosts need not wait until the last is started
         while calls.going:
             interrupts.raise_noted()
             calls.look(POLL_S)
@@ -140,19 +140,19 @@ def talk_to_all(
 
 
 def nonsense(program: str, said: str) -> NoAnswer:
-    """What a program said that began well, and is not the answer."""
+    """Text of a program that began well but gave no answer."""
     shown = said.strip()[:LONGEST_SHOWN]
     return NoAnswer(why=f"{program} there says {shown!r}, which is no answer; is it a wrapper?")
 
 
 def complaint(host: str, code: int, said: str, program: str) -> str:
-    """What is wrong with a host, from how a command there ended.
+    """What is wrong with a host, from the way a command there ended.
 
     Args:
         host: its name.
         code: exit code of ssh.
         said: its error output.
-        program: that was to be run, such as the path of the interpreter.
+        program: what should have run, such as the path of the interpreter.
     """
     for pattern, words in COMPLAINTS:
         if re.search(pattern, said):
@@ -162,7 +162,7 @@ def complaint(host: str, code: int, said: str, program: str) -> str:
 
 
 def remote_command(host: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """A command on another machine, without a terminal: one would echo what we say."""
+    """A command on another machine, without a terminal, which would echo our input."""
     return ("ssh", "-T", *OPTIONS, host, shlex.join(argv))
 
 
@@ -175,13 +175,14 @@ def remote_process(
     cwd: str,
     serves: bool = False,
 ) -> Process:
-    """A task on another machine, in the same folder as here; it ends with its connection.
+    """A task on another machine, in the same folder as here. It ends with its connection.
 
     Args:
         name: of the task.
         host: where it runs.
         argv: its command.
-        env: of the task; ssh itself gets the run's id only: it is a process of the run, too.
+        env: variables of the task. ssh itself gets only the run's id, because it belongs to the run
+            too.
         cwd: where it starts.
         serves: see Process.
     """
@@ -200,7 +201,7 @@ class _Call(Generic[T]):
     """One command and the talk with it.
 
     Attributes:
-        answer: what came of it; None: it goes on.
+        answer: its result; None: it goes on.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class _Call(Generic[T]):
         self._say(next(self._talk))
 
     def look(self) -> None:
-        """Look at what no pipe tells; to be called often."""
+        """Check what no pipe tells. Call it often."""
         if self._unsent:
             self._send()
         if self.answer is not None:
@@ -247,8 +248,8 @@ class _Call(Generic[T]):
             self.answer = NoAnswer(why=f"no answer within {self._limit_s:g} s")
 
     def end(self) -> None:
-        """Kill what is left and close the pipes; somebody must wait for the process."""
-        # With what ssh has started itself (ProxyCommand).
+        """Kill what is left and close the pipes. The caller must wait for the process."""
+        # Also what ssh started itself (ProxyCommand).
         with suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         for stream in (self._out, self._errors):
@@ -258,13 +259,13 @@ class _Call(Generic[T]):
         self._stdin.close()
 
     def _failed(self) -> int | None:
-        """The exit code of a command that has ended, and not well; all of its errors are here."""
+        """The exit code of a command that failed; all of its errors have been read."""
         if self._out.code is not None and self._errors.code is not None:
             return self._out.code
         if not self._out.over or (code := self._popen.poll()) is None:
             return None
         if not self._errors.over:
-            self._hear(self._errors)  # not to its end: what outlives ssh may hold it open
+            self._hear(self._errors)  # not up to its end: what outlives ssh may hold it open
         return code if self._out.code is None else self._out.code
 
     def _hear(self, stream: Stream) -> None:
@@ -289,21 +290,21 @@ class _Call(Generic[T]):
             self._send()
 
     def _send(self) -> None:
-        """Send what the pipe takes; the rest when we look again."""
+        """Send what the pipe takes; send the rest at the next check."""
         try:
             del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unsent.clear()  # its end has more to say
+            self._unsent.clear()  # the exit code will say more
 
 
 class _Calls(Generic[T]):
     """Calls side by side. Leaving the `with` block ends every one.
 
     Attributes:
-        answers: of those that are over, by host.
-        going: the others.
+        answers: those of finished calls, by host.
+        going: calls that go on.
     """
 
     def __init__(self, talk: Talk[T], limit_s: float) -> None:
@@ -312,7 +313,7 @@ class _Calls(Generic[T]):
         self._talk = talk
         self._limit_s = limit_s
         self._started: list[subprocess.Popen[bytes]] = []
-        self._selector = selectors.PollSelector()  # it needs no file: we may have all of them
+        self._selector = selectors.PollSelector()  # it needs no file handle: we may have used all
 
     def __enter__(self) -> Self:
         return self
@@ -326,7 +327,7 @@ class _Calls(Generic[T]):
                 popen.wait(max(0.0, give_up - time.monotonic()))
 
     def start(self, host: str, argv: Sequence[str], *, local: bool) -> None:
-        """Start a command; one that cannot be started is over."""
+        """Start a command. If it cannot be started, it is over."""
         mark = new_mark()
         command = marked(argv, mark)
         if not local:
@@ -350,7 +351,7 @@ class _Calls(Generic[T]):
         )
 
     def look(self, seconds: float) -> None:
-        """Go on with every talk; return when something was heard, or after so long."""
+        """Go on with every talk; return when something was read, or after this time."""
         for key, _ in self._selector.select(seconds):
             key.data()
         for host, call in list(self.going.items()):
@@ -362,7 +363,7 @@ class _Calls(Generic[T]):
 
 
 def _hear_out() -> Generator[bytes | None, str, str]:
-    """All that a command says; it is told nothing."""
+    """All output of a command; it gets no input."""
     lines = []
     while line := (yield None):
         lines.append(line)

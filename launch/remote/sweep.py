@@ -1,8 +1,8 @@
-"""Kill every process of a run, wherever it hid; a program of its own, too.
+"""Kill every process of a run, wherever it is. Also a program of its own.
 
-horovodrun and mpirun put their children into sessions of their own, and a child may do so again.
-But all of them inherit the run's id in their environment. This file needs the standard library
-only: it is also started by its path, on other machines as the run's keeper
+horovodrun and mpirun put their children into sessions of their own, and a child may do the same.
+But all of them inherit the run's id in their environment. This file needs only the standard
+library, because it is also started by its path: on other machines as the run's keeper
 (`sweep.py RUN_ID --keep`), and here as the guard that outlives the launcher
 (`sweep.py RUN_ID --when-gone PID`).
 """
@@ -19,12 +19,12 @@ import time
 from pathlib import Path
 
 MARK = "RINGSIDE_RUN_ID"
-# A process in uninterruptible sleep (a dead network disk) dies when the kernel lets it.
+# A process in uninterruptible sleep (a dead network disk) ends only when the kernel lets it.
 PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
-# The launcher sends a byte a second. Without one for so long it is gone, or the link to it is.
+# The launcher sends a byte a second. After this silence it is gone, or the link to it is.
 SILENCE_S = 15.0
-TEMPORARY = "tmp"  # folder in that of a run, for the temporary files of its processes
+TEMPORARY = "tmp"  # in the folder of a run: temporary files of its processes
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
 
@@ -36,7 +36,7 @@ def members(run_id: str) -> list[int]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        # Gone meanwhile, a zombie, or somebody else's: none of ours to kill.
+        # It is gone, a zombie, or another user's: not ours to kill.
         with contextlib.suppress(OSError):
             environment = Path(f"/proc/{entry}/environ").read_bytes()
             if wanted in environment.split(b"\0"):
@@ -45,12 +45,12 @@ def members(run_id: str) -> list[int]:
 
 
 def kill_members(run_id: str) -> list[int]:
-    """Kill until two looks in a row find none.
+    """Kill until two searches in a row find none.
 
-    One is not enough: a process has no environment to read in the moment of its exec.
+    One search is not enough: at the moment of its exec a process has no readable environment.
 
     Returns:
-        The ids of those that could not be killed in time; empty when all is well.
+        The ids of processes that could not be killed in time; normally empty.
     """
     start = time.monotonic()
     while alive := members(run_id) or members(run_id):
@@ -69,7 +69,7 @@ def kill_members(run_id: str) -> list[int]:
 def _is_janitor(pid: int) -> bool:
     """Whether this is a resource tracker of Python's multiprocessing.
 
-    Once its users are dead it removes their semaphores (horovodrun has some) and ends.
+    When its users are dead, it removes their semaphores (horovodrun has some) and ends.
     """
     try:
         return JANITOR in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -107,7 +107,7 @@ def tidy(run_dir: Path, scratch: str) -> None:
 
 
 def sweep_remote(commands: list[list[str]]) -> list[list[str]]:
-    """Run what ends processes elsewhere, all at once; a machine out of reach is left alone.
+    """Run the commands that end processes elsewhere, all at once; skip machines out of reach.
 
     Returns:
         The commands that failed, or took too long.
@@ -135,12 +135,12 @@ def sweep_remote(commands: list[list[str]]) -> list[list[str]]:
 
 
 def greeting(run_id: str) -> str:
-    """How a keeper begins; before it, a login script may have talked."""
+    """The first line of a keeper; before it, a login script may have talked."""
     return f"keeper of {run_id}\n"
 
 
 def keep(run_id: str) -> None:
-    """Send back what comes in; returns when nothing more comes, or nothing for too long."""
+    """Send the input back. Return at its end, or after a silence that is too long."""
     with contextlib.suppress(OSError):
         os.write(1, greeting(run_id).encode())
         while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
@@ -148,18 +148,18 @@ def keep(run_id: str) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return when the parent of this process, which has this id, has ended."""
+    """Return when the parent of this process, with this id, has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    # Asked after the handle is open, so that another process of that id cannot be meant.
+    # Check after the handle is open, so that it cannot be another process with the same id.
     if os.getppid() == pid:
         select.select([handle], [], [])
 
 
 def main() -> int:
-    """Sweep now, or when the launcher is gone, or can no longer be heard."""
+    """Sweep now, or when the launcher is gone or no longer heard."""
     parser = argparse.ArgumentParser()
     parser.add_argument("run_id")
     parser.add_argument("--when-gone", type=int)

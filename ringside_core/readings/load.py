@@ -1,4 +1,4 @@
-"""What else a machine did while a run was on it: from /proc/stat, before and after."""
+"""What else a machine did during a run: from /proc/stat, before and after."""
 
 import os
 import resource
@@ -16,7 +16,7 @@ from ringside_core.specs import Load, RunSpec
 
 PROC_STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Of a line of /proc/stat (man proc_stat). The kernel counts guests in user and nice already.
+# Columns of /proc/stat (man proc_stat). The kernel already counts guests in user and nice.
 BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
 STEAL = 7
 
@@ -46,12 +46,12 @@ def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
 
     Args:
         spec: of the run.
-        available: those that this process may use, and with it what it starts.
+        available: those that this process, and what it starts, may use.
     """
     each, topology = spec.resources.cores_per_replica, spec.topology
     if each is None:
         return tuple(available)
-    # A coordinator and its servers share the processors of all replicas, on whichever host.
+    # A coordinator and its servers share the processors of all replicas, on any host.
     coordinated = spec.capabilities.process_model == "coordinator"
     on_host = topology.processes_per_host * topology.replicas_per_process
     return cores_for(0, topology.num_replicas if coordinated else on_host, each, available)
@@ -76,21 +76,21 @@ def others_cpu_s(*, busy_s: float, own_s: float) -> float:
 class LoadWatch:
     """Watches the processors of a run, inside its `with` block.
 
-    The processes of a run are descendants of this one, and everybody waits for his children
-    (horovodrun and mpirun too), so their time is this process's when the run is over.
+    The processes of a run are descendants of this one, and every process waits for its children
+    (horovodrun and mpirun too). So after the run their time is part of this process's time.
 
-    Only the processors that the run is pinned to are looked at: one that is taken by others would
-    be lost among 64, of which the run uses 2; and what others do elsewhere does not disturb it.
-    The kernel does not say where our own time was spent, so all of it counts as spent there. What
-    this process, the launchers (horovodrun, mpirun), and processes before they are pinned spent on
-    other processors is therefore missing from the others' time: a stranger is never seen too large,
-    and too small by at most that. Launchers mostly wait.
+    Only the processors that the run is pinned to are watched. If a run uses 2 of 64, a stranger on
+    one of the 2 would be lost among 64, and a stranger elsewhere does not disturb the run. The
+    kernel does not say where our own time was spent, so all of it counts as spent there. Some of it
+    was spent on other processors: by this process, by launchers (horovodrun, mpirun), and by
+    processes before they were pinned. That much is missing from the others' time. So a stranger
+    never looks too large, and looks too small by at most that. Launchers mostly wait.
 
     Args:
-        cores: of the run, see `cores_of`; None: all that this process may use.
+        cores: those of the run, see `cores_of`; None: all that this process may use.
 
     Attributes:
-        load: what was seen, after the block; None where there is no /proc/stat.
+        load: the result, after the block; None without /proc/stat.
     """
 
     def __init__(self, cores: Collection[int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a run ran on: read from the system, quickly, without importing what is described."""
+"""The machine and software of a run, read quickly, without importing the software."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ def machine_facts() -> MachineFacts:
 
 
 def cpu_model(cpuinfo: Path) -> str:
-    """Name of the processor; ARM's cpuinfo has none, then the architecture."""
+    """Name of the processor; ARM's cpuinfo has none, so there it is the architecture."""
     try:
         text = cpuinfo.read_text(errors="replace")
     except OSError:
@@ -47,7 +47,7 @@ def cpu_model(cpuinfo: Path) -> str:
 
 
 def package_versions(names: tuple[str, ...]) -> dict[str, str]:
-    """Installed versions by distribution name; what is not installed is left out."""
+    """Installed versions by distribution name; packages that are not installed are left out."""
     versions = {}
     for name in names:
         try:
@@ -58,7 +58,7 @@ def package_versions(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def gpu_names() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs, as nvidia-smi lists them; empty where there is no working one."""
+    """Names of the NVIDIA GPUs, as nvidia-smi lists them; empty if there is no working one."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
@@ -71,5 +71,5 @@ def gpu_names() -> tuple[str, ...]:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return ()  # a driver that does not answer must not cost a run its record
+        return ()  # a driver that does not answer must not prevent the record
     return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())

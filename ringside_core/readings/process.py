@@ -1,4 +1,4 @@
-"""What one process costs, when it began, and the processors that it may use."""
+"""What one process costs, when it started, and which processors it may use."""
 
 import contextlib
 import functools
@@ -16,8 +16,8 @@ from ringside_core.specs import RefusalError
 def peak_memory_bytes() -> int:
     """Highest resident set size of this process since its program was loaded.
 
-    VmHWM, and not getrusage's ru_maxrss where that can be helped: Linux carries ru_maxrss over an
-    exec, so a child of a parent with 300 MB starts at 300 MB.
+    It is VmHWM if possible, not getrusage's ru_maxrss: on Linux ru_maxrss survives an exec, so a
+    child of a parent with 300 MB starts at 300 MB.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -35,12 +35,12 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-@functools.cache  # one answer for the life of the process, whatever NTP does to the clock
+@functools.cache  # the same answer for the life of the process, even if NTP changes the clock
 def process_start_unix_s() -> float:
     """When this process was started, on the clock of `time.time()`, to about 10 ms.
 
-    From its start in ticks since boot. psutil's create_time adds those to the second in which the
-    machine booted, without its fraction, and so comes out up to 1 s too early.
+    It is computed from its start in ticks since boot. psutil's create_time adds these to the second
+    in which the machine booted, without its fraction, and is therefore up to 1 s too early.
     """
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -55,7 +55,7 @@ def pin(cores: Collection[int]) -> None:
     """Let this process, every thread of it and what it starts run on these processors only.
 
     Raises:
-        RefusalError: one of them is not there, or is not allowed here.
+        RefusalError: one of them does not exist or is not allowed here.
     """
     wanted = set(cores)
     for thread in os.listdir("/proc/self/task"):
@@ -78,11 +78,11 @@ def cores_for(
     cores_per_replica: int,
     available: Sequence[int],
 ) -> tuple[int, ...]:
-    """The processors of one process: those of its replicas, sorted.
+    """The processors of one process, which are those of its replicas, sorted.
 
     Replica i of a host (i = local_rank · replicas_per_process + j) gets
     available[(i · cores_per_replica + m) mod len(available)] for m < cores_per_replica. So replicas
-    share processors only where there are too few.
+    share processors only if there are too few.
 
     Raises:
         RefusalError: no processor is available.

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _COUNTERS = Path("/proc/net/dev")
-_SENT = 8  # after eight columns of what was received
+_SENT = 8  # after eight columns about received data
 
 
 def sent_bytes(counters: Path = _COUNTERS) -> dict[str, int]:
     """Bytes that each interface has sent since it came up, loopback too.
 
-    One read of the kernel's table, about 30 µs. Empty where there is none (no Linux).
+    One read of the kernel's table, about 30 µs. Empty if there is none (not Linux).
     """
     try:
         lines = counters.read_text(encoding="utf-8").splitlines()[2:]
@@ -26,8 +26,8 @@ def sent_bytes(counters: Path = _COUNTERS) -> dict[str, int]:
 def sent_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """What each interface sent between two readings.
 
-    Interfaces that came, went or began to count anew in between are left out: nobody knows what
-    they sent.
+    An interface that appeared, disappeared or restarted its count in between is left out: nobody
+    knows what it sent.
     """
     return {
         name: after[name] - sent
