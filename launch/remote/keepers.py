@@ -185,7 +185,7 @@ class Keepers:
                 keeper.ask()
 
     def _let_go(self) -> None:
-        """Close every input, so that each keeper sweeps its host. Lost keepers do so by themselves."""
+        """Close every input, so that each keeper sweeps its host. Lost ones do so by themselves."""
         self._over.set()
         if self._beats.ident is not None:
             self._beats.join()
