@@ -7,21 +7,18 @@ of its clock, and a second line, the questions, with its answers; both are JSON.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
 import socket
 import sys
 import time
-from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("tensorflow", "horovod")
-CODE_SUFFIXES = (".py", ".j2", ".css")
 
 
 def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
@@ -68,36 +65,13 @@ def facts(questions: dict[str, Any]) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """What must be the same on all hosts: Python, packages, Ringside's code."""
+    from ringside_core.code_version import code_version  # `ready` does not need it
+
     found = {"Python": platform.python_version(), "Ringside": code_version()[:12]}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-def code_version(covered: Iterable[str] = (), *, root: Path = ROOT) -> str:
-    """SHA-256 of Ringside's code, of names and contents of the files, 64 hexadecimal digits.
-
-    It stands here, because this program runs on other hosts without any other module.
-
-    Args:
-        covered: files and folders below the root; of folders all Python files, templates and
-            styles count. Empty: every program and every package but the tests.
-        root: the checkout.
-
-    Raises:
-        FileNotFoundError: a file or folder is not there.
-    """
-    places = [root / name for name in covered] or [
-        *root.glob("*.py"),
-        *(file.parent for file in root.glob("*/__init__.py") if file.parent.name != "tests"),
-    ]
-    files = [place for place in places if not place.is_dir()]
-    files += [f for p in places if p.is_dir() for f in p.rglob("*") if f.suffix in CODE_SUFFIXES]
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def interfaces() -> dict[str, list[str]]:
@@ -138,6 +112,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] == "ready":
         print("; ".join(obstacles(Path(arguments[1]), [int(port) for port in arguments[2:]])))
         return 0
+    sys.path.insert(0, str(ROOT))  # a program that is started by its path does not find Ringside
     print("ready", flush=True)  # Python has started: what comes back now took the way only
     sys.stdin.readline()
     print(time.time(), flush=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from launch.remote import host_facts
 from ringside.collectives.request import LEAST_REPETITIONS
 from ringside.collectives.stacks import STACKS
 from ringside.stats.link_share import links_by_pair, same_link
+from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
@@ -132,4 +132,4 @@ def alike(then: Sequence[Link], now: Sequence[Link], *, hosts: Collection[str]) 
 @functools.cache
 def code_version() -> str:
     """SHA-256 of the code that decides what is timed."""
-    return host_facts.code_version(COVERED)
+    return code_version_of(COVERED)

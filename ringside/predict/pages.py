@@ -1,11 +1,9 @@
 """A prediction as a reader sees it: tables for the terminal, a Markdown page, and a drawing."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
@@ -21,9 +19,10 @@ from ringside.report.drawing import (
     series,
 )
 from ringside.report.svg import MUTED, SERIES
+from ringside.report.terminal import rich_table
 from ringside.report.words import NOTHING
 from ringside_core.specs import whole_file
-from ringside_core.text import decimals_for, number, percent, plain, wrapped
+from ringside_core.text import decimals_for, number, percent, plain
 
 LABEL_WIDTH = 34
 INK, GRID = "#1d2430", "#d8dce3"
@@ -68,34 +67,12 @@ def printed_section(section: Section) -> Iterator[RichTable | RichText]:
     """One section for a terminal."""
     for block in section.blocks:
         if isinstance(block, Table):
-            yield rich_table(block, section.title)
+            yield rich_table(block, title=section.title, label_width=LABEL_WIDTH, notes_beside=True)
             yield RichText(plain(section.answer))
         elif isinstance(block, Heading):
             yield RichText("\n" + plain(block.text), style="bold")
         elif isinstance(block, Text):
             yield RichText("- " + plain(block.text))
-
-
-def rich_table(table: Table, title: str) -> RichTable:
-    """One table for a terminal; its cells are text, never markup."""
-    rich = RichTable(
-        box=box.SIMPLE_HEAD, title=plain(title), title_justify="left", pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    for column in table.columns:
-        head = plain(f"{column.name}\n{column.note}" if column.note else column.name)
-        rich.add_column(RichText(head), justify="right" if column.numeric else "left")
-    for row in table.rows:
-        named = replace(row[0], main=wrapped(row[0].main, LABEL_WIDTH))
-        rich.add_row(*(_rich(cell) for cell in (named, *row[1:])))
-    return rich
-
-
-def _rich(cell: Cell) -> RichText:
-    text = RichText(plain(cell.main), style="red" if cell.bad else "")
-    if cell.note:
-        text.append(" " + plain(cell.note), style="dim")
-    return text
 
 
 def _title(prediction: Prediction) -> str:

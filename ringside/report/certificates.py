@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ringside.report.blocks import Cell
+from ringside.report.blocks import Cell, Column, Table
 from ringside.report.sections.proof import (
     answer_cell,
     certified_cell,
@@ -18,6 +17,7 @@ from ringside.report.sections.proof import (
     evaluation_cell,
     results_by_cell,
 )
+from ringside.report.terminal import rich_table
 from ringside_core.specs import (
     Certificate,
     Check,
@@ -27,7 +27,6 @@ from ringside_core.specs import (
 )
 from ringside_core.text import listed, plain, plural, wrapped
 
-LABEL_WIDTH = 24
 PLACE_WIDTH = 18
 MISTAKE_WIDTH = 31
 ARMS_BESIDE_EACH_OTHER = 9  # what 100 columns have room for
@@ -40,22 +39,25 @@ CAUGHT, MISSED, IMPOSSIBLE, NOT_TRIED = "yes", "MISSED", "-", "?"
 
 def render_certificates(certificates: Sequence[Certificate]) -> RenderableType:
     """One row for each arm, at most 100 columns; below, why an arm is not certified."""
-    table = _table(_certified_below(certificates))
-    for head in ("arm", "certified", "float64", "float32", "ledger", "evaluation"):
-        table.add_column(head, overflow="fold")
-    for one in certificates:
-        places = (
-            deviation_cell(checks_of(one, "float64")),
-            deviation_cell(checks_of(one, "float32")),
+    heads = ("arm", "certified", "float64", "float32", "ledger", "evaluation")
+    rows = tuple(
+        (
+            Cell(one.arm.label),
+            certified_cell(one, one.reason),
+            _place(deviation_cell(checks_of(one, "float64"))),
+            _place(deviation_cell(checks_of(one, "float32"))),
+            answer_cell(checks_of(one, "ledger")),
+            replace(evaluation_cell(one), note=""),
         )
-        table.add_row(
-            Text(wrapped(one.arm.label, LABEL_WIDTH)),
-            _text(certified_cell(one, one.reason)),
-            *(_text(cell, width=PLACE_WIDTH) for cell in places),
-            _text(answer_cell(checks_of(one, "ledger"))),
-            _text(replace(evaluation_cell(one), note="")),
-        )
-    return table
+        for one in certificates
+    )
+    columns = tuple(Column(head, numeric=False) for head in heads)
+    return rich_table(Table(columns, rows), below=_certified_below(certificates))
+
+
+def _place(cell: Cell) -> Cell:
+    """A cell whose note, the name of a variable, is wrapped."""
+    return replace(cell, note=wrapped(cell.note, PLACE_WIDTH))
 
 
 def _certified_below(certificates: Sequence[Certificate]) -> Text:
@@ -87,23 +89,23 @@ def render_matrix(matrix: DetectionMatrix) -> RenderableType:
 
 
 def _block(matrix: DetectionMatrix, arms: Sequence[tuple[int, str]]) -> RichTable:
-    table = _table(None)
-    table.add_column("mistake", overflow="fold")
-    for number, _ in arms:
-        table.add_column(str(number), overflow="fold")
     results = results_by_cell(matrix)
-    for control in matrix.controls:
-        cells = [_mark(results.get((control.name, label))) for _, label in arms]
-        table.add_row(Text(wrapped(control.name, MISTAKE_WIDTH)), *cells)
-    return table
+    columns = tuple(
+        Column(head, numeric=False) for head in ("mistake", *(str(number) for number, _ in arms))
+    )
+    rows = tuple(
+        (Cell(one.name), *(_mark(results.get((one.name, label))) for _, label in arms))
+        for one in matrix.controls
+    )
+    return rich_table(Table(columns, rows), label_width=MISTAKE_WIDTH)
 
 
-def _mark(result: ControlResult | None) -> Text:
+def _mark(result: ControlResult | None) -> Cell:
     if result is None:
-        return Text(NOT_TRIED)
+        return Cell(NOT_TRIED)
     if result.caught is None:
-        return Text(IMPOSSIBLE, style="dim")
-    return Text(CAUGHT) if result.caught else Text(MISSED, style="bold red")
+        return Cell(IMPOSSIBLE, tone="empty")
+    return Cell(CAUGHT) if result.caught else Cell(MISSED, bad=True)
 
 
 def _missed(matrix: DetectionMatrix) -> Iterator[Text]:
@@ -111,25 +113,6 @@ def _missed(matrix: DetectionMatrix) -> Iterator[Text]:
         if one.caught is False:
             why = f": {one.by}" if one.by else ""
             yield Text(plain(f"MISSED: {one.control} in {one.arm}{why}"), style="red")
-
-
-def _table(caption: Text | None) -> RichTable:
-    return RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        caption=caption,
-        caption_justify="left",
-        caption_style="",
-    )
-
-
-def _text(cell: Cell, *, width: int = 99) -> Text:
-    """A cell as text, never as markup, with its note below."""
-    text = Text(plain(cell.main), style="red" if cell.bad else "")
-    if cell.note:
-        text.append("\n" + wrapped(cell.note, width), style="dim")
-    return text
 
 
 # In full

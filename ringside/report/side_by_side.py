@@ -1,20 +1,18 @@
 """Two comparisons side by side: a page, Markdown and a table for the terminal."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
+from ringside.report.terminal import rich_table
 from ringside.report.words import NOTHING, estimated, span_of, span_or_none, times, why_no_interval
 from ringside.stats.side_by_side import Change, SideBySide
 from ringside_core.specs import write_whole
-from ringside_core.text import plain, plural, wrapped
+from ringside_core.text import plain, plural
 
-LABEL_WIDTH = 24
 PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"
 HOW = (
     "Examples/s are geometric means of the rounds that count. The ratio is that of arm ÷ serial in "
@@ -183,7 +181,6 @@ def _certificate_cell(change: Change) -> Cell:
 
 def render_side_by_side_table(told: SideBySide) -> RichTable:
     """The same for a terminal."""
-    arms = changes_table(told)
     below = RichText()
     below.append(plain(summary_of(told)) + "\n", style="bold")
     for name, old, new in told.differs:
@@ -191,28 +188,4 @@ def render_side_by_side_table(told: SideBySide) -> RichTable:
     estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
     for note in (why_no_interval(estimates), *_notes(told)):
         below.append(f"\n{plain(note)}" if note else "")
-    table = RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        caption=below,
-        caption_justify="left",
-        caption_style="",
-    )
-    for column in arms.columns:
-        head = plain(f"{column.name}\n{column.note}" if column.note else column.name)
-        table.add_column(
-            RichText(head), justify="right" if column.numeric else "left", overflow="fold"
-        )
-    for row in arms.rows:
-        named = replace(row[0], main=wrapped(row[0].main, LABEL_WIDTH))
-        table.add_row(*map(_rich, (named, *row[1:])))
-    return table
-
-
-def _rich(cell: Cell) -> RichText:
-    """A cell as text: never as markup, which a label may contain."""
-    text = RichText(plain(cell.main), style="red" if cell.bad else "")
-    if cell.note:
-        text.append("\n" + plain(cell.note), style="dim")
-    return text
+    return rich_table(changes_table(told), below=below)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.remote import host_facts
+from ringside_core.code_version import code_version
 from ringside_core.readings.machine import package_versions
 from ringside_core.specs import Comparison, RefusalError
 
@@ -15,9 +15,9 @@ RESULTS = "results.json"
 # What decides how a report reads: Ringside's code (tests/setup/test_rooms.py checks that this code
 # imports nothing else of Ringside), and the packages that compute and draw.
 COVERED = (
-    "launch/remote/host_facts.py",
     "ringside/report",
     "ringside/stats",
+    "ringside_core/code_version.py",
     "ringside_core/readings/machine.py",
     "ringside_core/specs",
     "ringside_core/text.py",
@@ -84,7 +84,7 @@ def report_version() -> str:
     for one folder, byte by byte.
     """
     packages = [f"{name}=={version}" for name, version in package_versions(PACKAGES).items()]
-    return digest_of("\n".join([*packages, host_facts.code_version(COVERED)]).encode())
+    return digest_of("\n".join([*packages, code_version(COVERED)]).encode())
 
 
 @contextmanager

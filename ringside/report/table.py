@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ringside.report.blocks import Cell
+from ringside.report.blocks import Cell, Table
 from ringside.report.sections.headline import headlines
 from ringside.report.sections.noise import noise_line, rounds_line
 from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_of
 from ringside.report.sections.tables import arms_in_order, results_table
+from ringside.report.terminal import rich_table
 from ringside.report.words import outcome_of, why_no_interval
 from ringside.stats.summary import ArmRow, Summary, summarize
 from ringside_core.specs import Comparison
-from ringside_core.text import plain, wrapped
+from ringside_core.text import plain
 
 LABEL_WIDTH = 20
 SHORT = {NOT_COMPARABLE: "not\ncomp."}  # the whole word would take the room of a number
@@ -41,51 +41,43 @@ def render_table(comparison: Comparison) -> RichTable:
         RefusalError: the records contradict each other.
     """
     summary = summarize(comparison)
-    table = RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        caption=_below(comparison, summary),
-        caption_justify="left",
-        caption_style="",
-    )
     results = results_table(summary)
     words = {"serial": summary.serial or "serial", "metric": summary.quality_metric or "quality"}
-    for index, head, _ in COLUMNS:
-        # Fold, never crop: a number that lost a digit is another number.
-        table.add_column(
-            Text(plain(head.format(**words))),
-            justify="right" if results.columns[index].numeric else "left",
-            overflow="fold",
-        )
-    arms = arms_in_order(summary)
+    columns = tuple(
+        replace(results.columns[index], name=head.format(**words), note="")
+        for index, head, _ in COLUMNS
+    )
     # Twins are told of below, as the noise floor.
-    shown = [pair for pair in zip(results.rows, arms, strict=True) if not pair[1].arm.twin_of]
-    apart = sum(not arm.comparable for _, arm in shown)
-    for place, (row, arm) in enumerate(shown):
-        if apart and place == len(shown) - apart:
-            table.add_section()
-            table.add_row(Text("not comparable:", style="bold"))
-        named = (replace(row[0], main=wrapped(_short_label(arm), LABEL_WIDTH)), *row[1:])
-        table.add_row(
-            *(_text(named[index], noted=noted) for index, _, noted in COLUMNS),
-            style="" if arm.comparable else "dim",
+    shown = [
+        (row, arm)
+        for row, arm in zip(results.rows, arms_in_order(summary), strict=True)
+        if not arm.arm.twin_of
+    ]
+    table = Table(
+        columns,
+        tuple(_short_row(row, arm) for row, arm in shown),
+        apart=sum(not arm.comparable for _, arm in shown),
+    )
+    return rich_table(table, below=_below(comparison, summary), label_width=LABEL_WIDTH)
+
+
+def _short_row(row: tuple[Cell, ...], arm: ArmRow) -> tuple[Cell, ...]:
+    """The cells that a terminal has room for; of most of them without the note."""
+    named = (replace(row[0], main=_short_label(arm)), *row[1:])
+    return tuple(
+        replace(
+            named[index],
+            main=SHORT.get(named[index].main, named[index].main),
+            note=named[index].note if noted or named[index].bad else "",
         )
-    return table
+        for index, _, noted in COLUMNS
+    )
 
 
 def _short_label(row: ArmRow) -> str:
     """The label without the size that the next column shows."""
     label, size = row.arm.label, f" ×{row.arm.replicas}"
     return row.arm.group if label == row.arm.group + size else label
-
-
-def _text(cell: Cell, *, noted: bool) -> Text:
-    """A cell as text: never as markup, which a label may contain."""
-    text = Text(SHORT.get(cell.main, plain(cell.main)), style="red" if cell.bad else "")
-    if cell.note and (noted or cell.bad):
-        text.append("\n" + plain(cell.note), style="dim")
-    return text
 
 
 def _below(comparison: Comparison, summary: Summary) -> Text:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from launch import Placement
 from launch.placement import THIS_MACHINE
-from launch.remote import host_facts
 from ringside.verify.machines import machine_of
+from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.specs import (
     Certificate,
@@ -133,7 +133,7 @@ def code_version() -> str:
 
 def code_now() -> str:
     """SHA-256 of the covered code as it is on disk now; somebody may have edited it."""
-    return host_facts.code_version(COVERED, root=ROOT)
+    return code_version_of(COVERED, root=ROOT)
 
 
 def _surroundings() -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import grimp
 import pytest
 
-from launch.remote.host_facts import code_version
 from ringside.collectives import store as collectives_store
 from ringside.report import source as report_source
 from ringside.verify import store as verify_store
+from ringside_core.code_version import code_version
 
 ROOT = Path(__file__).resolve().parents[2]
 

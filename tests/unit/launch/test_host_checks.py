@@ -17,6 +17,7 @@ from launch.remote import ssh
 from launch.remote.host_checks import check_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
+from ringside_core.code_version import code_version
 from ringside_core.specs import (
     Host,
     RefusalError,
@@ -223,10 +224,10 @@ def test_the_digest_of_code(tmp_path: Path) -> None:
         for name in ("train.py", "trainers/__init__.py", "trainers/a/b.py")
     )
 
-    assert probe.code_version(root=tmp_path) == hashlib.sha256(content).hexdigest()
-    assert probe.code_version(("train.py",), root=tmp_path) != probe.code_version(root=tmp_path)
+    assert code_version(root=tmp_path) == hashlib.sha256(content).hexdigest()
+    assert code_version(("train.py",), root=tmp_path) != code_version(root=tmp_path)
     with pytest.raises(FileNotFoundError):
-        probe.code_version(("trainers", "gone"), root=tmp_path)
+        code_version(("trainers", "gone"), root=tmp_path)
 
 
 def test_the_interface_to_this_machine() -> None:

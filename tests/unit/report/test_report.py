@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from ringside.report import render_table, write_report
+from ringside.report import write_report
 from ringside.report.html import breaks, render_html
 from ringside.report.markdown import escaped, render_markdown
 from ringside.report.sections.tables import results_table
+from ringside.report.table import render_table
 from ringside.stats.step_times import warm_up
 from ringside_core.specs import Comparison, Outcome, RefusalError
 from tests.unit.report.bout import DISTURBED, bout
