@@ -21,7 +21,7 @@ from ringside.compare.experiment import keep, launched, run_rounds, spec_of
 from ringside.compare.hosts import fullest, placement_of, refuse_fewer_cores, refuse_other_links
 from ringside.compare.hosts_load import looks
 from ringside.compare.tuning import arms_to_tune, tune
-from ringside.stats.breakdown_arms import breakdown_arms
+from ringside.stats.breakdown import breakdown_arms
 from ringside.verify import store
 from ringside.verify.certify import Subject
 from ringside.verify.machines import machine_of

@@ -1,7 +1,7 @@
 """The figures of one run, and of each of its processes, computed from the raw times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -69,20 +69,7 @@ class ProcessFigures:
     clock_s_per_step: Figure
 
 
-FIGURES = (
-    "throughput_examples_s",
-    "step_time_ms",
-    "step_p95_ms",
-    "step_p99_ms",
-    "rank_skew_ms",
-    "sent_bytes_per_step",
-    "clock_share",
-    "startup_s",
-    "time_to_target_s",
-    "final_quality",
-    "peak_memory_bytes",
-    "cpu_s_per_1000_examples",
-)
+FIGURES = tuple(one.name for one in fields(RunFigures) if one.type is Figure)
 
 
 def run_figures(run: Run, each_example_once: Answer) -> RunFigures:

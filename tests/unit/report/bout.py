@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.stats.breakdown_arms import breakdown_arms_of
+from ringside.stats.breakdown import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Certificate,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
-from ringside.stats.breakdown_arms import breakdown_arms_of
+from ringside.stats.breakdown import Breakdown, breakdown_arms_of, breakdown_between, breakdown_of
 from ringside_core.specs import (
     Arm,
     Comparison,
