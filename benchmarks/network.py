@@ -46,7 +46,7 @@ from ringside.collectives.stacks import parse_stacks, stack_of  # noqa: E402
 from ringside.lab import Lab  # noqa: E402
 from ringside.lab.lab import CONGESTION_CONTROL  # noqa: E402
 from ringside.report.words import stack_name  # noqa: E402
-from ringside.stats.link_share import (  # noqa: E402
+from ringside.stats.links import (  # noqa: E402
     IMPOSSIBLE,
     least_seconds,
     share_of_link,

@@ -37,7 +37,7 @@ from ringside.stats.collectives import (
     fit_cost_model,
     times_of,
 )
-from ringside.stats.link_share import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
+from ringside.stats.links import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
 from ringside_core.specs import (
     Communication,
     Link,

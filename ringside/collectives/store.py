@@ -11,7 +11,7 @@ from typing import Any
 
 from ringside.collectives.request import LEAST_REPETITIONS
 from ringside.collectives.stacks import STACKS
-from ringside.stats.link_share import links_by_pair, same_link
+from ringside.stats.links import links_by_pair, same_link
 from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.readings.machine import machine_facts
@@ -29,7 +29,7 @@ COVERED = (
     "backends",
     "launch",
     "ringside/collectives",
-    "ringside/stats/link_share.py",
+    "ringside/stats/links.py",
     "ringside_core",
     "trainers/process.py",
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from launch import Placement
 from launch.placement import slots_used
-from ringside.stats.link_share import link_words, links_by_pair, same_link
+from ringside.stats.links import link_words, links_by_pair, same_link
 from ringside_core.specs import (
     Arm,
     Comparison,

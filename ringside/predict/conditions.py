@@ -1,7 +1,7 @@
 """When a prediction is refused: it would be about something that was not measured."""
 
 from ringside.predict.prediction import Prediction
-from ringside.stats.link_share import (
+from ringside.stats.links import (
     SAME_LINK,
     congestion_controls,
     link_words,

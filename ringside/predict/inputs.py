@@ -21,7 +21,7 @@ from ringside.predict.conditions import (
     refuse_unknown_link,
 )
 from ringside.stats.collectives import fit_cost_model, wire_bytes
-from ringside.stats.link_share import fastest_bits_per_s, slowest_bits_per_s
+from ringside.stats.links import fastest_bits_per_s, slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval
-from ringside.stats.link_share import congestion_controls, rate_words, same_rate, slowest_bits_per_s
+from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
 from ringside.stats.summary import ArmRow, Summary, summarize
 from ringside.stats.verdicts import Word, holm
 from ringside_core.specs import (

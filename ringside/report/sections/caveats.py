@@ -9,7 +9,7 @@ from ringside.report.sections.core_shares import Placement, placements
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
 from ringside.stats.figure import LEAST_ROUNDS
-from ringside.stats.link_share import (
+from ringside.stats.links import (
     SAME_LINK,
     congestion_controls,
     link_words,

@@ -27,7 +27,7 @@ from ringside.stats.collectives import (
     times_of,
     wire_bytes,
 )
-from ringside.stats.link_share import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
+from ringside.stats.links import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
     Communication,

@@ -7,7 +7,7 @@ from ringside.report.blocks import Folded, Section, Terms
 from ringside.report.sections.core_shares import Placement
 from ringside.report.sections.tables import processes_table, resources_table
 from ringside.report.source import report_version
-from ringside.stats.link_share import link_words, links_by_pair
+from ringside.stats.links import link_words, links_by_pair
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import byte_size, listed, plural

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from ringside.stats.link_share import (
+from ringside.stats.links import (
     least_seconds,
     links_by_pair,
     same_link,
