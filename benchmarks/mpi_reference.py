@@ -47,8 +47,8 @@ sys.path.insert(0, str(ROOT))
 from launch import Site, make_plan  # noqa: E402
 from launch.children import environment  # noqa: E402
 from ringside.collectives.place import Place  # noqa: E402
+from ringside.collectives.request import parse_sizes  # noqa: E402
 from ringside.collectives.run import measure_stacks  # noqa: E402
-from ringside.collectives.sizes import parse_sizes  # noqa: E402
 from ringside.stats.collectives import times_of  # noqa: E402
 from ringside_core.readings.process import cores_for, pin  # noqa: E402
 from ringside_core.text import byte_size  # noqa: E402

@@ -40,8 +40,8 @@ from launch import Placement, Site  # noqa: E402
 from launch.remote.host_checks import check_hosts  # noqa: E402
 from ringside.collectives.link import measure_links  # noqa: E402
 from ringside.collectives.place import Place  # noqa: E402
+from ringside.collectives.request import parse_sizes  # noqa: E402
 from ringside.collectives.run import measure_stacks, samples_csv  # noqa: E402
-from ringside.collectives.sizes import parse_sizes  # noqa: E402
 from ringside.collectives.stacks import parse_stacks, stack_of  # noqa: E402
 from ringside.lab import Lab  # noqa: E402
 from ringside.lab.lab import CONGESTION_CONTROL  # noqa: E402

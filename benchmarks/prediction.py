@@ -35,7 +35,7 @@ from rich.console import Console
 from benchmarks.starting import start
 from launch import Placement, Site
 from launch.flags import spec_from_flags
-from launch.remote.host_checks import check_hosts
+from launch.remote.host_checks import check_hosts, machine_of
 from ringside.cli.folders import new_folder
 from ringside.cli.stopping import ending_on_signals
 from ringside.collectives.link import measure_links
@@ -49,7 +49,6 @@ from ringside.predict.inputs import inputs_of, link_rate
 from ringside.predict.pages import error_percent
 from ringside.predict.predict import Asked, checks_of, predict
 from ringside.predict.prediction import Checked
-from ringside.verify.machines import machine_of
 from ringside_core.specs import (
     Arm,
     Communication,

@@ -1,6 +1,7 @@
 """Ask all hosts at once whether they are ready, before anything starts; report all problems."""
 
 import contextlib
+import functools
 import json
 import secrets
 import time
@@ -9,17 +10,27 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from launch.placement import Placement, slots_used
 from launch.remote import host_facts, ssh
 from launch.site import Site
 from ringside_core.folders import default_data_dir
-from ringside_core.specs import Noun, RefusalError, RunSpec
+from ringside_core.readings.machine import machine_facts
+from ringside_core.specs import MachineFacts, Noun, RefusalError, RunSpec
 from ringside_core.workloads.registry import WORKLOADS
 
 # ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
 ANSWER_S = 30.0
 CLOCK_S = 1.0  # seconds by which clocks may differ: times of files tell which outcome came first
 SCRIPT = Path(host_facts.__file__).resolve()
+FIRST_HOST_S = 60.0
+# One line: to csh, a quoted text ends with its line.
+ASK_FACTS = (
+    "import sys; sys.path.insert(0, {root!r}); "
+    "from ringside_core.readings.machine import machine_facts; "
+    "print(machine_facts().model_dump_json())"
+)
 
 
 class HostFacts(Noun):
@@ -241,3 +252,33 @@ def _ask_all(
 
     command = (site.python, "-I", str(SCRIPT), "facts")
     return ssh.talk_to_all(dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=site.names)
+
+
+def machine_of(placement: Placement) -> MachineFacts:
+    """Facts of the first host, where every serial run is and every other one begins.
+
+    The machine that starts the runs may be a login node, on which none of them is.
+
+    Raises:
+        RefusalError: the host does not answer, or says something else.
+    """
+    if not placement.names or Site.here().is_local(placement.names[0]):
+        return machine_facts()
+    return _remote_facts(placement.names[0])
+
+
+@functools.cache  # they do not change while a command runs
+def _remote_facts(host: str) -> MachineFacts:
+    site = Site.here()
+    command = (site.python, "-c", ASK_FACTS.format(root=site.root))
+    answer = ssh.ask_all({host: command}, limit_s=FIRST_HOST_S)[host]
+    if isinstance(answer, str):
+        try:
+            return MachineFacts.model_validate_json(answer)
+        except ValidationError:
+            answer = ssh.nonsense(site.python, answer)
+    raise RefusalError(
+        "The first host must say what it is.",
+        received=f"{host}: {answer.why}",
+        advice=f"Try: ssh {host} hostname",
+    )

@@ -21,13 +21,18 @@ from ringside.cli.arms import OutputFolder
 from ringside.cli.folders import new_folder
 from ringside.cli.hosts import HostfileFlag, InterfaceFlag, OversubscribeFlag, placement_from
 from ringside.cli.stopping import telling
-from ringside.collectives import sizes as array_sizes
 from ringside.collectives.link import measure_links
 from ringside.collectives.pattern import check_ranks
 from ringside.collectives.place import Place, filled
-from ringside.collectives.request import BUDGET_S
+from ringside.collectives.request import (
+    BUDGET_S,
+    DEFAULT_SIZES,
+    LONGEST_S,
+    check_memory,
+    fitting,
+    parse_sizes,
+)
 from ringside.collectives.run import measure_stacks, samples_csv
-from ringside.collectives.sizes import LONGEST_S, check_memory, fitting, parse_sizes
 from ringside.collectives.stacks import parse_stacks
 from ringside.collectives.store import keep, why_not_kept
 from ringside.report.words import stack_name
@@ -78,7 +83,7 @@ def command(
         str | None,
         typer.Option(
             help="Ranges (each 4 times the one before) and sizes, commas between. Default: "
-            f"{array_sizes.DEFAULT}, between hosts what the link carries in {LONGEST_S:.0f} s."
+            f"{DEFAULT_SIZES}, between hosts what the link carries in {LONGEST_S:.0f} s."
         ),
     ] = None,
     stacks: Annotated[
@@ -117,7 +122,7 @@ def command(
     ranks = replicas or max(2, sum(host.slots for host in placement.hosts or ()))
     check_ranks(ranks)
     names = parse_stacks(stacks)
-    chosen = parse_sizes(sizes or array_sizes.DEFAULT, ranks=ranks)
+    chosen = parse_sizes(sizes or DEFAULT_SIZES, ranks=ranks)
     place = _place(ranks, placement, output, console)
     if sizes is None:
         chosen = _fitting(chosen, place, console)

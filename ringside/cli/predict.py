@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ringside.cli.arms import OutputFolder
 from ringside.cli.folders import new_folder
-from ringside.lab.rate import parse_rate
+from ringside.lab.link import parse_rate
 from ringside.report.source import (
     RESULTS,
     digest_of,

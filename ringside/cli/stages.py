@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from launch import Placement, Site
-from launch.remote.host_checks import HostFacts
+from launch.remote.host_checks import HostFacts, machine_of
 from ringside.cli.arms import Chosen, able_here, ready_hosts
 from ringside.cli.progress import ComparisonProgress
 from ringside.cli.verification import certify_arms
@@ -24,7 +24,6 @@ from ringside.compare.tuning import arms_to_tune, tune
 from ringside.stats.breakdown import breakdown_arms
 from ringside.verify import store
 from ringside.verify.certify import Subject
-from ringside.verify.machines import machine_of
 from ringside.verify.processes import Start
 from ringside_core.specs import (
     Communication,

@@ -14,9 +14,9 @@ from ringside_core.specs import Load, RunRecord
 ASK = ("sh", "-c", "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat")
 LIMIT_S = 30.0
 SWAPS = ("pswpin", "pswpout")
-# CPU time of what starts a run on a host: sshd, the preflight and the keeper of launch/, orted or
-# horovodrun's services. Beyond the records' 1 s was seen with horovodrun and mpirun, and 2 to 2.5 s
-# of a serial run on a quiet lab.
+# CPU time of what starts a run on a host: sshd, the check of the host and its keeper
+# (launch/remote), orted or horovodrun's services. Seen on a quiet lab, beyond what the records say:
+# 1 s with horovodrun and mpirun, 2 to 2.5 s with a serial run.
 STARTING_S = 2.5
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from launch.remote.host_checks import machine_of
 from ringside.compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_precision
 from ringside.compare.circumstances import circumstances, refuse_other_circumstances
 from ringside.compare.experiment import RESULTS, base_of, spec_of, spec_of_round
 from ringside.compare.hosts import placement_of
 from ringside.stats.summary import summarize
 from ringside.verify import store
-from ringside.verify.machines import machine_of
 from ringside_core.specs import (
     Comparison,
     MachineFacts,

@@ -10,8 +10,8 @@ from pydantic import Field, NonNegativeInt
 from ringside.lab import host as processes
 from ringside.lab import link, login, share
 from ringside.lab.command import check_machine
+from ringside.lab.link import parse_rate
 from ringside.lab.names import LABS, MOST_HOSTS, LabHost, check_name, folder_of, interface_of
-from ringside.lab.rate import parse_rate
 from ringside_core.specs import (
     Document,
     Noun,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from launch.interrupts import Interrupts
+from launch.remote.host_checks import machine_of
 from ringside.verify import store
 from ringside.verify.checks import applied_once, convergence, training_ledger, validation_ledger
 from ringside.verify.gate import evaluation, parity
-from ringside.verify.machines import machine_of
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
 from ringside.verify.request import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
 from ringside.verify.trace import Trace

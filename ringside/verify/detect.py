@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from launch.interrupts import Interrupts
+from launch.remote.host_checks import machine_of
 from ringside.verify import store
 from ringside.verify.certify import (
     COUNTING,
@@ -15,7 +16,6 @@ from ringside.verify.certify import (
     on_own_workload,
     watched_spec,
 )
-from ringside.verify.machines import machine_of
 from ringside.verify.mistakes import (
     EPOCHS,
     GLOBAL_BATCH,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launch import Placement
 from launch.placement import THIS_MACHINE
-from ringside.verify.machines import machine_of
+from launch.remote.host_checks import machine_of
 from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.specs import (

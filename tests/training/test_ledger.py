@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from launch import Site, execute, make_plan
-from ringside.verify.ledger import ledger_verdict
+from ringside.verify.checks import ledger_verdict
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError, Topology
 from ringside_core.workloads.pipeline import Pipeline

@@ -3,8 +3,13 @@
 import pytest
 
 from ringside.collectives.place import Place
-from ringside.collectives.request import repetitions
-from ringside.collectives.sizes import DEFAULT, check_memory, fitting, parse_sizes
+from ringside.collectives.request import (
+    DEFAULT_SIZES,
+    check_memory,
+    fitting,
+    parse_sizes,
+    repetitions,
+)
 from ringside.collectives.stacks import STACKS, obstacle, options_of, parse_stacks
 from ringside_core.specs import RefusalError
 from ringside_core.specs.options import CommunicationOptions
@@ -19,7 +24,7 @@ def test_a_range_takes_four_times_the_size_each_time() -> None:
 
 def test_the_default_has_a_size_below_4096_bytes() -> None:
     """Below 4096 bytes Open MPI sums in another way, which shows the latency."""
-    assert min(parse_sizes(DEFAULT, ranks=2)) == 2048
+    assert min(parse_sizes(DEFAULT_SIZES, ranks=2)) == 2048
 
 
 def test_sizes_come_sorted_and_once() -> None:

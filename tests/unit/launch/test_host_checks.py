@@ -1,4 +1,4 @@
-"""What the preflight makes of the hosts' answers: every problem, by the host's name."""
+"""What the checks of hosts make of the hosts' answers: every problem, by the host's name."""
 
 import dataclasses
 import hashlib
@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from launch import Placement, Site
-from launch.remote import host_checks as preflight
-from launch.remote import host_facts as probe
-from launch.remote import ssh
+from launch.remote import host_checks, host_facts, ssh
 from launch.remote.host_checks import check_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
@@ -59,12 +57,12 @@ class Network:
 
     def ask_all(
         self, names: Sequence[str], site: Site, questions: dict[str, Any]
-    ) -> dict[str, preflight._Answer | ssh.NoAnswer]:
+    ) -> dict[str, host_checks._Answer | ssh.NoAnswer]:
         """In place of connections."""
         return {
             name: ssh.NoAnswer(why=self.unreached[name])
             if name in self.unreached
-            else preflight._Answer(
+            else host_checks._Answer(
                 clock_offset_s=self.clock[name], clock_round_trip_s=0.5, said=self.hosts[name]
             )
             for name in names
@@ -83,8 +81,8 @@ class Network:
 def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     """A network on which all is well."""
     network = Network(site, tmp_path / "runs" / "new")
-    monkeypatch.setattr(preflight, "_ask_all", network.ask_all)
-    monkeypatch.setattr(probe, "facts", lambda questions: network.here)
+    monkeypatch.setattr(host_checks, "_ask_all", network.ask_all)
+    monkeypatch.setattr(host_facts, "facts", lambda questions: network.here)
     monkeypatch.setattr("secrets.token_hex", lambda size: "secret")
     yield network
     assert list(tmp_path.iterdir()) == []
@@ -298,9 +296,9 @@ def test_two_thousand_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     names = [f"127.0.{number // 256}.{number % 256}" for number in range(2000)]
     questions = {"token": "", "names": names, "paths": [f"/nowhere/{name}" for name in names]}
 
-    (answer,) = preflight._ask_all(["b.invalid"], Site.here(), questions).values()
+    (answer,) = host_checks._ask_all(["b.invalid"], Site.here(), questions).values()
 
-    assert isinstance(answer, preflight._Answer)
+    assert isinstance(answer, host_checks._Answer)
     assert answer.said["addresses"] == dict(zip(names, names, strict=True))
     assert answer.said["missing"] == questions["paths"]
     assert len(str(answer.said)) > 1 << 16
@@ -322,7 +320,7 @@ def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_the_body_raises_is_its_own(tmp_path: Path) -> None:
     """An error while hosts are asked says nothing about the folder; its file is removed."""
-    with pytest.raises(OSError, match="mine"), preflight._token(tmp_path / "new"):
+    with pytest.raises(OSError, match="mine"), host_checks._token(tmp_path / "new"):
         raise OSError("mine")
 
     assert list(tmp_path.iterdir()) == []
@@ -332,7 +330,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     """It is refused by name. Even root cannot write a folder of /proc."""
     with (
         pytest.raises(RefusalError, match="must be writable"),
-        preflight._token(Path("/proc/self/new")),
+        host_checks._token(Path("/proc/self/new")),
     ):
         pass
 
@@ -370,4 +368,4 @@ def test_what_must_be_there(
         data_dir=data_dir,
     )
 
-    assert preflight._paths([spec], site) == [one.format(cache=tmp_path) for one in asked]
+    assert host_checks._paths([spec], site) == [one.format(cache=tmp_path) for one in asked]

@@ -1,4 +1,4 @@
-"""The small parts: progress, logs, environment, preflight."""
+"""The small parts: progress, logs, environment, checks of hosts."""
 
 import io
 import os

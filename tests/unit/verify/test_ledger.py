@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ringside.verify.ledger import ledger_verdict
+from ringside.verify.checks import ledger_verdict
 
 
 def places(fed: np.ndarray, number: int) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launch import Placement, Site
-from ringside.verify import machines
+from launch.remote import host_checks
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Host, RefusalError
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
@@ -14,14 +14,14 @@ from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> None:
-    machines._remote_facts.cache_clear()
+    host_checks._remote_facts.cache_clear()
 
 
 def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its text is not taken as the machine's answer."""
     reached_by(f"echo welcome; {FAREWELL}", tmp_path, monkeypatch)
 
-    facts = machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
+    facts = host_checks.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
     assert facts.host == machine_facts().host
 
@@ -40,7 +40,7 @@ def test_a_machine_that_does_not_say(
     reached_by(ssh, tmp_path, monkeypatch)
 
     with pytest.raises(RefusalError, match=f"Received: b.invalid: {words}"):
-        machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
+        host_checks.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
 
 @pytest.mark.parametrize("said", ["hello", "{}", ""])
@@ -56,6 +56,6 @@ def test_a_machine_that_says_something_else(
     monkeypatch.setattr(Site, "here", lambda: here)
 
     with pytest.raises(RefusalError) as refused:
-        machines.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
+        host_checks.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
     assert str(refused.value.received).startswith(f"b.invalid: {python} there says {said!r}, ")
