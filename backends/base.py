@@ -5,14 +5,13 @@ begin with an underscore. `serial` fills in every hook too: it is the reference.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.iterators import keeping_iterators
 from ringside_core.keras import tf
 from ringside_core.specs import (
     BackendOptions,
@@ -21,11 +20,12 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
     Surroundings,
-    capabilities_of,
 )
 
 Reduction = Literal["sum", "mean", "max"]
 Role = Literal["replica", "coordinator", "server"]
+# (upstream's reduction, gradients, variables) → the gradients that are applied, in the same order.
+GradientReduction = Callable[[Callable[[Any, Any], Any], list[Any], list[Any]], list[Any]]
 
 
 class Backend(ABC):
@@ -39,12 +39,9 @@ class Backend(ABC):
         local_replicas: replicas in this process.
     """
 
-    name: ClassVar[str]
-
     def __init__(self, spec: RunSpec, surroundings: Surroundings) -> None:
         self.spec = spec
         self.surroundings = surroundings
-        self.capabilities: Capabilities = capabilities_of(self.name)
         self._check_surroundings()
         self._check_xla()
 
@@ -104,6 +101,16 @@ class Backend(ABC):
     # Who am I
 
     @property
+    def name(self) -> str:
+        """The name of the backend, as a person types it."""
+        return self.spec.backend
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend is able to do."""
+        return self.spec.capabilities
+
+    @property
     def rank(self) -> int:
         """Rank of this process among those that hold replicas, from 0."""
         return self.surroundings.rank
@@ -158,10 +165,10 @@ class Backend(ABC):
         """The optimizer as this family needs it."""
         return optimizer
 
-    def leave_reduction_out(self, optimizer: Any) -> None:
-        """Let an optimizer that this backend wrapped apply each replica's own gradients.
+    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
+        """Let an optimizer that this backend wrapped combine gradients in another way.
 
-        To see what reducing them costs; all else stays as it is.
+        Everything else stays as it is: to see what the reduction costs, or what a wrong one does.
         """
         raise NotImplementedError(f"{self.name} reduces no gradients")
 
@@ -304,73 +311,6 @@ class Backend(ABC):
     def serve(self) -> None:
         """Serve a coordinator until it is gone (role `server`)."""
         raise NotImplementedError(f"{self.name} has no servers")
-
-
-class StrategyBackend(Backend):
-    """The common part of the backends that are a tf.distribute.Strategy."""
-
-    _strategy: Any = None
-
-    @property
-    def strategy(self) -> Any:
-        """The started strategy."""
-        if self._strategy is None:
-            raise RuntimeError(f"{self.name} is used before it was started")
-        return self._strategy
-
-    def _start(self) -> None:
-        self._strategy = self._make_strategy()
-        replicas = self._strategy.num_replicas_in_sync
-        if self.capabilities.synchronous and replicas != self.num_replicas:
-            raise RefusalError(
-                "The strategy must hold the replicas that the run asks for.",
-                received=f"{replicas} replicas found, {self.num_replicas} asked for",
-                advice=f"Use --replicas {replicas}.",
-            )
-
-    @abstractmethod
-    def _make_strategy(self) -> Any:
-        """The tf.distribute.Strategy; devices are free to be configured."""
-
-    def _stop(self) -> None:
-        self._strategy = None
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """The strategy's scope."""
-        with self.strategy.scope():
-            yield
-
-    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
-        """One input pipeline for each process, each giving its replicas their batches in turn."""
-
-        def for_pipeline(context: Any) -> Any:
-            return dataset_fn(
-                InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
-            )
-
-        return keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
-
-    def average_statistics(self, model: Any) -> None:
-        """A variable of kind MEAN is read as the mean over replicas, and assigned to all."""
-        if self.num_replicas == 1 or not self.capabilities.synchronous:
-            return  # nobody else holds a copy
-        with self.scope():
-            for variable in statistics(model):
-                variable.assign(variable.numpy())
-
-    def leave_reduction_out(self, optimizer: Any) -> None:
-        """Keras hands all gradients to `aggregate_gradients`, a legacy optimizer to another name.
-
-        They stay divided by the number of replicas, as Keras does for their sum.
-        """
-        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
-        legacy = isinstance(scaled, tf.keras.optimizers.legacy.Optimizer)
-        setattr(scaled, "_aggregate_gradients" if legacy else "aggregate_gradients", list)
-
-    def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
-        return results
 
 
 def statistics(model: Any) -> list[Any]:

@@ -1,7 +1,14 @@
-"""Devices of one process: GPUs where there are any, else logical CPU devices."""
+"""Devices and threads of one process: GPUs if there are any, else logical CPU devices."""
+
+import os
 
 from ringside_core.keras import tf
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, RunSpec
+
+# A worker with one thread that waits for a variable of its server cannot answer its coordinator.
+# On a host with one core TensorFlow chooses one thread, and then both wait for ever. TensorFlow's
+# tutorial on parameter servers raises the number for the same reason.
+LEAST_OF_COORDINATED = 2
 
 
 def replica_devices(count: int) -> list[str]:
@@ -52,3 +59,18 @@ def use_local_gpu(local_rank: int, local_size: int) -> None:
         )
     tf.config.experimental.set_memory_growth(gpus[local_rank], True)
     tf.config.set_visible_devices(gpus[local_rank], "GPU")
+
+
+def intra_op_threads(spec: RunSpec) -> int:
+    """Threads within one operation; 0: TensorFlow's choice."""
+    return spec.resources.intra_op_threads or 0
+
+
+def inter_op_threads(spec: RunSpec) -> int:
+    """Operations at once; 0: TensorFlow's choice, one for each processor."""
+    asked = spec.resources.inter_op_threads
+    if asked is not None:
+        return asked
+    if spec.capabilities.process_model == "coordinator":
+        return max(LEAST_OF_COORDINATED, len(os.sched_getaffinity(0)))
+    return 0

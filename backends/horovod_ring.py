@@ -4,11 +4,11 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
-from backends.base import Backend, Reduction, statistics
+from backends.base import Backend, GradientReduction, Reduction, statistics
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from ringside_core.keras import build_optimizer, tf, variables_of
@@ -18,8 +18,6 @@ from ringside_core.specs.options import HorovodOptions
 
 class HorovodRing(Backend):
     """Joins horovodrun, mpirun or srun; alone it is a job of size 1."""
-
-    name: ClassVar[str] = "horovod"
 
     _hvd: Any = None
     _meeting: Any = None
@@ -113,9 +111,12 @@ class HorovodRing(Backend):
                 setattr(wrapped, name, getattr(optimizer, name))
         return wrapped
 
-    def leave_reduction_out(self, optimizer: Any) -> None:
-        """DistributedOptimizer reduces through a function that it holds; each keeps its own."""
-        optimizer._allreduce_grads = lambda gradients, variables: list(gradients)
+    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
+        """DistributedOptimizer reduces by a function that it holds."""
+        upstream = optimizer._allreduce_grads
+        optimizer._allreduce_grads = lambda gradients, variables: reduction(
+            upstream, list(gradients), list(variables)
+        )
 
     def prepare_model(self, model: Any) -> None:
         """Layers that ask for statistics over all replicas get them over all ranks."""

@@ -1,14 +1,10 @@
 """No strategy at all: the reference to which every other backend is compared."""
 
-from typing import ClassVar
-
 from backends.base import Backend
 
 
 class Serial(Backend):
     """One replica in one process, TensorFlow's default strategy."""
-
-    name: ClassVar[str] = "serial"
 
     def _start(self) -> None:
         """Nothing to take."""

@@ -78,7 +78,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         apply_rule(optimizer, spec, workload, steps_per_epoch)
         optimizer = backend.wrap_optimizer(optimizer)
         if spec.ablation == "no_reduction":
-            backend.leave_reduction_out(optimizer)
+            backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
         model.compile(
             optimizer=optimizer,
             loss=workload.loss,

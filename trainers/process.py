@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from backends import make_backend
 from backends.base import Backend
-from backends.threads import inter_op_threads, intra_op_threads
+from backends.devices import inter_op_threads, intra_op_threads
 from ringside_core.keras import tf
 from ringside_core.specs import RecordInProgress, Surroundings
 

@@ -1,17 +1,15 @@
 """CentralStorageStrategy: variables on the CPU, one replica on each compute device."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from backends.base import StrategyBackend
 from backends.devices import replica_devices
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 
 
 class CentralStorage(StrategyBackend):
     """GPUs, or as many logical CPU devices as replicas."""
-
-    name: ClassVar[str] = "central_storage"
 
     def _make_strategy(self) -> Any:
         return tf.distribute.experimental.CentralStorageStrategy(

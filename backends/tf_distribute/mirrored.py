@@ -1,17 +1,15 @@
 """tf.distribute.MirroredStrategy: replicas in one process, variables mirrored on each device."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from backends.base import StrategyBackend
 from backends.devices import replica_devices
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs.options import CrossDeviceOptions
 
 
 class Mirrored(StrategyBackend):
     """GPUs, or as many logical CPU devices as replicas."""
-
-    name: ClassVar[str] = "mirrored"
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:

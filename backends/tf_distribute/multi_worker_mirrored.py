@@ -2,13 +2,14 @@
 
 import os
 import socket
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Reduction, StrategyBackend
+from backends.base import Reduction
 from backends.devices import use_local_gpu
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.specs.cluster import ClusterTask
@@ -17,8 +18,6 @@ from ringside_core.specs.options import CommunicationOptions
 
 class MultiWorkerMirrored(StrategyBackend):
     """Synchronous over processes; without TF_CONFIG, one process that is a cluster of its own."""
-
-    name: ClassVar[str] = "multi_worker_mirrored"
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:

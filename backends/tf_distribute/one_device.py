@@ -1,16 +1,14 @@
 """tf.distribute.OneDeviceStrategy: a strategy with one replica, to see what a strategy costs."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from backends.base import StrategyBackend
 from backends.devices import replica_devices
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 
 
 class OneDevice(StrategyBackend):
     """One replica on one device."""
-
-    name: ClassVar[str] = "one_device"
 
     def _make_strategy(self) -> Any:
         return tf.distribute.OneDeviceStrategy(replica_devices(1)[0])

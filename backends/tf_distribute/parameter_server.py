@@ -10,15 +10,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Reduction, Role, StrategyBackend
+from backends.base import Reduction, Role
+from backends.devices import inter_op_threads, intra_op_threads
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
-from backends.threads import inter_op_threads, intra_op_threads
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.specs.cluster import ClusterTask
@@ -32,8 +33,6 @@ UNSEEN_LIMIT_S = 300.0
 
 class ParameterServer(StrategyBackend):
     """The coordinator trains through `Model.fit`; other tasks only `serve`."""
-
-    name: ClassVar[str] = "parameter_server"
 
     _coordinator: ShardedCoordinator | None = None
     _server: Any = None

@@ -1,8 +1,8 @@
 """tf.distribute.TPUStrategy through TPUClusterResolver; refused with the reason without a TPU."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-from backends.base import StrategyBackend
+from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import TPUOptions
@@ -10,8 +10,6 @@ from ringside_core.specs.options import TPUOptions
 
 class TPU(StrategyBackend):
     """All cores of one TPU or TPU slice."""
-
-    name: ClassVar[str] = "tpu"
 
     @classmethod
     def obstacle(cls, options: BackendOptions) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend
+from backends.base import Backend, GradientReduction
 from ringside.verify import control_data
 from ringside.verify.control_data import BackendProxy, DatasetFn, Made, mapped
 from ringside.verify.mistakes import TRAIN_EXAMPLES, VALIDATION_EXAMPLES, obstacle
@@ -23,8 +23,6 @@ from ringside_core.workloads.workload import Workload
 
 # Keras rounds it to float32, in which this is exact: so that it can be computed by hand.
 MOMENTUM = 0.875
-# (reduce, gradients, variables) → what is applied
-_Reduction = Callable[[Callable[[Any, Any], list[Any]], list[Any], list[Any]], list[Any]]
 
 
 def make_mistake(
@@ -99,28 +97,12 @@ def _float16_compression(spec: RunSpec, workload: Workload, backend: Backend) ->
     return workload, _reducing(backend, compressed)
 
 
-def _reducing(backend: Backend, reduction: _Reduction) -> BackendProxy:
+def _reducing(backend: Backend, reduction: GradientReduction) -> BackendProxy:
     """The backend whose optimizer reduces gradients in another way."""
 
     def wrap_optimizer(optimizer: Any) -> Any:
         wrapped = backend.wrap_optimizer(optimizer)
-        if backend.capabilities.family == "horovod":
-            upstream = wrapped._allreduce_grads
-            wrapped._allreduce_grads = lambda gradients, variables: reduction(
-                upstream, list(gradients), list(variables)
-            )
-            return wrapped
-        aggregate = wrapped.aggregate_gradients
-
-        def reduce(gradients: Any, variables: Any) -> list[Any]:
-            pairs = aggregate(list(zip(gradients, variables, strict=True)))
-            return [gradient for gradient, _ in pairs]
-
-        def aggregate_wrongly(grads_and_vars: Any) -> list[tuple[Any, Any]]:
-            gradients, variables = (list(column) for column in zip(*grads_and_vars, strict=True))
-            return list(zip(reduction(reduce, gradients, variables), variables, strict=True))
-
-        wrapped.aggregate_gradients = aggregate_wrongly
+        backend.change_reduction(wrapped, reduction)
         return wrapped
 
     return BackendProxy(backend, wrap_optimizer=wrap_optimizer)

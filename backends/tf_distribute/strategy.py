@@ -1,0 +1,112 @@
+"""The common part of the backends that are a tf.distribute.Strategy."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from backends.base import Backend, GradientReduction, statistics
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard, RefusalError
+
+
+class StrategyBackend(Backend):
+    """The common part of the backends that are a tf.distribute.Strategy."""
+
+    _strategy: Any = None
+
+    @property
+    def strategy(self) -> Any:
+        """The started strategy."""
+        if self._strategy is None:
+            raise RuntimeError(f"{self.name} is used before it was started")
+        return self._strategy
+
+    def _start(self) -> None:
+        self._strategy = self._make_strategy()
+        replicas = self._strategy.num_replicas_in_sync
+        if self.capabilities.synchronous and replicas != self.num_replicas:
+            raise RefusalError(
+                "The strategy must hold the replicas that the run asks for.",
+                received=f"{replicas} replicas found, {self.num_replicas} asked for",
+                advice=f"Use --replicas {replicas}.",
+            )
+
+    @abstractmethod
+    def _make_strategy(self) -> Any:
+        """The tf.distribute.Strategy; devices are free to be configured."""
+
+    def _stop(self) -> None:
+        self._strategy = None
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """The strategy's scope."""
+        with self.strategy.scope():
+            yield
+
+    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
+        """One input pipeline for each process, each giving its replicas their batches in turn."""
+
+        def for_pipeline(context: Any) -> Any:
+            return dataset_fn(
+                InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
+            )
+
+        return keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
+
+    def average_statistics(self, model: Any) -> None:
+        """A variable of kind MEAN is read as the mean over replicas, and assigned to all."""
+        if self.num_replicas == 1 or not self.capabilities.synchronous:
+            return  # nobody else holds a copy
+        with self.scope():
+            for variable in statistics(model):
+                variable.assign(variable.numpy())
+
+    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
+        """Keras hands all (gradient, variable) pairs to one method of the optimizer.
+
+        A legacy optimizer has another name for that method. The gradients are already divided by
+        the number of replicas, as Keras does for their sum.
+        """
+        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+        legacy = isinstance(scaled, tf.keras.optimizers.legacy.Optimizer)
+        method = "_aggregate_gradients" if legacy else "aggregate_gradients"
+        upstream = getattr(scaled, method)
+
+        def reduce(gradients: Any, variables: Any) -> list[Any]:
+            reduced = upstream(list(zip(gradients, variables, strict=True)))
+            return [gradient for gradient, _ in reduced]
+
+        def aggregate(grads_and_vars: Any) -> list[tuple[Any, Any]]:
+            gradients, variables = (list(column) for column in zip(*grads_and_vars, strict=True))
+            return list(zip(reduction(reduce, gradients, variables), variables, strict=True))
+
+        setattr(scaled, method, aggregate)
+
+    def _local_results(self, variable: Any) -> tuple[Any, ...]:
+        results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
+        return results
+
+
+def keeping_iterators(batches: Any) -> Any:
+    """A distributed dataset whose newest iterator lives until the next is made, or for ever.
+
+    TensorFlow 2.18 runs an autotuner for the per-device datasets that the strategy adds, whose
+    options nobody can set. Freeing their iterator waits for the autotuner's present period, which
+    doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
+    stand still for so long before it returns. The process ends with `os._exit`: nothing is freed.
+    """
+    key = id(batches)
+
+    class Keeping(type(batches)):  # type: ignore[misc]
+        def __iter__(self) -> Any:
+            iterator = super().__iter__()
+            _NEWEST_ITERATOR[key] = (self, iterator)  # itself too, so that no other has its id
+            return iterator
+
+    batches.__class__ = Keeping
+    return batches
+
+
+_NEWEST_ITERATOR: dict[int, tuple[Any, Any]] = {}
