@@ -157,7 +157,7 @@ def _inputs_section(prediction: Prediction) -> Section:
         Column("×2", "ms, measured"),
         Column("Computing at ×2", "ms"),
         Column("All-reduce alone", "ms, among 2"),
-        Column("Unexplained", "ms; negative: hidden"),
+        Column("Remainder", "ms; negative: hidden"),
         Column("Of it waiting", "ms"),
         Column("Grows as", numeric=False),
     )

@@ -165,15 +165,14 @@ def _difference_line(between: Breakdown) -> str:
     )
     if remainder.value is None:
         return told + f"There is no remainder: {remainder.reason}."
-    rest = f"{_signed(remainder.value)} ms"
+    rest = f"the remainder is {_signed(remainder.value)} ms"
     if whole.value:
-        rest += f", {percent(abs(remainder.value / whole.value))} of it,"
-    rest += " remain unexplained"
+        rest += f", {percent(abs(remainder.value / whole.value))} of the difference"
     if remainder.interval is None:
         why_not = remainder.reason or "no interval"
         return told + f"Whether the parts add up cannot be told: {why_not} ({rest})."
     return told + (
-        f"{rest}; with this noise that can be chance."
+        f"{rest[0].upper()}{rest[1:]}; with this noise it can be chance."
         if between.adds_up
         else f"The parts do not add up: {rest}."
     )
@@ -190,7 +189,7 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
         return "no known part accounts for it"
     if covers(part.ms, 0):
         told = said(part.ms, "ms")
-        return f"no single part can be told from 0; the largest is {part.name}, {told}"
+        return f"no single part differs from 0 for certain; the largest is {part.name}, {told}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
 
 

@@ -39,8 +39,8 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
 
     assert section.answer == (
         "A needs 0.500 ms less for a global batch than B; the largest part is exposed "
-        "communication, -1.20 ms [-1.25, -1.15] n=7. -0.100 ms, 20 % of it, remain unexplained; "
-        "with this noise that can be chance."
+        "communication, -1.20 ms [-1.25, -1.15] n=7. The remainder is -0.100 ms, 20 % of "
+        "the difference; with this noise it can be chance."
     )
     assert Heading("A and B: where they differ") in section.blocks
     told = breakdown_section(Breakdowns((one,), difference, faster=True))
@@ -54,7 +54,7 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     assert section.sure
     apart = breakdown_section(Breakdowns((one,), replace(difference, remainder=estimate(-0.1))))
     assert not apart.sure
-    assert "The parts do not add up: -0.100 ms, 20 % of it, remain unexplained." in apart.answer
+    assert "The parts do not add up: the remainder is -0.100 ms, 20 % of the" in apart.answer
     # 3.4 ± 0.05: no chance; -0.1 ± 0.2: chance
     (row,) = shown["Parts of a step, one row for each arm"].rows
     assert row[-1].bad and row[-1].note.endswith("does not add up")
@@ -75,8 +75,8 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
     answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
 
     assert answer.endswith(
-        f"Whether the parts add up cannot be told: {why} (+2.96 ms, 75 % of it, remain "
-        "unexplained)."
+        f"Whether the parts add up cannot be told: {why} (the remainder is +2.96 ms, 75 % of the "
+        "difference)."
     )
 
 
@@ -89,8 +89,8 @@ def test_a_part_that_covers_0_is_no_cause() -> None:
         Breakdowns((Breakdown("A", estimate(3), parts, estimate(0)),), difference)
     ).answer
 
-    assert "no single part can be told from 0; the largest is input, -0.064 ms [" in answer
-    assert "-0.136 ms, 62 % of it, remain unexplained; with this noise that can be" in answer
+    assert "no single part differs from 0 for certain; the largest is input, -0.064 ms [" in answer
+    assert "The remainder is -0.136 ms, 62 % of the difference; with this noise it can" in answer
 
 
 def test_the_way_to_the_target_is_broken_down_too() -> None:
