@@ -12,13 +12,14 @@ from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table,
 from ringside.report.drawing import (
     DASHES,
     MARKERS,
+    MUTED,
+    SERIES,
     SETTINGS,
     WIDTH_IN,
     legend,
     name_numbers,
     series,
 )
-from ringside.report.svg import MUTED, SERIES
 from ringside.report.terminal import rich_table
 from ringside.report.words import NOTHING
 from ringside_core.specs import whole_file

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.report.drawing import (
     DASHES,
+    INK,
     MARKERS,
+    MUTED,
+    SERIES,
     Plot,
     legend,
     legend_in,
@@ -19,7 +22,6 @@ from ringside.report.sections.communication import (
     models_of,
     timings_by_operation,
 )
-from ringside.report.svg import INK, MUTED, SERIES
 from ringside.report.words import stack_name
 from ringside.stats.collectives import CostModel, predicted_seconds, times_of
 from ringside_core.specs import Communication, Timing

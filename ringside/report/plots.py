@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.report.breakdown_plots import breakdown_plot, communication_plot
 from ringside.report.drawing import (
+    INK,
     LEGEND_WIDTH,
+    MUTED,
+    RULE,
     Plot,
     Style,
     legend,
@@ -21,7 +24,6 @@ from ringside.report.drawing import (
     styles_of,
 )
 from ringside.report.ranking import twins_aside
-from ringside.report.svg import INK, MUTED, RULE
 from ringside.report.view import View
 from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary

@@ -5,28 +5,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringside.report.blocks import (
-    Block,
-    Bullets,
     Folded,
-    Heading,
-    Output,
     Section,
     Table,
     Terms,
-    Text,
 )
 from ringside.report.ranking import counted_runs
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
-from ringside.report.sections.caveats import Caveat, caveats
+from ringside.report.sections.caveats import Caveat, caveats, caveats_section
 from ringside.report.sections.communication import communication_section
-from ringside.report.sections.core_shares import placements
-from ringside.report.sections.definitions import DEFINITIONS
-from ringside.report.sections.environment import environment_section, resources_section
-from ringside.report.sections.failures import Failure, failures
+from ringside.report.sections.definitions import definitions_section
+from ringside.report.sections.environment import environment_section
+from ringside.report.sections.failures import Failure, failures, failures_section
 from ringside.report.sections.headline import Headline, headlines
 from ringside.report.sections.noise import noise_line, noise_section, rounds_line
-from ringside.report.sections.proof import Detection, Proof, not_comparable, proof_of
+from ringside.report.sections.proof import Proof, not_comparable, proof_of, proof_section
+from ringside.report.sections.resources import placements, resources_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import evidence_table, results_table, runs_table
 from ringside.report.sections.tuning import tuning_section
@@ -35,8 +30,6 @@ from ringside.report.source import digest_of
 from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Comparison
 from ringside_core.text import byte_size, listed, plural
-
-ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 
 
 @dataclass(frozen=True)
@@ -114,8 +107,8 @@ def _sections(view: View) -> Iterator[Section]:
     """In the order in which a reader asks."""
     comparison, summary = view.comparison, view.summary
     yield verdicts_section(summary)
-    yield from _caveats_section(view.caveats)
-    yield _proof_section(comparison, view.proof, view.evidence)
+    yield from caveats_section(view.caveats)
+    yield proof_section(comparison, view.proof, view.evidence)
     yield results_section(summary, view.results, view.not_comparable)
     yield scaling_section(comparison, summary)
     yield steps_section(summary)
@@ -126,9 +119,9 @@ def _sections(view: View) -> Iterator[Section]:
     yield tuning_section(comparison, summary)
     yield resources_section(placements(summary), summary)
     yield from _not_run_section(comparison)
-    yield from _failures_section(view.failures)
+    yield from failures_section(view.failures)
     yield environment_section(comparison, view.digest)
-    yield _definitions_section()
+    yield definitions_section()
     yield _order_section(view.runs)
 
 
@@ -185,58 +178,6 @@ def _quality(summary: Summary) -> str:
     )
 
 
-# Sections that need no more than what is here already
-
-
-def _proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
-    blocks: list[Block] = []
-    if comparison.certificates:
-        blocks.append(Text("Each arm trains beside the serial run, before anything is timed."))
-        blocks.append(proof.table)
-    if proof.by_design:
-        blocks += [Heading("Differs by design, and was allowed for"), Terms(proof.by_design)]
-    if one := proof.detection:
-        blocks += [
-            Heading("Would a mistake be caught?"),
-            Text(one.answer),
-            Text(_about_mistakes(one)),
-            one.table,
-        ]
-        if one.notes:
-            notes = tuple((f"note {number}", text) for number, text in one.notes)
-            blocks.append(Terms(notes, label="Notes to the mistakes"))
-        if one.alarms:
-            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
-    blocks += [Heading("What the timed runs computed"), evidence]
-    sure = proof.certain and (proof.detection is None or proof.detection.passed)
-    return Section(
-        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
-    )
-
-
-def _about_mistakes(one: Detection) -> str:
-    """How to read the matrix; a reader must not take the arms in sight for all."""
-    arms = len(one.table.columns) - 1
-    told = f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"
-    if arms > ARMS_IN_SIGHT:
-        told += f" All {arms} arms have a column: on a screen the table scrolls sideways."
-    return told
-
-
-def _caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
-    if careful:
-        answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
-        items = tuple((one.what, one.advice) for one in careful)
-        links = {one.advice: one.section for one in careful if one.section}
-        yield Section(
-            "caveats",
-            "Know before you decide",
-            "Caveats",
-            answer,
-            (Bullets(items, "caveats", links),),
-        )
-
-
 def _not_run_section(comparison: Comparison) -> Iterator[Section]:
     if comparison.not_run:
         items = tuple((absent.label, absent.reason) for absent in comparison.not_run)
@@ -244,28 +185,6 @@ def _not_run_section(comparison: Comparison) -> Iterator[Section]:
         if len(items) > 1:
             answer = f"{len(items)} arms that were asked for cannot run here."
         yield Section("not-run", "What did not run?", "Not run", answer, (Terms(items),))
-
-
-def _failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
-    if not lost:
-        return
-    blocks: list[Block] = []
-    for one in lost:
-        blocks += [Heading(f"{one.arm}, round {one.round}"), Text(one.outcome)]
-        if one.lines or one.link:
-            blocks.append(Output(one.lines, one.link))
-    answer = f"{plural(len(lost), 'run')} did not complete."
-    yield Section("failures", "What went wrong?", "Failures", answer, tuple(blocks), sure=False)
-
-
-def _definitions_section() -> Section:
-    return Section(
-        "definitions",
-        "How is each number defined?",
-        "Definitions",
-        "Every number of this report, with its formula.",
-        (Terms(DEFINITIONS),),
-    )
 
 
 def _order_section(runs: Table) -> Section:

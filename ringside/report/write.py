@@ -73,12 +73,11 @@ def files_of(
         RefusalError: the records contradict each other.
     """
     # Templates and plots take a second to import: whoever only asks for help does not wait for it.
+    from ringside.report.data import render_csv, samples_into
     from ringside.report.html import render_html
     from ringside.report.markdown import render_markdown
     from ringside.report.mllog import render_mllog
     from ringside.report.plots import plots_of
-    from ringside.report.rows import render_csv
-    from ringside.report.samples import samples_into
     from ringside.report.view import view_of
 
     view = view_of(comparison, folder, digest=digest)

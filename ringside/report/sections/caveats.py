@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ringside.report.blocks import Bullets, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.core_shares import Placement, placements
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
+from ringside.report.sections.resources import Placement, placements
 from ringside.stats.figure import LEAST_ROUNDS
 from ringside.stats.links import (
     SAME_LINK,
@@ -371,4 +372,19 @@ def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
             f"In {plural(len(blind), 'run')} nobody could look at what else the hosts did; their "
             "rounds count as if nothing had disturbed them.",
             "Do not read these rounds as undisturbed; look at the hosts' own records.",
+        )
+
+
+def caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
+    """All reasons to be careful; no section if there is none."""
+    if careful:
+        answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
+        items = tuple((one.what, one.advice) for one in careful)
+        links = {one.advice: one.section for one in careful if one.section}
+        yield Section(
+            "caveats",
+            "Know before you decide",
+            "Caveats",
+            answer,
+            (Bullets(items, "caveats", links),),
         )

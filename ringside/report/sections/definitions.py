@@ -1,5 +1,7 @@
 """How each number is defined; printed in every report, so that none has to be guessed."""
 
+from ringside.report.blocks import Section, Terms
+
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "run, round, arm",
@@ -210,3 +212,14 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "`ringside verify-report` refuses a report of other code: what differs may be the code.",
     ),
 )
+
+
+def definitions_section() -> Section:
+    """All definitions."""
+    return Section(
+        "definitions",
+        "How is each number defined?",
+        "Definitions",
+        "Every number of this report, with its formula.",
+        (Terms(DEFINITIONS),),
+    )

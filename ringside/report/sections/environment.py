@@ -1,14 +1,10 @@
 """What a comparison was made of and on: machine, versions, command, digest of the samples."""
 
 import time
-from collections.abc import Sequence
 
-from ringside.report.blocks import Folded, Section, Terms
-from ringside.report.sections.core_shares import Placement
-from ringside.report.sections.tables import processes_table, resources_table
+from ringside.report.blocks import Section, Terms
 from ringside.report.source import report_version
 from ringside.stats.links import link_words, links_by_pair
-from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import byte_size, listed, plural
 
@@ -73,32 +69,3 @@ def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
             told += f", {link_words(last)} after the last"
         facts.append((f"Link {link.sender} → {link.receiver}", f"{told}, plain TCP"))
     return facts
-
-
-def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
-    """Whether all arms had the same share of the machine."""
-    sharing = [one.arm.arm.label for one in placed if one.shares]
-    shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
-    if not placed:
-        answer = "No run left a record."
-    elif len(shares) > 1:
-        answer = "No: cores or threads for each replica differ between arms."
-    elif sharing:
-        answer = f"Each replica was given the same, but {listed(sharing)} share cores."
-    else:
-        answer = "Yes: cores and threads of each replica are the same in all arms."
-    return Section(
-        "resources",
-        "Had all arms the same resources?",
-        "Resources",
-        answer,
-        (
-            resources_table(placed),
-            Folded(
-                "Every process of the last run of each arm",
-                (processes_table(summary),),
-                ("report.html",),
-            ),
-        ),
-        sure=len(shares) == 1 and not sharing,
-    )

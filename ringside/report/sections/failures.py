@@ -1,13 +1,14 @@
 """Runs that did not complete, with the last lines of what they said."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ringside.report.blocks import Block, Heading, Output, Section, Text
 from ringside.report.words import outcome_of
 from ringside_core.specs import Comparison, Run
-from ringside_core.text import plain
+from ringside_core.text import plain, plural
 
 TAIL_LINES = 12
 TAIL_BYTES = 16_384
@@ -101,3 +102,16 @@ def tail(text: str) -> str:
     """The last lines, without what only a terminal understands."""
     lines: Sequence[str] = plain(text).strip().splitlines()
     return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])
+
+
+def failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
+    """The runs that did not complete, with their last lines; no section if all completed."""
+    if not lost:
+        return
+    blocks: list[Block] = []
+    for one in lost:
+        blocks += [Heading(f"{one.arm}, round {one.round}"), Text(one.outcome)]
+        if one.lines or one.link:
+            blocks.append(Output(one.lines, one.link))
+    answer = f"{plural(len(lost), 'run')} did not complete."
+    yield Section("failures", "What went wrong?", "Failures", answer, tuple(blocks), sure=False)

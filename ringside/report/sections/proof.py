@@ -4,13 +4,24 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ringside.report.blocks import Cell, Column, Table
+from ringside.report.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Heading,
+    Section,
+    Table,
+    Terms,
+    Text,
+)
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
     ByDesign,
     Certificate,
     Check,
+    Comparison,
     ControlResult,
     DetectionMatrix,
     Deviation,
@@ -19,6 +30,7 @@ from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
 CHECK_NAME_LENGTH = 40
+ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 EVALUATION = ("evaluation", "prediction")
 
 
@@ -282,3 +294,39 @@ def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell
         return Cell("caught", check if colon and len(check) <= CHECK_NAME_LENGTH else "")
     note = f"note {notes.setdefault(result.by, str(len(notes) + 1))}" if result.by else ""
     return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)
+
+
+def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+    """Certificates, deliberate mistakes, and what the timed runs recorded."""
+    blocks: list[Block] = []
+    if comparison.certificates:
+        blocks.append(Text("Each arm trains beside the serial run, before anything is timed."))
+        blocks.append(proof.table)
+    if proof.by_design:
+        blocks += [Heading("Differs by design, and was allowed for"), Terms(proof.by_design)]
+    if one := proof.detection:
+        blocks += [
+            Heading("Would a mistake be caught?"),
+            Text(one.answer),
+            Text(_about_mistakes(one)),
+            one.table,
+        ]
+        if one.notes:
+            notes = tuple((f"note {number}", text) for number, text in one.notes)
+            blocks.append(Terms(notes, label="Notes to the mistakes"))
+        if one.alarms:
+            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
+    blocks += [Heading("What the timed runs computed"), evidence]
+    sure = proof.certain and (proof.detection is None or proof.detection.passed)
+    return Section(
+        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
+    )
+
+
+def _about_mistakes(one: Detection) -> str:
+    """How to read the matrix; a reader must not take the arms in sight for all."""
+    arms = len(one.table.columns) - 1
+    told = f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"
+    if arms > ARMS_IN_SIGHT:
+        told += f" All {arms} arms have a column: on a screen the table scrolls sideways."
+    return told

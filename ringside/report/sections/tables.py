@@ -1,15 +1,12 @@
 """The tables of arms and runs: results, step times, resources, what was computed, the order."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from ringside.report.blocks import Cell, Column, Table
-from ringside.report.sections.core_shares import Placement
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, estimated, range_of
 from ringside.stats.figure import Figure, Spread
-from ringside.stats.run_figures import process_figures
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
@@ -153,72 +150,11 @@ def evidence_table(summary: Summary) -> Table:
     return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
 
 
-def processes_table(summary: Summary) -> Table:
-    """Every process of the last completed run of each arm."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Process", numeric=False),
-        Column("p50", "ms"),
-        Column("p95", "ms"),
-        Column("p99", "ms"),
-        Column("Start-up", "s"),
-        Column("Peak memory", "GiB"),
-        Column("CPU", "s"),
-    )
-    last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(one.task),
-            *(
-                figure_cell(value)
-                for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
-            ),
-            figure_cell(one.peak_memory_bytes, scale=1 / 2**30),
-            figure_cell(one.cpu_s),
-        )
-        for row in summary.arms
-        if row.arm.label in last
-        for one in process_figures(last[row.arm.label])
-    )
-    return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
-
-
 def figure_cell(figure: Figure, *, scale: float = 1.0) -> Cell:
     """One number of one run; of what is missing, a dash above the reason."""
     if figure.value is None:
         return Cell(NOTHING, figure.reason)
     return Cell(number(figure.value * scale))
-
-
-def resources_table(placed: Sequence[Placement]) -> Table:
-    """Processes, cores and threads of each arm."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Processes", "in all; extra ones hold no replica"),
-        Column("Cores", "for each replica"),
-        Column("Cores in use"),
-        Column("Intra-op threads", "for each replica"),
-        Column("Inter-op threads", "for each process"),
-        Column("Shared cores", numeric=False),
-    )
-    rows = tuple(
-        (
-            Cell(one.arm.arm.label),
-            Cell(str(one.processes), f"{one.extra} extra" if one.extra else ""),
-            Cell("not pinned" if one.cores_per_replica is None else str(one.cores_per_replica)),
-            Cell(str(one.cores) if one.cores else "unknown"),
-            Cell(
-                "TensorFlow's choice"
-                if one.threads_per_replica is None
-                else f"{one.threads_per_replica:g}"
-            ),
-            Cell(str(one.inter_op_threads or "TensorFlow's choice")),
-            Cell(one.shares or "no", bad=bool(one.shares)),
-        )
-        for one in placed
-    )
-    return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
 
 
 def runs_table(summary: Summary, folder: Path | None) -> Table:

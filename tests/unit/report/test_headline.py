@@ -6,7 +6,7 @@ import statistics
 from dataclasses import replace
 
 from ringside.report.blocks import Text
-from ringside.report.forest import forest_of
+from ringside.report.html import forest_of
 from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.headline import contenders, headlines

@@ -7,13 +7,12 @@ import re
 import pytest
 from rich.console import Console
 
-from ringside.report.drawing import look_of, styles_of
+from ringside.report.data import render_csv
+from ringside.report.drawing import MUTED, look_of, styles_of
 from ringside.report.html import render_html
 from ringside.report.markdown import escaped, render_markdown
 from ringside.report.plots import plots_of
-from ringside.report.rows import render_csv
 from ringside.report.sections.proof import Proof
-from ringside.report.svg import MUTED
 from ringside.report.table import render_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison

@@ -1,26 +1,26 @@
 """samples.csv: every raw sample once, and enough to compute every rate again."""
 
 import io
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from ringside.report.samples import COLUMNS, sample_rows, write_samples
+from ringside.report.data import SAMPLE_COLUMNS, samples_into
 from ringside_core.specs import Comparison, Outcome, Trial
 from tests.unit.report.small import small
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 
-def table(comparison: Comparison, folder: Path) -> pd.DataFrame:
+def table(comparison: Comparison) -> pd.DataFrame:
     """The file as pandas reads it."""
-    write_samples(comparison, folder / "samples.csv")
-    return pd.read_csv(folder / "samples.csv")
+    stream = io.BytesIO()
+    samples_into(stream, comparison)
+    return pd.read_csv(io.BytesIO(stream.getvalue()))
 
 
-def test_every_step_of_every_process_is_a_row(tmp_path: Path) -> None:
+def test_every_step_of_every_process_is_a_row() -> None:
     """One row for each time in the records, in the order of runs, exact to the last bit."""
-    rows = table(small(), tmp_path)
+    rows = table(small())
     runs = sorted(small().runs, key=lambda run: run.position)
     ends = [
         end
@@ -30,15 +30,14 @@ def test_every_step_of_every_process_is_a_row(tmp_path: Path) -> None:
         for end in epoch_.step_end_s
     ]
 
-    assert tuple(rows.columns) == COLUMNS
+    assert tuple(rows.columns) == SAMPLE_COLUMNS
     assert rows["step_end_s"].tolist() == ends
     assert rows["position"].is_monotonic_increasing
-    assert [path.name for path in tmp_path.iterdir()] == ["samples.csv"]
 
 
-def test_throughput_follows_from_the_file_alone(tmp_path: Path) -> None:
+def test_throughput_follows_from_the_file_alone() -> None:
     """Examples ÷ the slowest process's seconds, over the epochs that are counted."""
-    rows = table(small(), tmp_path)
+    rows = table(small())
     run = next(run for run in small().runs if run.arm == "horovod ×2")
     counted = rows[(rows["position"] == run.position) & (rows["counted"] == "yes")]
     epochs = counted.groupby("epoch").agg({"epoch_examples": "first", "epoch_train_s": "max"})
@@ -53,7 +52,7 @@ def test_throughput_follows_from_the_file_alone(tmp_path: Path) -> None:
     assert rate == pytest.approx(3 * 120 / sum(slowest), rel=1e-12)
 
 
-def test_executions_of_several_steps_and_lost_runs(tmp_path: Path) -> None:
+def test_executions_of_several_steps_and_lost_runs() -> None:
     """The last execution may be shorter; of a failed run, what it recorded is there."""
     spec = spec_of("serial", steps_per_execution=4)
     made = epoch(2.0, step_end_s=[0.5, 1.0, 1.75], steps=10, steps_per_time=4)
@@ -61,7 +60,7 @@ def test_executions_of_several_steps_and_lost_runs(tmp_path: Path) -> None:
     arm = arm_of("serial")
     run = run_of(arm, [record(spec, [made], outcome=failed)], outcome=failed)
 
-    rows = table(comparison_of([arm], [run]), tmp_path)
+    rows = table(comparison_of([arm], [run]))
 
     assert rows["steps"].tolist() == [4, 4, 2]
     assert rows["duration_s"].tolist() == [0.5, 0.5, 0.75]
@@ -75,35 +74,14 @@ def test_trials_are_samples_too() -> None:
     run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
     comparison = comparison_of([arm], [run], trials=[Trial(arm=arm, tuned_from="serial", run=run)])
 
-    kinds = [row[0] for row in sample_rows(comparison)]
+    kinds = table(comparison)["kind"].tolist()
 
     assert kinds == ["trial", "trial", "run", "run"]
 
 
-def test_a_label_cannot_break_a_row(tmp_path: Path) -> None:
+def test_a_label_cannot_break_a_row() -> None:
     """Quotes, commas and line ends stay inside their field."""
     arm = arm_of("serial").replace(label='a,"b"\nc')
     run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
 
-    write_samples(comparison_of([arm], [run]), tmp_path / "samples.csv")
-
-    text = (tmp_path / "samples.csv").read_bytes().decode()
-    assert set(pd.read_csv(io.StringIO(text))["arm"]) == {'a,"b"\nc'}
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is whole or not there, even if the disk fills in the middle."""
-    file = tmp_path / "samples.csv"
-    write_samples(small(), file)
-    before = file.read_bytes()
-
-    def failing(comparison: Comparison) -> object:
-        yield from list(sample_rows(comparison))[:100]
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr("ringside.report.samples.sample_rows", failing)
-    with pytest.raises(OSError, match="no space left"):
-        write_samples(small(), file)
-
-    assert file.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["samples.csv"]
+    assert set(table(comparison_of([arm], [run]))["arm"]) == {'a,"b"\nc'}

@@ -3,8 +3,9 @@
 from ringside.report.blocks import Folded, Text
 from ringside.report.plots import plots_of
 from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.sections.resources import resources_table
 from ringside.report.sections.speed import results_section
-from ringside.report.sections.tables import efficiency_cell, resources_table, results_table
+from ringside.report.sections.tables import efficiency_cell, results_table
 from ringside.report.view import view_of
 from ringside.stats.figure import Interval
 from ringside.stats.summary import Efficiency, summarize

@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     [
         "ringside.report.html.render_html",
         "ringside.report.mllog.render_mllog",
-        "ringside.report.rows.render_csv",
+        "ringside.report.data.render_csv",
     ],
 )
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_all_as_they_were(
         yield ("run",)
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("ringside.report.samples.sample_rows", full)
+    monkeypatch.setattr("ringside.report.data.sample_rows", full)
 
     with pytest.raises(OSError, match="no space left"):
         write_pages(small(), tmp_path, digest="d" * 64)

@@ -1,14 +1,17 @@
-"""One CSV row for each run: what was run, how it ended, what it came to."""
+"""The report as data: results.csv has a row for each run, samples.csv one for each raw time."""
 
 import csv
 import io
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from ringside.stats.rounds import disturbance
 from ringside.stats.run_figures import FIGURES
+from ringside.stats.step_times import warm_up
 from ringside.stats.summary import RunRow, Summary
+from ringside_core.specs import Comparison, EpochRecord, Run, RunRecord
 
-COLUMNS = (
+RUN_COLUMNS = (
     "position",
     "round",
     "arm",
@@ -45,7 +48,7 @@ def render_csv(summary: Summary) -> str:
     """All runs in the order in which they were started; a missing number is an empty field."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(RUN_COLUMNS)
     writer.writerows(csv_rows(summary))
     return stream.getvalue()
 
@@ -56,7 +59,7 @@ def csv_rows(summary: Summary) -> Iterator[tuple[object, ...]]:
     reasons = {row.arm.label: row.not_comparable_because for row in arms}
     for row in summary.runs:
         fields = _row(row, summary, reasons[row.arm.label])
-        yield tuple(fields[column] for column in COLUMNS)
+        yield tuple(fields[column] for column in RUN_COLUMNS)
 
 
 def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str, object]:
@@ -95,3 +98,81 @@ def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str
         ),
         "log_dir": run.log_dir,
     }
+
+
+# Samples
+
+SAMPLE_COLUMNS = (
+    "kind",
+    "position",
+    "round",
+    "arm",
+    "task",
+    "role",
+    "epoch",
+    "execution",
+    "steps",
+    "step_end_s",
+    "duration_s",
+    "counted",
+    "epoch_examples",
+    "epoch_train_s",
+)
+Row = tuple[str | int | float, ...]
+
+
+def samples_into(stream: BinaryIO, comparison: Comparison) -> None:
+    """Write the rows of samples.csv into an open file, one by one: they may be many."""
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(SAMPLE_COLUMNS)
+    writer.writerows(sample_rows(comparison))
+    text.detach()  # who opened the stream closes it
+
+
+def sample_rows(comparison: Comparison) -> Iterator[Row]:
+    """The rows: trials first, then the runs in the order in which they were started.
+
+    One row for each entry of `step_end_s`, which is one step, or one execution of several
+    (`steps`). Numbers of rounds, epochs and executions count from 0, as in results.json.
+    `duration_s` is the time since the end of the one before in the same process; of the first,
+    since the barrier before it. `counted` is `no` for warm-up. A process that trained nothing has
+    no row.
+    """
+    for trial in comparison.trials:
+        yield from _of_run("trial", trial.run)
+    for run in sorted(comparison.runs, key=lambda run: run.position):
+        yield from _of_run("run", run)
+
+
+def _of_run(kind: str, run: Run) -> Iterator[Row]:
+    warm = warm_up(run)
+    for record in run.records:
+        for number in range(len(record.epochs)):
+            counted = "yes" if number >= warm.epochs else "no"
+            yield from _of_epoch((kind, run.position, run.round, run.arm), record, number, counted)
+
+
+def _of_epoch(run: Row, record: RunRecord, number: int, counted: str) -> Iterator[Row]:
+    epoch = record.epochs[number]
+    before = 0.0
+    for index, end in enumerate(epoch.step_end_s):
+        yield (
+            *run,
+            record.task,
+            record.role,
+            number,
+            index,
+            _steps(epoch, index),
+            end,
+            end - before,
+            counted,
+            epoch.examples,
+            epoch.train_s,
+        )
+        before = end
+
+
+def _steps(epoch: EpochRecord, index: int) -> int:
+    """Steps in one execution; the last one of an epoch may be shorter."""
+    return min(epoch.steps_per_time, epoch.steps - index * epoch.steps_per_time)

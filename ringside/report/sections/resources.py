@@ -1,0 +1,183 @@
+"""Which resources each arm had: processes, cores and threads, as the records tell."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringside.report.blocks import Cell, Column, Folded, Section, Table
+from ringside.report.sections.tables import figure_cell
+from ringside.stats.run_figures import process_figures
+from ringside.stats.step_times import expected_processes
+from ringside.stats.summary import ArmRow, RunRow, Summary
+from ringside_core.specs import Run, RunRecord
+from ringside_core.text import listed, plural
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The resources of one arm.
+
+    Attributes:
+        processes: all of them, servers and coordinator too.
+        extra: those that hold no replica.
+        cores_per_replica: None if nothing was pinned.
+        cores: distinct processors that its processes could use, over all hosts; 0 if unknown.
+        threads_per_replica: of TensorFlow's intra-op pools; None if TensorFlow chose.
+        shares: why its processes share processors; empty if they do not.
+    """
+
+    arm: ArmRow
+    processes: int
+    extra: int
+    cores_per_replica: int | None
+    cores: int
+    threads_per_replica: float | None
+    inter_op_threads: int | None
+    shares: str
+
+
+def placements(summary: Summary) -> list[Placement]:
+    """One for each arm that ran at all, by its first run with all its records."""
+    found = []
+    for row in summary.arms:
+        runs = [one for one in summary.runs if one.arm == row.arm]
+        if runs:
+            found.append(_placement(row, _most_telling(runs)))
+    return found
+
+
+def _most_telling(runs: Sequence[RunRow]) -> Run:
+    return max(runs, key=lambda row: (row.run.outcome.completed, len(row.run.records))).run
+
+
+def _placement(row: ArmRow, run: Run) -> Placement:
+    resources, topology = run.spec.resources, run.spec.topology
+    _, processes = expected_processes(run)
+    threads = resources.intra_op_threads
+    return Placement(
+        arm=row,
+        processes=processes,
+        extra=processes - topology.num_processes,
+        cores_per_replica=resources.cores_per_replica,
+        cores=_cores(run.records),
+        threads_per_replica=(
+            None if threads is None else threads * topology.num_processes / topology.num_replicas
+        ),
+        inter_op_threads=resources.inter_op_threads,
+        shares=_shares(run, processes),
+    )
+
+
+def _cores(records: Sequence[RunRecord]) -> int:
+    """Distinct processors of a run, over all its hosts."""
+    by_host: dict[str, set[int]] = defaultdict(set)
+    for record in records:
+        by_host[record.machine.host].update(record.cores)
+    return sum(len(cores) for cores in by_host.values())
+
+
+def _shares(run: Run, processes: int) -> str:
+    """Why processors are shared; empty if each process has its own."""
+    per_replica = run.spec.resources.cores_per_replica
+    replicas, cores = run.spec.topology.num_replicas, _cores(run.records)
+    if not cores:
+        return ""
+    if replicas * (per_replica or 1) > cores:
+        asked = f" × {per_replica}" if (per_replica or 1) > 1 else ""
+        return f"{plural(replicas, 'replica')}{asked} on {plural(cores, 'core')}"
+    if per_replica is None:
+        free = f"not pinned: {processes} processes, each free on {plural(cores, 'core')}"
+        return free if processes > 1 else ""
+    if sum(len(record.cores) for record in run.records) > cores:
+        return f"{plural(processes, 'process')} on {plural(cores, 'core')}"
+    return ""
+
+
+def processes_table(summary: Summary) -> Table:
+    """Every process of the last completed run of each arm."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Process", numeric=False),
+        Column("p50", "ms"),
+        Column("p95", "ms"),
+        Column("p99", "ms"),
+        Column("Start-up", "s"),
+        Column("Peak memory", "GiB"),
+        Column("CPU", "s"),
+    )
+    last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(one.task),
+            *(
+                figure_cell(value)
+                for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
+            ),
+            figure_cell(one.peak_memory_bytes, scale=1 / 2**30),
+            figure_cell(one.cpu_s),
+        )
+        for row in summary.arms
+        if row.arm.label in last
+        for one in process_figures(last[row.arm.label])
+    )
+    return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
+
+
+def resources_table(placed: Sequence[Placement]) -> Table:
+    """Processes, cores and threads of each arm."""
+    columns = (
+        Column("Arm", numeric=False),
+        Column("Processes", "in all; extra ones hold no replica"),
+        Column("Cores", "for each replica"),
+        Column("Cores in use"),
+        Column("Intra-op threads", "for each replica"),
+        Column("Inter-op threads", "for each process"),
+        Column("Shared cores", numeric=False),
+    )
+    rows = tuple(
+        (
+            Cell(one.arm.arm.label),
+            Cell(str(one.processes), f"{one.extra} extra" if one.extra else ""),
+            Cell("not pinned" if one.cores_per_replica is None else str(one.cores_per_replica)),
+            Cell(str(one.cores) if one.cores else "unknown"),
+            Cell(
+                "TensorFlow's choice"
+                if one.threads_per_replica is None
+                else f"{one.threads_per_replica:g}"
+            ),
+            Cell(str(one.inter_op_threads or "TensorFlow's choice")),
+            Cell(one.shares or "no", bad=bool(one.shares)),
+        )
+        for one in placed
+    )
+    return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
+
+
+def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
+    """Whether all arms had the same share of the machine."""
+    sharing = [one.arm.arm.label for one in placed if one.shares]
+    shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
+    if not placed:
+        answer = "No run left a record."
+    elif len(shares) > 1:
+        answer = "No: cores or threads for each replica differ between arms."
+    elif sharing:
+        answer = f"Each replica was given the same, but {listed(sharing)} share cores."
+    else:
+        answer = "Yes: cores and threads of each replica are the same in all arms."
+    return Section(
+        "resources",
+        "Had all arms the same resources?",
+        "Resources",
+        answer,
+        (
+            resources_table(placed),
+            Folded(
+                "Every process of the last run of each arm",
+                (processes_table(summary),),
+                ("report.html",),
+            ),
+        ),
+        sure=len(shares) == 1 and not sharing,
+    )
