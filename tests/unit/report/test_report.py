@@ -365,7 +365,7 @@ def test_poor_comparisons_are_reported_too(tmp_path: Path, comparison: Compariso
 def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
     """Not even indirectly; and `--help` does not load the pages."""
     code = "import sys, ringside.report; print(*sys.modules)"
-    write = "; from ringside.report import html, plots, markdown, rows, view"
+    write = "; from ringside.report import check, data, html, markdown, plots, view"
 
     light = _modules(code)
     heavy = _modules(code.replace("; print", write + "; print"))
