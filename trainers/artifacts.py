@@ -19,16 +19,17 @@ def savers(training: Training, run_dir: Path) -> list[Listener]:
         training: that is saved.
         run_dir: where.
     """
-    spec, is_chief = training.spec, training.backend.is_chief
+    spec, path = training.spec, run_dir / "checkpoint.npz"
     found: list[Listener] = []
-    if spec.ledger == "full" and is_chief:
+    if spec.ledger == "full" and training.backend.is_chief:
         found.append(_FedLists(run_dir / "ledger"))
     if spec.save == "all":
-        path, every = run_dir / "checkpoint.npz", spec.checkpoint_steps
-        found.append(_Checkpoint(path) if every is None else _CheckpointWithin(path, every))
-        if is_chief:
-            found.append(_TensorBoard(run_dir / "tensorboard"))
-        found.append(_Export(run_dir / "model.keras"))
+        found.append(_Checkpoint(training, path))
+        if spec.checkpoint_steps is not None:
+            found.append(_CheckpointWithin(training, path, spec.checkpoint_steps))
+        if training.backend.is_chief:
+            found.append(_TensorBoard(training, run_dir / "tensorboard"))
+        found.append(_Export(training, run_dir / "model.keras"))
     return found
 
 
@@ -45,35 +46,35 @@ class _FedLists(Listener):
 class _Checkpoint(Listener):
     """The newest checkpoint, after each epoch: read by all processes, written by the chief."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, training: Training, path: Path) -> None:
+        self._training, self._path = training, path
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
-        arrays = checkpoint.snapshot(self.training.model)
-        if self.training.backend.is_chief:
+        arrays = checkpoint.snapshot(self._training.model)
+        if self._training.backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=epoch + 1)
 
 
-class _CheckpointWithin(_Checkpoint):
-    """Also every so many updates within an epoch. The time that this takes is the epoch's."""
+class _CheckpointWithin(Listener):
+    """The same every so many updates within an epoch. The time that it takes is the epoch's."""
 
-    def __init__(self, path: Path, every: int) -> None:
-        super().__init__(path)
-        self._every, self._epoch = every, 0
+    def __init__(self, training: Training, path: Path, every: int) -> None:
+        self._training, self._path, self._every = training, path, every
+        self._epoch = 0
 
     def on_epoch_begin(self, epoch: int) -> None:
         self._epoch = epoch
 
     def on_step(self, done: int) -> None:
-        training = self.training
+        training = self._training
         of_epoch = (training.updates_before + done) % training.steps_per_epoch
         if not of_epoch or of_epoch % self._every:
             return
-        backend, model = training.backend, training.model
+        backend = training.backend
         backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
-        backend.average_statistics(model)
-        arrays = checkpoint.snapshot(model)
+        backend.average_statistics(training.model)
+        arrays = checkpoint.snapshot(training.model)
         begun = training.totals.so_far(of_epoch, feed(training))
         if backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=self._epoch, begun=begun)
@@ -82,14 +83,15 @@ class _CheckpointWithin(_Checkpoint):
 class _TensorBoard(Listener):
     """A TensorBoard log of the epochs, written by Keras' own callback."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, training: Training, folder: Path) -> None:
+        self._scope = training.backend.scope
         self._log = tf.keras.callbacks.TensorBoard(
             log_dir=str(folder), write_graph=False, update_freq="epoch"
         )
 
-    def on_start(self) -> None:
-        with self.training.backend.scope():
-            self._log.set_model(self.training.model)
+    def on_start(self, training: Training) -> None:
+        with self._scope():
+            self._log.set_model(training.model)
             self._log.on_train_begin()
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
@@ -103,16 +105,16 @@ class _TensorBoard(Listener):
 class _Export(Listener):
     """model.keras: a plain Keras model with the trained weights.
 
-    It is built outside of the strategy and not compiled, so that it loads without Ringside and
-    Horovod.
+    It is built anew outside of the strategy and not compiled, so that it loads where there is
+    neither Ringside nor Horovod.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, training: Training, path: Path) -> None:
+        self._training, self._path = training, path
 
     def on_end(self) -> None:
-        weights = self.training.model.get_weights()  # in every process, see checkpoint.snapshot
-        if self.training.backend.is_chief:
-            plain = self.training.workload.build_model()
+        weights = self._training.model.get_weights()  # in every process, see checkpoint.snapshot
+        if self._training.backend.is_chief:
+            plain = self._training.workload.build_model()
             plain.set_weights(weights)
             plain.save(self._path)

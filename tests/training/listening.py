@@ -12,5 +12,8 @@ class AtEnd(Listener):
     def __init__(self, look: Callable[[Training], Any]) -> None:
         self._look = look
 
+    def on_start(self, training: Training) -> None:
+        self._training = training
+
     def on_end(self) -> None:
-        self._look(self.training)
+        self._look(self._training)
