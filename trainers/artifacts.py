@@ -19,17 +19,16 @@ def savers(training: Training, run_dir: Path) -> list[Listener]:
         training: that is saved.
         run_dir: where.
     """
-    spec, path = training.spec, run_dir / "checkpoint.npz"
+    spec, is_chief = training.spec, training.backend.is_chief
     found: list[Listener] = []
-    if spec.ledger == "full" and training.backend.is_chief:
+    if spec.ledger == "full" and is_chief:
         found.append(_FedLists(run_dir / "ledger"))
     if spec.save == "all":
-        found.append(_Checkpoint(training, path))
-        if spec.checkpoint_steps is not None:
-            found.append(_CheckpointWithin(training, path, spec.checkpoint_steps))
-        if training.backend.is_chief:
-            found.append(_TensorBoard(training, run_dir / "tensorboard"))
-        found.append(_Export(training, run_dir / "model.keras"))
+        path, every = run_dir / "checkpoint.npz", spec.checkpoint_steps
+        found.append(_Checkpoint(path) if every is None else _CheckpointWithin(path, every))
+        if is_chief:
+            found.append(_TensorBoard(run_dir / "tensorboard"))
+        found.append(_Export(run_dir / "model.keras"))
     return found
 
 
@@ -46,35 +45,35 @@ class _FedLists(Listener):
 class _Checkpoint(Listener):
     """The newest checkpoint, after each epoch: read by all processes, written by the chief."""
 
-    def __init__(self, training: Training, path: Path) -> None:
-        self._training, self._path = training, path
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
-        arrays = checkpoint.snapshot(self._training.model)
-        if self._training.backend.is_chief:
+        arrays = checkpoint.snapshot(self.training.model)
+        if self.training.backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=epoch + 1)
 
 
-class _CheckpointWithin(Listener):
-    """The same every so many updates within an epoch. The time that it takes is the epoch's."""
+class _CheckpointWithin(_Checkpoint):
+    """Also every so many updates within an epoch. The time that this takes is the epoch's."""
 
-    def __init__(self, training: Training, path: Path, every: int) -> None:
-        self._training, self._path, self._every = training, path, every
-        self._epoch = 0
+    def __init__(self, path: Path, every: int) -> None:
+        super().__init__(path)
+        self._every, self._epoch = every, 0
 
     def on_epoch_begin(self, epoch: int) -> None:
         self._epoch = epoch
 
     def on_step(self, done: int) -> None:
-        training = self._training
+        training = self.training
         of_epoch = (training.updates_before + done) % training.steps_per_epoch
         if not of_epoch or of_epoch % self._every:
             return
-        backend = training.backend
+        backend, model = training.backend, training.model
         backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
-        backend.average_statistics(training.model)
-        arrays = checkpoint.snapshot(training.model)
+        backend.average_statistics(model)
+        arrays = checkpoint.snapshot(model)
         begun = training.totals.so_far(of_epoch, feed(training))
         if backend.is_chief:
             checkpoint.write(self._path, arrays, epochs_done=self._epoch, begun=begun)
@@ -83,15 +82,14 @@ class _CheckpointWithin(Listener):
 class _TensorBoard(Listener):
     """A TensorBoard log of the epochs, written by Keras' own callback."""
 
-    def __init__(self, training: Training, folder: Path) -> None:
-        self._scope = training.backend.scope
+    def __init__(self, folder: Path) -> None:
         self._log = tf.keras.callbacks.TensorBoard(
             log_dir=str(folder), write_graph=False, update_freq="epoch"
         )
 
-    def on_start(self, training: Training) -> None:
-        with self._scope():
-            self._log.set_model(training.model)
+    def on_start(self) -> None:
+        with self.training.backend.scope():
+            self._log.set_model(self.training.model)
             self._log.on_train_begin()
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
@@ -105,16 +103,16 @@ class _TensorBoard(Listener):
 class _Export(Listener):
     """model.keras: a plain Keras model with the trained weights.
 
-    It is built anew outside of the strategy and not compiled, so that it loads where there is
-    neither Ringside nor Horovod.
+    It is built outside of the strategy and not compiled, so that it loads without Ringside and
+    Horovod.
     """
 
-    def __init__(self, training: Training, path: Path) -> None:
-        self._training, self._path = training, path
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def on_end(self) -> None:
-        weights = self._training.model.get_weights()  # in every process, see checkpoint.snapshot
-        if self._training.backend.is_chief:
-            plain = self._training.workload.build_model()
+        weights = self.training.model.get_weights()  # in every process, see checkpoint.snapshot
+        if self.training.backend.is_chief:
+            plain = self.training.workload.build_model()
             plain.set_weights(weights)
             plain.save(self._path)

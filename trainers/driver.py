@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.specs import EpochRecord, LedgerDigest, RecordInProgress, RunSpec
+from ringside_core.specs import EpochRecord, InputShard, LedgerDigest, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.build import weights_digest
@@ -32,12 +32,15 @@ class Training:
     """A training before its first step: what its listeners may look at.
 
     Attributes:
+        batches: input shard → batches of one replica, from where the training begins.
+        steps_per_epoch: updates, over all readers.
         model: compiled, with its initial weights.
         totals: what the training step adds up.
         evaluate: of the validation split.
-        steps_per_epoch: updates, over all readers.
-        updates_before: updates of the first epoch that were made before a restart.
-        updates: updates that this run makes, those before a restart left out.
+        first_epoch: number of the first epoch of this run, from 0.
+        begun: what was done of that epoch before a restart; None: nothing.
+        updates_before: updates of that epoch before the restart.
+        updates: that this run makes.
     """
 
     spec: RunSpec
@@ -45,18 +48,27 @@ class Training:
     backend: Backend
     train: Pipeline
     validation: Pipeline
+    batches: Callable[[InputShard], Any]
     steps_per_epoch: int
     model: Any
     totals: Totals
     evaluate: Evaluation
+    first_epoch: int
+    begun: BegunEpoch | None
     updates_before: int
     updates: int
 
 
 class Listener:
-    """Is told how a training goes. A subclass overrides the methods that it needs."""
+    """Is told how a training goes. A subclass overrides the methods that it needs.
 
-    def on_start(self, training: Training) -> None:
+    Attributes:
+        training: set before `on_start`.
+    """
+
+    training: Training
+
+    def on_start(self) -> None:
         """All replicas hold the initial weights; no step has been made. Not timed."""
 
     def on_epoch_begin(self, epoch: int) -> None:
@@ -94,15 +106,11 @@ class Progress(Listener):
         on_step: Callable[[int, int], None],
         on_epoch: Callable[[int, EpochRecord], None] = lambda epoch, record: None,
     ) -> None:
-        self._on_step, self._on_epoch, self._updates = on_step, on_epoch, 0
-
-    def on_start(self, training: Training) -> None:
-        """Learn how many updates there will be."""
-        self._updates = training.updates
+        self._on_step, self._on_epoch = on_step, on_epoch
 
     def on_step(self, done: int) -> None:
         """Pass it on."""
-        self._on_step(done, self._updates)
+        self._on_step(done, self.training.updates)
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Pass it on."""
@@ -139,8 +147,6 @@ class Driver:
         training: Training,
         record: RecordInProgress,
         listeners: Sequence[Listener],
-        *,
-        begun: BegunEpoch | None = None,
     ) -> None:
         """Prepare, start nothing.
 
@@ -148,10 +154,9 @@ class Driver:
             training: that will be driven.
             record: of this process; what is seen is written into it at once.
             listeners: told in this order.
-            begun: the epoch that a resumed training goes on with, if it stopped within one.
         """
         self._training, self._record, self._listeners = training, record, listeners
-        self._begun, self._epoch = begun, 0
+        self._epoch = 0
         self.clock = Clock(training.backend, training.model)
         self.step = step_teller((self.clock, *listeners))
 
@@ -159,16 +164,19 @@ class Driver:
         """Make the replicas equal and tell all listeners; outside of the backend's scope."""
         self._training.backend.begin_training(self._training.model)
         for one in self._listeners:
-            one.on_start(self._training)
+            one.training = self._training
+            one.on_start()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Let everybody begin the epoch, then start the clock together with all processes."""
+        """Let everybody begin the epoch, then start the clock together with all processes.
+
+        `Model.fit` has called `Model.reset_metrics` by then; another loop must do so itself.
+        """
         self._epoch = epoch
         self._training.backend.begin_epoch()
         self.clock.begin_epoch()
-        # In the first epoch of a resumed run, count from where it was.
-        self._training.totals.begin(self._begun)
-        self._begun = None
+        first = epoch == self._training.first_epoch
+        self._training.totals.begin(self._training.begun if first else None)
         for one in self._listeners:
             one.on_epoch_begin(epoch)
         self.clock.start()  # last, so that nothing of the above is timed

@@ -9,26 +9,11 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import tf
-from ringside_core.specs import InputShard, RecordInProgress, RunSpec
-from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.specs import RecordInProgress
 from ringside_core.workloads.workload import Workload
-from trainers.artifacts import savers
-from trainers.build import (
-    build,
-    check_same_data,
-    held,
-    make_pipeline,
-    trained_on,
-    weights_digest,
-)
-from trainers.checkpoint import Position
-from trainers.driver import Driver, Listener, Progress, Training, step_teller
-from trainers.evaluate import Evaluation
-from trainers.ledger import FedTable
-from trainers.resume import begin_within_epoch, check_begun, reader, restored, updates_done
+from trainers.driver import Driver, Listener, Progress, step_teller
+from trainers.prepare import own_listeners, prepare
 from trainers.sync_proof import SyncProof
-from trainers.totals import Totals
-from trainers.train_step import instrument
 
 
 def fit(
@@ -51,17 +36,21 @@ def fit(
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
     """
     spec = record.spec
-    backend = trained_on(spec, backend)
-    training, position = _prepared(record, workload, backend, virtual_replicas)
-    model = training.model
-    listeners = [*_own_listeners(training, record, run_dir), *listeners]
-    driver = Driver(training, record, listeners, begun=position.begun)
+    training = prepare(record, workload, backend, virtual_replicas)
+    model, backend = training.model, training.backend
+    listeners = [*own_listeners(training, record, run_dir), *listeners]
+    driver = Driver(training, record, listeners)
     driver.start()
-    begin_within_epoch(model, training.updates_before)
+    # Begin within an epoch, as Keras' own BackupAndRestore does; the public arguments know whole
+    # epochs only.
+    model._maybe_load_initial_counters_from_ckpt = lambda steps, epoch: (
+        epoch,
+        training.updates_before,
+    )
     with backend.scope():
         model.fit(
-            backend.distribute(_reader(training, position)),
-            initial_epoch=position.epochs_done,
+            backend.distribute(training.batches),
+            initial_epoch=training.first_epoch,
             epochs=spec.epochs,
             steps_per_epoch=training.steps_per_epoch,
             callbacks=[_KerasAdapter(driver, training.updates_before)],
@@ -128,71 +117,3 @@ def seconds_per_execution(listeners: Sequence[Any], *, done: int) -> float:
             called.on_train_batch_end(-1, {})
         means.append((time.perf_counter() - began) / 100)
     return statistics.median(means)
-
-
-def _own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
-    synchronous = training.backend.capabilities.synchronous
-    proved = synchronous and training.spec.ablation != "no_reduction"
-    return [*([SyncProof(record)] if proved else []), *savers(training, run_dir)]
-
-
-def _prepared(
-    record: RecordInProgress, workload: Workload, backend: Backend, virtual_replicas: int
-) -> tuple[Training, Position]:
-    """The training before its first step, and where a resumed one stands."""
-    spec = record.spec
-    if workload.target is not None:
-        record.quality_target = (workload.target.metric, workload.target.at_least)
-    train = make_pipeline(spec, workload, backend, training=True)
-    validation = make_pipeline(spec, workload, backend, training=False)
-    steps = train.steps_per_epoch(backend.num_readers)
-    record.train_examples = train.num_examples
-    record.data_digest = train.data_digest
-    check_same_data(backend, train.data_digest + validation.data_digest)
-    model = build(spec, workload, backend, steps)
-    position = restored(spec, model, backend)
-    record.initial_digest = weights_digest(model)
-    record.gradient_bytes = sum(
-        variable.shape.num_elements() * variable.dtype.size
-        for variable in model.trainable_variables
-    )
-    with backend.scope():
-        fed = _fed_table(spec, train, backend)
-    totals = Totals(model, backend, fed=fed, examples=train.num_examples)
-    instrument(model, totals, spec, virtual_replicas)
-    before = updates_done(position, backend)
-    training = Training(
-        spec=spec,
-        workload=workload,
-        backend=backend,
-        train=train,
-        validation=validation,
-        steps_per_epoch=steps,
-        model=model,
-        totals=totals,
-        evaluate=Evaluation(model, workload, backend, validation),
-        updates_before=before,
-        updates=steps * (spec.epochs - position.epochs_done) - before,
-    )
-    check_begun(training, position.begun)
-    return training, position
-
-
-def _reader(training: Training, position: Position) -> Callable[[InputShard], Any]:
-    read = reader(training.spec, training.train, position)
-    if training.spec.ablation == "no_input":
-        return held(read, training.backend.num_replicas)
-    return read
-
-
-def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | None:
-    if spec.ledger != "full":
-        return None
-    # Of an asynchronous run the first reader has the most.
-    shard = InputShard(index=0, count=backend.num_readers)
-    return FedTable(
-        steps=train.reader_batches(shard),
-        replicas=train.plan.num_replicas,
-        batch=train.plan.per_replica_batch,
-        per_reader=train.plan.num_replicas // backend.num_readers,
-    )

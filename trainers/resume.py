@@ -13,7 +13,6 @@ from trainers import checkpoint
 from trainers.checkpoint import Position
 from trainers.driver import Training
 from trainers.ledger import tagged
-from trainers.totals import BegunEpoch, updates_per_batch
 
 # Of PipelineOptions: these change how fast batches come, not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}
@@ -65,13 +64,9 @@ def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
     return position
 
 
-def check_begun(training: Training, begun: BegunEpoch | None) -> None:
-    """Refuse to go on with an epoch as another one than it was.
-
-    Args:
-        training: its metrics have been made.
-        begun: the epoch, if one was begun.
-    """
+def check_begun(training: Training) -> None:
+    """Refuse to go on with an epoch as another one than it was; its metrics have been made."""
+    begun = training.begun
     if begun is None:
         return
     now, then = json.loads(feed(training)), json.loads(begun.feed)
@@ -81,7 +76,7 @@ def check_begun(training: Training, begun: BegunEpoch | None) -> None:
             received=", ".join(f"{n}={now.get(n)}, was {then.get(n)}" for n in differing),
             advice="Resume as the epoch began, or from a checkpoint at the end of an epoch.",
         )
-    spec, done = training.spec, updates_done(Position(0, begun), training.backend)
+    spec, done = training.spec, training.updates_before
     if spec.checkpoint_steps is not None and done % spec.steps_per_execution:
         raise RefusalError(
             "A begun epoch that is to be saved again must go on where an execution begins.",
@@ -94,20 +89,6 @@ def check_begun(training: Training, begun: BegunEpoch | None) -> None:
             received="a checkpoint without one",
             advice="Use --ledger digest, or a checkpoint at the end of an epoch.",
         )
-
-
-def updates_done(position: Position, backend: Backend) -> int:
-    """Updates of the begun epoch."""
-    batches = 0 if position.begun is None else position.begun.batches
-    return batches * updates_per_batch(backend)
-
-
-def begin_within_epoch(model: Any, updates: int) -> None:
-    """Let `fit` begin after so many updates of its first epoch.
-
-    That is how Keras' own BackupAndRestore does it; the public arguments know whole epochs only.
-    """
-    model._maybe_load_initial_counters_from_ckpt = lambda steps, epoch: (epoch, updates)
 
 
 def reader(spec: RunSpec, train: Pipeline, position: Position) -> Callable[[InputShard], Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from ringside_core.specs import EpochRecord, RecordInProgress
-from trainers.driver import Listener, Training
+from trainers.driver import Listener
 
 AFTER_STEPS = 2
 # Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;
@@ -35,35 +35,36 @@ class SyncProof(Listener):
         self._record = record
         self._steps = 0
 
-    def on_start(self, training: Training) -> None:
+    def on_start(self) -> None:
         """Keep the initial weights."""
-        self._model, self._backend = training.model, training.backend
         self._initial = [np.asarray(value, np.float64) for value in self._weights()]
 
     def on_step(self, done: int) -> None:
         """Compare once, after AFTER_STEPS executions."""
         self._steps += 1
         if self._steps == AFTER_STEPS:
-            check_replicas_equal(self._model, self._backend, self._initial)
+            self._compare()
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Compare now if the first epoch was shorter: later it would be within a timed one."""
         if self._steps < AFTER_STEPS:
             self._steps = AFTER_STEPS
-            check_replicas_equal(self._model, self._backend, self._initial)
+            self._compare()
 
     def on_end(self) -> None:
         """Compare the final weights."""
-        self._record.replica_deviation = check_replicas_equal(
-            self._model, self._backend, self._initial
-        )
+        self._record.replica_deviation = self._compare()
         pairs = list(zip(self._weights(), self._initial, strict=True))
         if pairs and all(np.array_equal(now, before) for now, before in pairs):
             raise NothingTrainedError("no weight has changed since the start of training")
 
+    def _compare(self) -> float:
+        return check_replicas_equal(self.training.model, self.training.backend, self._initial)
+
     def _weights(self) -> list[NDArray[Any]]:
         """The trainable weights of the first replica of this process."""
-        return [self._backend.local_values(v)[0] for v in self._model.trainable_variables]
+        local_values = self.training.backend.local_values
+        return [local_values(v)[0] for v in self.training.model.trainable_variables]
 
 
 def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ringside.verify.trace import Trace
 from ringside_core.keras import tf, variable_names, variables_of
 from ringside_core.specs import RecordInProgress
-from trainers.driver import Listener, Training
+from trainers.driver import Listener
 from trainers.predict import Prediction
 
 # Elements of all variables together that are kept of every update: 20 updates of 500,000 float64
@@ -51,9 +51,9 @@ class Watch(Listener):
 class Ends(Watch):
     """Keeps also the loss before the first update."""
 
-    def on_start(self, training: Training) -> None:
+    def on_start(self) -> None:
         """Note the loss of the validation split."""
-        self._trace.meta["initial_loss"] = training.evaluate()[0]["loss"]
+        self._trace.meta["initial_loss"] = self.training.evaluate()[0]["loss"]
 
 
 class Recorder(Watch):
@@ -71,9 +71,9 @@ class Recorder(Watch):
         self._seen = (0.0, 0)
         self._started = False
 
-    def on_start(self, training: Training) -> None:
+    def on_start(self) -> None:
         """Note the initial weights, and what the model makes of the validation split with them."""
-        self._training, self._backend, self._started = training, training.backend, True
+        training, self._started = self.training, True
         total = sum(int(np.prod(w.shape)) for w in training.model.weights)
         self._stride = max(1, -(-total // KEPT_ELEMENTS))
         self._predict = Prediction(
@@ -91,7 +91,7 @@ class Recorder(Watch):
 
     def on_step(self, done: int) -> None:
         """Note everything that this update has changed."""
-        self._backend.barrier()  # a dispatched update is not a finished one
+        self.training.backend.barrier()  # a dispatched update is not a finished one
         gap = 0.0
         for name, (value, difference) in self._weights():
             self._rows[name].append(self._sampled(value))
@@ -121,35 +121,37 @@ class Recorder(Watch):
         return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        model = self._training.model
+        model = self.training.model
         trainable = {id(variable) for variable in model.trainable_variables}
         for index, variable in enumerate(model.weights):
             read = self._one_value if id(variable) in trainable else self._mean_value
             yield f"{index:03d} {variable.name.removesuffix(':0')}", read(variable)
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        optimizer = self._training.model.optimizer
+        optimizer = self.training.model.optimizer
         pairs = zip(variable_names(optimizer), variables_of(optimizer), strict=True)
         for index, (name, variable) in enumerate(pairs):
             yield f"{index:03d} {name}", self._one_value(variable)
 
     def _one_value(self, variable: Any) -> tuple[NDArray[Any], float]:
         """What all replicas should hold alike: the first one's, and how far others are from it."""
-        first, *others = (np.asarray(value) for value in self._backend.local_values(variable))
+        first, *others = (
+            np.asarray(value) for value in self.training.backend.local_values(variable)
+        )
         return first, max((_difference(first, other) for other in others), default=0.0)
 
     def _mean_value(self, variable: Any) -> tuple[NDArray[Any], float]:
         """What each replica keeps for itself, as moving statistics: their mean."""
-        local = [np.asarray(value) for value in self._backend.local_values(variable)]
+        local = [np.asarray(value) for value in self.training.backend.local_values(variable)]
         if local[0].dtype.kind != "f":
             return local[0], 0.0
-        return self._backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
+        return self.training.backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
 
     def _loss(self) -> float:
         """Mean loss of the examples of the last update, over all replicas."""
-        totals = self._training.totals
-        loss_sum = float(self._backend.summed_state(totals.loss_sum)[0])
-        count = int(self._backend.summed_state(totals.ledger)[0][0])
+        totals = self.training.totals
+        loss_sum = float(self.training.backend.summed_state(totals.loss_sum)[0])
+        count = int(self.training.backend.summed_state(totals.ledger)[0][0])
         loss_before, count_before = self._seen
         self._seen = (loss_sum, count)
         return (loss_sum - loss_before) / max(1, count - count_before)

@@ -12,8 +12,5 @@ class AtEnd(Listener):
     def __init__(self, look: Callable[[Training], Any]) -> None:
         self._look = look
 
-    def on_start(self, training: Training) -> None:
-        self._training = training
-
     def on_end(self) -> None:
-        self._look(self._training)
+        self._look(self.training)

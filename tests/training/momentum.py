@@ -13,7 +13,7 @@ from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surround
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
 from tests.contract.linear import linear
-from trainers.driver import Listener, Training
+from trainers.driver import Listener
 from trainers.fit import fit
 
 STEPS = 4
@@ -56,14 +56,11 @@ class OnceDone(Listener):
 
 
 class Kept(Listener):
-    """Keeps the model, the epochs' records, and what each epoch was fed."""
+    """Keeps the epochs' records, and what each epoch was fed."""
 
     def __init__(self, fed: list[np.ndarray]) -> None:
         self.fed = fed
         self.epochs: list[EpochRecord] = []
-
-    def on_start(self, training: Training) -> None:
-        self.model = training.model
 
     def on_fed(self, epoch: int, ids: np.ndarray) -> None:
         self.fed.append(ids)
@@ -99,7 +96,7 @@ def train_serial(
         pass
     finally:
         tf.keras.backend.set_floatx(floatx)
-    return kept, kept.model.get_weights()
+    return kept, kept.training.model.get_weights()
 
 
 def planned(epoch: int, replicas: int) -> np.ndarray:

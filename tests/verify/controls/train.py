@@ -99,13 +99,12 @@ class Seen:
         seen = self
 
         class Looking(Listener):
-            def on_start(self, training: Any) -> None:
-                self._model = training.model
+            def on_start(self) -> None:
                 seen._rows.clear()
                 self.on_step(0)
 
             def on_step(self, done: int) -> None:
-                seen._look(self._model)
+                seen._look(self.training.model)
 
         return Looking()
 

@@ -1,0 +1,95 @@
+"""A training driven by a written-out loop: the listeners and the record are those of `fit`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends import make_backend
+from ringside_core.keras import tf
+from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
+from tests.training.momentum import STEPS, momentum, spec_of, train_serial
+from trainers.driver import Driver, Listener
+from trainers.fit import fit
+from trainers.prepare import own_listeners, prepare
+
+
+class Diary(Listener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def on_start(self) -> None:
+        self.told.append(("start", self.training.updates))
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        self.told.append(("epoch begins", epoch))
+
+    def on_step(self, done: int) -> None:
+        self.told.append(("step", done))
+
+    def on_fed(self, epoch: int, ids: np.ndarray) -> None:
+        self.told.append(("fed", epoch, ids.tolist()))
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        self.told.append(("epoch ends", epoch, record.steps, record.train, record.validation))
+
+    def on_end(self) -> None:
+        self.told.append(("end",))
+
+
+def loop(record: RecordInProgress, backend: Any, run_dir: Path, diary: Diary) -> None:
+    """What another adapter would do."""
+    training = prepare(record, momentum(), backend)
+    driver = Driver(training, record, [*own_listeners(training, record, run_dir), diary])
+    driver.start()
+    batches = iter(backend.distribute(training.batches))
+    train_step = tf.function(training.model.train_step)
+    done = 0
+    for epoch in range(training.first_epoch, record.spec.epochs):
+        training.model.reset_metrics()  # as `fit` does before it tells its callbacks
+        driver.begin_epoch(epoch)
+        for _ in range(training.steps_per_epoch if done else STEPS - training.updates_before):
+            train_step(next(batches))
+            done += 1
+            driver.step(done)
+        driver.end_epoch()
+    driver.end()
+
+
+def seen_by(record: RecordInProgress, diary: Diary, run_dir: Path) -> dict[str, Any]:
+    """What a training left, without its times."""
+    files = sorted(path.name for path in run_dir.rglob("*") if path.is_file())
+    return {
+        "told": diary.told,
+        "files": [name for name in files if not name.startswith("events.")],
+        "digests": (record.initial_digest, record.final_digest, record.replica_deviation),
+        "ledgers": [(e.ledger, e.ledger_here, e.resumed_examples) for e in record.epochs],
+        "times": [len(epoch.step_end_s) for epoch in record.epochs],
+    }
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -> None:
+    """Two epochs from the start; or what is left of three, from within the first."""
+    changes: dict[str, Any] = {"precision": "float32", "checkpoint_steps": 3}
+    if resumed:
+        train_serial(tmp_path / "begun", stop_after=4, **changes)
+        changes |= {"epochs": 3, "resume_from": str(tmp_path / "begun" / "checkpoint.npz")}
+    spec = spec_of(**changes)
+    by_fit, by_loop = (RecordInProgress.begun(spec) for _ in range(2))
+    diary, other_diary = Diary(), Diary()
+
+    with make_backend(spec, Surroundings()) as backend:
+        fit(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary])
+        loop(by_loop, backend, tmp_path / "loop", other_diary)
+
+    expected = seen_by(by_fit, diary, tmp_path / "fit")
+    assert seen_by(by_loop, other_diary, tmp_path / "loop") == expected
+    updates = 2 * STEPS + resumed  # after three of the first four updates, nine are left
+    steps = [told[1] for told in diary.told if told[0] == "step"]
+    assert steps == list(range(1, updates + 1))
+    for epoch in by_loop.epochs:
+        assert epoch.step_end_s[-1] <= epoch.train_s

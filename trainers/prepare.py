@@ -1,0 +1,111 @@
+"""A training made ready, whichever way its steps will be made."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backends.base import Backend
+from ringside_core.specs import InputShard, RecordInProgress, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.workload import Workload
+from trainers.artifacts import savers
+from trainers.build import (
+    build,
+    check_same_data,
+    held,
+    make_pipeline,
+    trained_on,
+    weights_digest,
+)
+from trainers.checkpoint import Position
+from trainers.driver import Listener, Training
+from trainers.evaluate import Evaluation
+from trainers.ledger import FedTable
+from trainers.resume import check_begun, reader, restored
+from trainers.sync_proof import SyncProof
+from trainers.totals import Totals, updates_per_batch
+from trainers.train_step import instrument
+
+
+def prepare(
+    record: RecordInProgress, workload: Workload, backend: Backend, virtual_replicas: int = 1
+) -> Training:
+    """Build or resume what the record's spec says; its training step counts what it is fed.
+
+    Args:
+        record: of this process; what is learnt is written into it.
+        workload: model and data.
+        backend: started.
+        virtual_replicas: see `trainers.train_step.instrument`; for verification only.
+
+    Raises:
+        RefusalError: the workload, its data or the checkpoint cannot be trained as the spec says.
+    """
+    spec = record.spec
+    backend = trained_on(spec, backend)
+    if workload.target is not None:
+        record.quality_target = (workload.target.metric, workload.target.at_least)
+    train = make_pipeline(spec, workload, backend, training=True)
+    validation = make_pipeline(spec, workload, backend, training=False)
+    steps = train.steps_per_epoch(backend.num_readers)
+    record.train_examples = train.num_examples
+    record.data_digest = train.data_digest
+    check_same_data(backend, train.data_digest + validation.data_digest)
+    model = build(spec, workload, backend, steps)
+    position = restored(spec, model, backend)
+    record.initial_digest = weights_digest(model)
+    record.gradient_bytes = sum(
+        variable.shape.num_elements() * variable.dtype.size
+        for variable in model.trainable_variables
+    )
+    with backend.scope():
+        fed = _fed_table(spec, train, backend)
+    totals = Totals(model, backend, fed=fed, examples=train.num_examples)
+    instrument(model, totals, spec, virtual_replicas)
+    batches_before = 0 if position.begun is None else position.begun.batches
+    before = batches_before * updates_per_batch(backend)
+    training = Training(
+        spec=spec,
+        workload=workload,
+        backend=backend,
+        train=train,
+        validation=validation,
+        batches=_reader(spec, train, position, backend),
+        steps_per_epoch=steps,
+        model=model,
+        totals=totals,
+        evaluate=Evaluation(model, workload, backend, validation),
+        first_epoch=position.epochs_done,
+        begun=position.begun,
+        updates_before=before,
+        updates=steps * (spec.epochs - position.epochs_done) - before,
+    )
+    check_begun(training)
+    return training
+
+
+def own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
+    """The proof that replicas stay equal, where they must, and what saves."""
+    synchronous = training.backend.capabilities.synchronous
+    proved = synchronous and training.spec.ablation != "no_reduction"
+    return [*([SyncProof(record)] if proved else []), *savers(training, run_dir)]
+
+
+def _reader(
+    spec: RunSpec, train: Pipeline, position: Position, backend: Backend
+) -> Callable[[InputShard], Any]:
+    read = reader(spec, train, position)
+    return held(read, backend.num_replicas) if spec.ablation == "no_input" else read
+
+
+def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | None:
+    if spec.ledger != "full":
+        return None
+    # Of an asynchronous run the first reader has the most.
+    shard = InputShard(index=0, count=backend.num_readers)
+    return FedTable(
+        steps=train.reader_batches(shard),
+        replicas=train.plan.num_replicas,
+        batch=train.plan.per_replica_batch,
+        per_reader=train.plan.num_replicas // backend.num_readers,
+    )
