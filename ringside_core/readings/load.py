@@ -67,8 +67,8 @@ def others_cpu_s(*, busy_s: float, own_s: float) -> float:
     """CPU time of the processes that are not our own.
 
     Busy time of the processors − user and system time of this process and of all its descendants
-    that were waited for. Ticks are coarse, so the difference may fall a little below 0: then it
-    is 0.
+    that were waited for. Ticks are coarse, so the difference may be a little below 0; 0 is
+    returned then.
     """
     return max(0.0, busy_s - own_s)
 

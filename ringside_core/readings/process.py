@@ -30,7 +30,7 @@ def peak_memory_bytes() -> int:
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process, all threads, children not included."""
+    """User and system time of all threads of this process, without its children."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -59,8 +59,8 @@ def pin(cores: Collection[int]) -> None:
     """
     wanted = set(cores)
     for thread in os.listdir("/proc/self/task"):
-        # ESRCH: the thread ended meanwhile. EINVAL: none of the processors may be used, which is
-        # refused below.
+        # ESRCH: the thread has ended meanwhile. EINVAL: none of the processors may be used; that
+        # is refused below.
         with contextlib.suppress(OSError):
             os.sched_setaffinity(int(thread), wanted)
     allowed = os.sched_getaffinity(0)

@@ -1,15 +1,15 @@
 """The one pipeline: how elements become batches, for every backend and every reader.
 
-A batch is (x, y, weight, scale, id), of one replica: [per_replica_batch, …], scale a scalar. The
-order is a pure function of (seed, epoch, position): position → shuffled example number → element.
-So global batch k holds the same examples under every synchronous backend and at every number of
-replicas, replica r takes its r-th slice, and a restart at step k goes on where it was
-(docs/decisions/0002).
+A batch is (x, y, weight, scale, id) of one replica: each [per_replica_batch, …], scale a scalar.
+The order is a pure function of (seed, epoch, position): position → shuffled example number →
+element. So global batch k holds the same examples under every synchronous backend and at every
+number of replicas. Replica r takes its r-th slice. A restart at step k continues with the same
+examples (docs/decisions/0002).
 
-The last, short batch is kept. It is padded with other examples, of weight 0 and id -1; true ones
-have weight 1, or the user's. In training the loss takes weight × scale, with scale = global_batch ÷
-true count, which makes the mean gradient exact in every family without a special case. Metrics take
-the weight alone.
+The last, short batch is kept. It is filled up with other examples, of weight 0 and id -1; real
+examples have weight 1, or the user's weight. In training the loss is multiplied by weight × scale,
+with scale = global_batch ÷ number of real examples. That makes the mean gradient exact in every
+family without a special case. Metrics use the weight alone.
 """
 
 import hashlib
@@ -43,9 +43,9 @@ class Pipeline:
         preprocess: batch of elements → (x, y) or (x, y, sample_weight); None: they are that.
         options: how they are read.
         plan: how the global batch is divided.
-        training: shuffled, endless and weighted to an exact mean; else one pass with weights 0/1.
-        synchronous: all readers' slices make one update. If not, every slice is an update of its
-            own: its weights are normalised within it, and slices without an example are left out.
+        training: shuffled, endless, and weighted to an exact mean; else one pass with weights 0/1.
+        synchronous: the slices of all readers make one update. If not, every slice is an update of
+            its own: its weights are normalised within the slice, and empty slices are left out.
         seed: of the order.
         class_weight: see Workload; in training only.
     """
@@ -94,7 +94,8 @@ class Pipeline:
     def data_digest(self) -> str:
         """SHA-256 of the elements in order, as 64 hexadecimal digits; empty for a stream.
 
-        Ids say which position was fed; only this says that it held the same example everywhere.
+        An id only says which position was fed. The digest shows that the position held the same
+        example in every process.
         """
         source = self.prepared
         if not isinstance(source, ArraySource):
@@ -105,7 +106,7 @@ class Pipeline:
         return sha.hexdigest()
 
     def reader_examples(self, shard: InputShard) -> int:
-        """Examples that one reader keeps in an epoch."""
+        """Number of examples that one reader keeps in an epoch."""
         total, policy = self.num_examples, self.options.shard
         if policy == "batch":
             return sum(self._slice_size(k, shard) for k in range(self._plain_steps))
@@ -130,7 +131,7 @@ class Pipeline:
                 self.reader_batches(InputShard(index=i, count=num_readers))
                 for i in range(num_readers)
             ]
-            # Steps are dealt to the readers in turn: shares may differ by the last turn only.
+            # The readers take steps in turn, so their shares may differ by one step at most.
             if batches != sorted(batches, reverse=True) or batches[0] - batches[-1] > 1:
                 raise RefusalError(
                     "The readers of an asynchronous run must have nearly equal shares.",
@@ -172,8 +173,8 @@ class Pipeline:
         epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
         source = self.prepared
         if isinstance(source, ArraySource):
-            # Tensors made here are captured by reference; inside flat_map they would be copied
-            # into its graph, which may hold 2 GB.
+            # Tensors made here are captured by reference. Inside flat_map they would be copied
+            # into its graph, which cannot hold more than 2 GB.
             arrays = tf.nest.map_structure(tf.constant, source.arrays)
             dataset = epochs.flat_map(lambda *first: self._looked_up(arrays, *first, shard))
         else:
@@ -186,14 +187,14 @@ class Pipeline:
         dataset = dataset.prefetch(self.options.prefetch) if self.options.prefetch else dataset
         options = tf.data.Options()
         options.deterministic = True
-        # Whoever reads is decided above; TensorFlow must not shard again.
+        # The sharding is decided above; TensorFlow must not shard again.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        # Parallelism and prefetching are set by the spec, alike in every arm. The autotuner would
-        # change nothing, yet its thread takes CPU time and is waited for, seconds long, at the end.
+        # The spec sets parallelism and prefetching, the same in every arm. The autotuner would
+        # change nothing, but its thread takes CPU time, and the end waits seconds for it.
         options.autotune.enabled = False
         if self.training:
-            # Of unknown length, MultiWorkerMirroredStrategy would ask all workers before each step
-            # whether they have data left: one more all-reduce that no other arm pays.
+            # If the length is unknown, MultiWorkerMirroredStrategy asks all workers before each
+            # step whether they have data left: one more all-reduce, which no other arm pays.
             dataset = dataset.apply(
                 tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             )
@@ -216,7 +217,7 @@ class Pipeline:
         )
 
     def _padded_steps(self, num_readers: int) -> int:
-        """Steps until the reader with the most examples is through."""
+        """Steps until the reader with the most examples has read them all."""
         most = max(
             self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
         )
@@ -239,8 +240,8 @@ class Pipeline:
 
     # From positions to batches
 
-    # Ringside's own graph code has no Python control flow on tensors; not letting autograph rewrite
-    # it saves half a second at every start. A user's functions are still rewritten.
+    # Ringside's own graph code has no Python control flow on tensors, so autograph need not rewrite
+    # it. That saves half a second at every start. A user's functions are still rewritten.
     @tf.autograph.experimental.do_not_convert
     def _looked_up(self, arrays: Any, epoch: Any, first_slot: Any, shard: InputShard) -> Any:
         """One epoch from memory: positions are computed, elements gathered."""
@@ -255,7 +256,7 @@ class Pipeline:
             start = step * self.plan.global_batch + replica * batch
             positions = start + tf.range(batch, dtype=tf.int64)
             true = positions < total
-            # Padding repeats from the beginning: statistics of batch normalisation see it.
+            # Padding repeats from the beginning, because batch normalisation's statistics see it.
             numbers = self._order(positions % total, epoch, total)
             element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
             return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
@@ -277,7 +278,7 @@ class Pipeline:
     def _streamed(
         self, source: StreamSource, epoch: Any, first_slot: Any, shard: InputShard
     ) -> Any:
-        """One epoch from a stream: everything is read in the fixed order, own elements are kept."""
+        """One epoch from a stream: read all in the fixed order, keep this reader's elements."""
         replicas = self.plan.num_replicas // shard.count
         batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
         skipped = first_slot * batch
@@ -286,7 +287,7 @@ class Pipeline:
         tf.nest.map_structure(_check_shape, elements.element_spec)
         missing = self.reader_batches(shard) * replicas * batch - own
         if missing:
-            # From all elements, because a reader may have none of its own.
+            # Taken from all elements, because a reader may have none of its own.
             everything = _decoded(source, _numbered(source, source.parts), self.options)
             padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
             padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
@@ -382,7 +383,7 @@ def _check_shape(spec: Any) -> None:
 
 
 def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
-    """The source without the elements that `keep` drops, counted once and exactly."""
+    """The source without the elements that `keep` drops; the rest is counted once, exactly."""
     if isinstance(source, ArraySource):
         elements = tf.data.Dataset.from_tensor_slices(source.arrays)
         kept = np.flatnonzero(stack_elements(elements.map(lambda *e: _call(keep, _joined(e)))))

@@ -24,7 +24,7 @@ class Ready(NamedTuple):
 
     Attributes:
         function: `module:function`, imported on use.
-        global_batch, epochs: where the person says nothing. 48 divides by 1, 2, 3, 4, 6 and 8.
+        global_batch, epochs: the defaults. 48 can be divided by 1, 2, 3, 4, 6 and 8.
     """
 
     function: str
@@ -42,7 +42,7 @@ OWN = Ready("", 48, 3)
 
 
 def ready(name: str) -> Ready:
-    """What is known of a workload before TensorFlow is imported; an unknown name is refused."""
+    """What is known about a workload before TensorFlow is imported; refuses an unknown name."""
     check_name(name)
     return WORKLOADS.get(name) or OWN._replace(function=name)
 
@@ -91,8 +91,8 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
     """Import `path/to/file.py:function` or `package.module:function`.
 
     Raises:
-        RefusalError: no such file, module or function. An error inside the imported code is told
-            with the place where it happened.
+        RefusalError: no such file, module or function; or an error inside the imported code, with
+            the file and line where it happened.
     """
     location, _, name = reference.rpartition(":")
     if not location or not name:
@@ -123,12 +123,12 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     Args:
         name: one of WORKLOADS, or a user's `file.py:function` or `module:function`.
         options: keyword arguments of its function.
-        data_dir: where data sets are kept; passed on if the function has a `data_dir` parameter.
+        data_dir: where data sets are kept; passed to the function if it has such a parameter.
 
     Raises:
         RefusalError: unknown name or option, a function that returns no workload, missing data.
     """
-    # By name, because it imports TensorFlow: who only plans imports this module too.
+    # By name, because it imports TensorFlow; code that only plans imports this module too.
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
     function = load_function(ready(name).function, what="workload")
     parameters = inspect.signature(function).parameters
@@ -200,7 +200,7 @@ def _import_module(location: str, what: str) -> Any:
 
 
 def _place(error: Exception, location: str) -> str:
-    """File and line of the error, in the user's own code if it passed there."""
+    """File and line of the error: in the user's own file if the traceback has a line there."""
     trace = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"

@@ -1,6 +1,6 @@
-"""Where elements come from, in one fixed order: arrays that can be looked up, or a stream.
+"""Where elements come from, in one fixed order: arrays in memory, or a stream.
 
-An element is whatever the workload's `preprocess` takes, most often (x, y).
+An element is what the workload's `preprocess` takes, in most cases (x, y).
 """
 
 from collections.abc import Callable
@@ -65,8 +65,8 @@ class StreamSource:
     def first(self, count: int) -> "StreamSource":
         """`count` elements: the first ones of each part.
 
-        Every part is kept, shortened in proportion (largest remainder, the earlier part first), so
-        that as many readers can share the files as before.
+        Every part is kept and shortened in proportion (by largest remainder; of equal remainders
+        the earlier part first). So as many readers as before can share the files.
         """
         total = self.num_examples
         _check_count(count, total)
@@ -104,7 +104,7 @@ def _check_count(count: int, available: int) -> None:
 
 def stack_elements(dataset: Any) -> Any:
     """All elements of a finite data set as one nest of arrays [num_examples, …]."""
-    # In batches, because each step from TensorFlow to Python costs more than an element does.
+    # In batches, because each step from TensorFlow to Python costs more than one element.
     batches = [tf.nest.flatten(b) for b in dataset.batch(1024).as_numpy_iterator()]
     columns = [np.concatenate(column) for column in zip(*batches, strict=True)]
     return tf.nest.pack_sequence_as(dataset.element_spec, columns)
@@ -118,7 +118,7 @@ def as_source(data: Any, *, what: str) -> Source:
         what: its name, for messages.
 
     Raises:
-        RefusalError: empty data, a data set without an end, or something that is no data.
+        RefusalError: empty data, a data set without an end, or an object of another type.
     """
     source: Source
     if isinstance(data, ArraySource | StreamSource):
@@ -149,23 +149,23 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
             received="a tf.data.Dataset without an end",
             advice="Remove .repeat(), or bound it with .take(n).",
         )
-    if cardinality < 0:  # unknown: a data set read from files or filtered
+    if cardinality < 0:  # unknown: the data set is read from files, or filtered
         cardinality = sum(1 for _ in dataset)
-    # One part that is the data set itself: it cannot be sharded by file.
+    # The data set is the only part, so it cannot be sharded by file.
     return StreamSource(parts=("dataset",), read=lambda _: dataset, lengths=(cardinality,))
 
 
 def writable_dir(path: Path) -> Path:
-    """The directory, made if need be.
+    """The directory; it is created if it does not exist.
 
     Raises:
         RefusalError: it cannot be made or written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".writable-{id(path)}"
-        probe.touch()
-        probe.unlink()
+        trial = path / f".writable-{id(path)}"
+        trial.touch()
+        trial.unlink()
     except OSError as error:
         raise RefusalError(
             "The data directory must be writable.",

@@ -1,4 +1,4 @@
-"""Made-up images for throughput: any size, any number of classes, any width, known networks."""
+"""Random images to measure throughput: any size, any number of classes, well-known networks."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.workload import Workload
 
 APPLICATIONS = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "vgg16": "VGG16"}
-NUM_DISTINCT = 64  # images held in memory; the examples repeat them, so that size costs no memory
+NUM_DISTINCT = 64  # images in memory; the examples repeat them, so many examples need no more
 
 
 def synthetic(
@@ -20,7 +20,7 @@ def synthetic(
     width: int = 32,
     examples: int = 768,
 ) -> Workload:
-    """Random images with random labels: nothing to learn, so there is no quality target.
+    """Random images with random labels. There is nothing to learn, so there is no quality target.
 
     Args:
         model: `cnn` (three convolutions of `width` filters), resnet50, mobilenet_v2 or vgg16.

@@ -19,10 +19,10 @@ def prepared_source(
     """A split of a data set that is generated here, prepared on first use."""
     builder = builder_class(data_dir=str(root))
     if not builder.is_prepared():
-        # The ranks of one host start at once: the first prepares the data, the others wait.
+        # The ranks of a host start together: the first one prepares the data, the others wait.
         with FileLock(writable_dir(Path(root)) / f".{builder.name}.lock", fallback_to_soft=False):
             builder = builder_class(data_dir=str(root))  # another process may have been faster
-            tfds.disable_progress_bar()  # a second of work, and rank 0 of 4 would print alone
+            tfds.disable_progress_bar()  # it takes a second, and only one rank would print
             config = tfds.download.DownloadConfig(num_shards=num_shards)
             builder.download_and_prepare(download_config=config)
     return _source(builder, split)
@@ -37,7 +37,7 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
         split: in TFDS's split language, such as `train[:80%]`.
 
     Raises:
-        RefusalError: neither prepared nor to be downloaded; says what to fetch and where to put it.
+        RefusalError: it is not prepared and cannot be downloaded; says what to fetch, and where to.
     """
     builder = tfds.builder(name, data_dir=root)
     if not builder.is_prepared():
@@ -47,7 +47,7 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
             with FileLock(writable_dir(Path(root)) / f".{name}.lock", fallback_to_soft=False):
                 builder = tfds.builder(name, data_dir=root)
                 tfds.disable_progress_bar()
-                # Ten, with doubling pauses, keep whoever has no network waiting for 3.5 minutes.
+                # Ten retries with doubling pauses take 3.5 minutes on a machine without a network.
                 downloader.MAX_RETRIES = 2
                 builder.download_and_prepare()
         except RefusalError:
@@ -66,7 +66,7 @@ def public_source(name: str, root: str, split: str) -> StreamSource:
 
 
 def _source(builder: Any, split: str) -> StreamSource:
-    """Parts are `file⇥skip⇥take`, so that a share of a file is a part too."""
+    """Parts are `file⇥skip⇥take`, so that a piece of a file can be a part too."""
     features = builder.info.features
     parts, lengths = [], []
     for piece in builder.info.splits[split].file_instructions:

@@ -1,4 +1,4 @@
-"""How much an example counts beside padding: the user's sample weights and class weights."""
+"""The weight of an example: the user's sample weights and class weights."""
 
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -14,12 +14,12 @@ from ringside_core.workloads.source import ArraySource, Source
 def check_class_weight(
     class_weight: Mapping[int, float], train: Source, *, preprocessed: bool
 ) -> None:
-    """Refuse class weights that `Model.fit` would, and labels without a weight if they can be seen.
+    """Refuse class weights that `Model.fit` would refuse, and labels without a weight if visible.
 
     Args:
         class_weight: class → factor.
         train: the training data.
-        preprocessed: labels are made later; then the pipeline looks at each batch.
+        preprocessed: `preprocess` makes the labels later; then the pipeline checks each batch.
     """
     given: Any = class_weight  # the user's own, of whatever type
     if not isinstance(given, Mapping) or not all(
@@ -73,7 +73,7 @@ def _times(weight: Any, factor: Any) -> Any:
     """weight [batch, …] × the user's factor [batch, …], of each example or of its elements.
 
     Raises:
-        RefusalError: a factor for each output; the weights count for all of them.
+        RefusalError: there is one factor for each output; a weight must hold for all outputs.
     """
     if tf.nest.is_nested(factor):
         raise RefusalError(

@@ -26,17 +26,17 @@ class Workload:
 
     Attributes:
         model: builds the Keras model (tf.keras, legacy); called within the backend's scope.
-        train, validation: sources in one fixed order, tf.data.Datasets, or nests of arrays.
-        loss: as for `Model.compile`, with a list or dict where there are several outputs; a
-            per-example loss.
+        train, validation: the data in one fixed order: nests of arrays, each [num_examples, …];
+            tf.data.Datasets of single elements; or sources.
+        loss: a per-example loss as for `Model.compile`; a list or dict for several outputs.
         optimizer: builds the optimizer, with the learning rate for `reference_batch`.
-        loss_weights: as for `Model.compile`: of the outputs' losses in their sum.
-        class_weight: as for `Model.fit`: class → factor of its examples' weights, in training only.
-            A class is an integer label, or the place of the largest value of a one-hot label.
-        metrics: builds the metrics anew at each call: a list, or with several outputs a dict from
-            the output's name to its metrics. Every one is weighted, so that padding counts 0.
+        loss_weights: as for `Model.compile`: the weight of each output's loss in the sum.
+        class_weight: as for `Model.fit`: class → factor for the weights of its examples, in
+            training only. A class is an integer label, or the index of a one-hot label's maximum.
+        metrics: builds new metrics at each call: a list; for several outputs a dict from the
+            output's name to its metrics. All metrics are weighted, so that padding counts 0.
         preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
-            without randomness. None: elements are that already.
+            without randomness. None: the elements have this form already.
         target: the quality at which training counts as done; None: there is none.
         reference_batch: global batch for which the learning rate was chosen; needed by the
             learning-rate rules `linear` and `sqrt`.
@@ -61,8 +61,8 @@ class Workload:
             object.__setattr__(self, attribute, source)
         for loss in tf.nest.flatten(self.loss):
             if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
-                # Keras refuses or rescales others within a strategy, Horovod averages them over
-                # ranks: the same workload would train differently under each.
+                # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
+                # them over the ranks. The same workload would train differently under each.
                 raise RefusalError(
                     "A workload's loss must be a mean over the batch.",
                     received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
@@ -94,7 +94,7 @@ class Workload:
                 advice=hint,
             )
         if not model.built:
-            # They would be made in the first step: not those with which every backend begins.
+            # Weights made in the first step would not be those with which every backend begins.
             raise RefusalError(
                 "A model must have its weights when the `model` function returns it.",
                 received=f"{model.name} ({type(model).__name__}), which is not built",
@@ -110,8 +110,8 @@ class Workload:
                 advice="Use sample weights.",
             )
         if any(getattr(output, "_keras_mask", None) is not None for output in outputs):
-            # Keras divides such a loss by the valid count of each replica's own part, so that its
-            # gradient would depend on how the batch is split.
+            # Keras divides such a loss by the number of valid elements in each replica's own part.
+            # The gradient would then depend on how the batch is split.
             raise RefusalError(
                 "A model's output must not carry a mask.",
                 received=f"a masked output of {model.name}",
@@ -120,10 +120,10 @@ class Workload:
         return model
 
     def check_metrics(self, num_outputs: int) -> None:
-        """Refuse metrics of a model with several outputs that are not told apart by output."""
+        """Refuse a plain list of metrics for several outputs: it does not say which is whose."""
         if num_outputs < 2:
             return
-        with tf.Graph().as_default():  # thrown away: Keras would go on numbering its metrics
+        with tf.Graph().as_default():  # thrown away, so that Keras does not count these metrics
             metrics = self.metrics()
         if metrics and not isinstance(metrics, dict):
             raise RefusalError(
