@@ -1,4 +1,4 @@
-"""The processes that Ringside starts itself, and the guard that ends them when it cannot."""
+"""The processes that Ringside starts, and the guard that ends them if Ringside is killed."""
 
 import contextlib
 import os
@@ -24,18 +24,18 @@ from ringside_core.specs.surroundings import HOROVODRUN
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
 # to end their ranks themselves.
 TERMINATE_S = 2.0
-# Between SIGKILL and the end of a process: the kernel's, and on a busy machine not at once.
+# Between SIGKILL and the end of a process: on a busy machine the kernel needs time.
 KILL_S = 10.0
 SWEEPER = Path(sweep.__file__).resolve()
 
 
 def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> dict[str, str]:
-    """The environment of a process: the parent's, without what an outer launcher said in it.
+    """The environment of a process: the parent's, without the variables of an outer launcher.
 
     Args:
         parent: the environment of this process.
-        process: adds to it.
-        tell: value of RINGSIDE_LAUNCHER; empty: none.
+        process: its variables are added.
+        tell: value of RINGSIDE_LAUNCHER; empty: do not set it.
     """
     inherited = {
         name: value
@@ -53,7 +53,7 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
 
 @dataclass
 class Child:
-    """A started process of the plan; `exited` is when, on the monotonic clock."""
+    """A started process of the plan; `exited` is the time of its end, on the monotonic clock."""
 
     process: Process
     popen: subprocess.Popen[bytes]
@@ -73,7 +73,7 @@ class Children:
 
     Attributes:
         parent: the environment that they inherit.
-        ended_at: when the last of them ended, on the monotonic clock.
+        ended_at: time at which the last of them ended, on the monotonic clock.
         survivors: processes of the run that could not be killed, and what failed to clean up.
     """
 
@@ -109,7 +109,7 @@ class Children:
         return [child for child in self.started.values() if child.exited is None]
 
     def wait(self, seconds: float) -> None:
-        """Return when a process exits, or after so long; exits are noted, the guard renewed."""
+        """Return when a process exits, or after this time; note exits, restart a lost guard."""
         poll = select.poll()
         for child in self.alive():
             poll.register(child.handle, select.POLLIN)
@@ -120,7 +120,7 @@ class Children:
         self._keep_guarded()
 
     def stop_gently(self, child: Child) -> None:
-        """Ask a process to end: SIGTERM, or the end of its input if it is far away."""
+        """Ask a process to end: by SIGTERM; on another machine, by closing its input."""
         child.told_to_stop = True
         if child.popen.stdin is not None:
             child.popen.stdin.close()
@@ -130,7 +130,7 @@ class Children:
     def _start(self, process: Process) -> None:
         tell = f"{os.getpid()}:{psutil.Process().create_time()}"
         if self.plan.remote_hosts and process.name == LAUNCHER_NAME:
-            tell = ""  # it would reach ranks on machines where we are not
+            tell = ""  # it would reach ranks on other machines, where this process does not exist
         with log_file(Path(self.plan.run_dir), process.name).open("ab") as log:
             popen = subprocess.Popen(
                 process.argv,
@@ -143,13 +143,13 @@ class Children:
         self.started[process.name] = Child(process, popen, os.pidfd_open(popen.pid))
 
     def _wait_for_all(self, seconds: float) -> None:
-        """Return when every process has ended and was waited for, or after so long."""
+        """Return when every process has ended and was waited for, or after this time."""
         give_up = time.monotonic() + seconds
         while self.alive() and (left := give_up - time.monotonic()) > 0:
             self.wait(left)
 
     def _keep_guarded(self) -> None:
-        """Have a guard: it waits for our end, even by SIGKILL, and then sweeps."""
+        """Start a guard if there is none: it waits for our end, even by SIGKILL, then sweeps."""
         if self._guard is not None and self._guard.poll() is None:
             return
         plan = self.plan
@@ -169,7 +169,7 @@ class Children:
         )
 
     def _afterwards(self) -> list[list[str]]:
-        """What the guard runs when we no longer can."""
+        """Commands that the guard runs after our end."""
         return [*self._remote_sweeps(), *map(list, self.plan.cleanup)]
 
     def _remote_sweeps(self) -> list[list[str]]:
@@ -177,15 +177,15 @@ class Children:
         return [list(ssh.remote_command(host, command)) for host in self.plan.remote_hosts]
 
     def _end(self) -> None:
-        """End everything: politely, then by force, then whatever has the run's id."""
+        """End everything: by asking, then by SIGKILL, then every process with the run's id."""
         for child in self.alive():
             self.stop_gently(child)
         self._wait_for_all(TERMINATE_S)
         stubborn = self.alive()
         self.survivors = list(map(str, sweep.kill_members(self.plan.run_id)))
         for child in stubborn:
-            # For one that has cleared its environment. The group's id is not yet given to another:
-            # its leader is still to be waited for.
+            # It may have cleared its environment. Its group's id cannot belong to another yet,
+            # because nobody has waited for the group's leader.
             _signal_group(child, signal.SIGKILL)
         self._wait_for_all(KILL_S)
         failed = sweep.sweep_remote([*map(list, self.plan.cleanup)])

@@ -1,4 +1,4 @@
-"""Ctrl-C, kill and a closed terminal are noted, and answered when it is safe."""
+"""Note Ctrl-C, kill and a closed terminal, and act on them when it is safe."""
 
 import signal
 import threading
@@ -10,10 +10,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Holds signals back inside its `with` block; a second Ctrl-C cannot stop the cleaning up.
+    """Holds signals back inside its `with` block; a second Ctrl-C cannot stop the clean-up.
 
-    A handler that raises could strike between the start of a process and our knowing of it. Only
-    the main thread can have handlers; elsewhere this does nothing.
+    A handler that raises could interrupt us between the start of a process and the line that notes
+    its id. Only the main thread can have handlers; in other threads this does nothing.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,8 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 before = signal.getsignal(number)
-                # Ignored on purpose (nohup, a background job), or not set from Python: left so.
+                # Leave a signal that is ignored on purpose (nohup, a background job), and a
+                # handler that was not set from Python.
                 if before is not None and before is not signal.SIG_IGN:
                     self._before[number] = before
                     signal.signal(number, self._note)
@@ -42,11 +43,11 @@ class Interrupts:
             self.raise_noted()
 
     def raise_noted(self) -> None:
-        """Raise what a signal that came means.
+        """Raise the exception for a signal that was noted, if there is one.
 
         Raises:
             KeyboardInterrupt: Ctrl-C.
-            SystemExit: with 128 + the number of another signal, as a shell would say it.
+            SystemExit: another signal; its code is 128 + the signal's number, as in a shell.
         """
         if self._noted == signal.SIGINT:
             raise KeyboardInterrupt

@@ -1,15 +1,15 @@
-"""The output of every task: a file for each, its last lines, and all of them live."""
+"""The output of every task: its log file, its last lines, and all logs shown live."""
 
 import sys
 from pathlib import Path
 from typing import TextIO
 
-# Enough for a traceback's end; a log may be gigabytes.
+# Enough for the end of a traceback; a log may have gigabytes.
 TAIL_BYTES = 64 * 1024
 
 
 def log_file(run_dir: Path, name: str) -> Path:
-    """Where the output of a task, or of the launcher, goes."""
+    """The log file of a task, or of the launcher."""
     return run_dir / "logs" / f"{name}.log"
 
 
@@ -39,7 +39,7 @@ class Follower:
         self._read: dict[Path, int] = {}
 
     def copy(self, *, rest: bool = False) -> None:
-        """Copy the whole lines that are new; with `rest`, an unfinished last line too."""
+        """Copy new whole lines; with `rest`, an unfinished last line too."""
         for file in sorted(self._folder.glob("*.log")):
             start = self._read.get(file, 0)
             with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""How far each task is: its progress file, and the time since that last changed."""
+"""How far each task is: its progress file, and the time since the file last changed."""
 
 import time
 from pathlib import Path
@@ -10,8 +10,8 @@ from ringside_core.specs import Noun
 TRAINING = "training"
 SERVING = "serving"
 FINISHED = "finished"
-# Before the first step a task reports little, and how long that takes is up to the machine:
-# importing, building and tracing took 35 s of a small model on two busy cores.
+# Before the first step a task reports little, and the time depends on the machine: on two busy
+# cores it took 35 s to import, build and trace a small model.
 START_PATIENCE_S = 120.0
 
 
@@ -19,8 +19,8 @@ class Progress(Noun):
     """Where a task is.
 
     Attributes:
-        phase: as train.py names it: starting, importing, building, training, serving, finished;
-            empty before it was heard of.
+        phase: starting, importing, building, training, serving or finished; empty: the task has
+            not reported yet.
     """
 
     task: str
@@ -41,8 +41,8 @@ class Watch:
 
     Args:
         run_dir: folder of the run.
-        tasks: those that will report.
-        queued: time counts from the first word of any task.
+        tasks: the tasks that will report.
+        queued: count time from the first report of any task.
     """
 
     def __init__(self, run_dir: Path, tasks: tuple[str, ...], *, queued: bool = False) -> None:
@@ -54,7 +54,7 @@ class Watch:
         self.latest = {task: Progress(task=task) for task in tasks}
 
     def look(self) -> list[Progress]:
-        """Read every file; returns the tasks that are elsewhere than before."""
+        """Read every file; returns the tasks that have moved."""
         news = []
         for task, file in self._files.items():
             try:
@@ -75,11 +75,11 @@ class Watch:
         return news
 
     def standing_still(self, seconds: float) -> tuple[float, list[Progress]]:
-        """Tasks that have not moved for so long, the longest first, and how long that is.
+        """(the limit in seconds, tasks that have not moved for longer, the longest first).
 
-        Before the first step of any task it is START_PATIENCE_S at least.
-        A server moves no steps, and one that has finished may wait for the others. When all have
-        finished and their processes stay, they stand still too.
+        Before the first step of any task the limit is START_PATIENCE_S at least. Servers make no
+        steps, and finished tasks may wait for others, so neither counts. When all tasks have
+        finished and their processes still run, all of them stand still.
         """
         unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
         now = time.monotonic()
@@ -95,7 +95,7 @@ class Watch:
 
 
 def _parse(task: str, content: str) -> Progress | None:
-    """Read `<unix time> <step> <total steps> <phase>`; None for a line that is not whole."""
+    """Read `<unix time> <step> <total steps> <phase>`; None for an incomplete line."""
     words = content.split()
     if len(words) != 4 or not (words[1].isdigit() and words[2].isdigit()):
         return None

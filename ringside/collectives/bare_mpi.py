@@ -1,7 +1,7 @@
 """Bare MPI through mpi4py, on NumPy arrays; no TensorFlow in the process.
 
-The result has its place before the clock starts, all its pages written to, as in the OSU and
-nccl-tests programs: what is timed is the operation alone, the least that any stack has to do.
+Memory for the result is allocated, and all its pages are written, before the clock starts, as in
+the OSU and nccl-tests programs. So only the operation is timed: the least that a stack has to do.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class MpiRanks(Ranks):
     def prepare(
         self, operation: Operation, array: pattern.Floats
     ) -> Callable[[], tuple[Took, pattern.Floats]]:
-        """MPI_Allreduce from one array into another; MPI_Bcast of one array, as it always is."""
+        """MPI_Allreduce from one array into another; MPI_Bcast within one array."""
         result = np.full_like(array, -1)
 
         def allreduce() -> pattern.Floats:
@@ -48,11 +48,11 @@ class MpiRanks(Ranks):
             if operation == "broadcast" and self.rank == ROOT_RANK:
                 result[:] = array
             else:
-                result.fill(-1)  # what an operation that does nothing would leave behind
+                result.fill(-1)  # so that an operation that does nothing is seen
             return timed(self, allreduce if operation == "allreduce" else broadcast)
 
         return once
 
     def end(self) -> None:
-        """MPI_Finalize: mpirun calls a rank failed that goes without it."""
+        """MPI_Finalize: mpirun reports a rank that ends without it as failed."""
         MPI.Finalize()

@@ -1,4 +1,4 @@
-"""What the links between hosts really carry: a plain TCP transfer, then and there."""
+"""What the links between hosts really carry, measured by a plain TCP transfer."""
 
 import contextlib
 import json
@@ -18,12 +18,12 @@ from ringside_core.specs import Link, RefusalError
 
 SCRIPT = str(Path(__file__).resolve().parent / "transfer.py")
 SECONDS = 2.0
-# TCP has found its rate, and the queues on the way are full.
+# After this time TCP has found its rate, and the queues on the way are full.
 WARM_UP_S = 1.0
-# Beyond what the transfer itself takes: connecting by ssh, starting Python, a queue of seconds.
+# Added to the time of the transfer: connecting by ssh, starting Python, emptying long queues.
 PATIENCE_S = 45.0
 POLL_S = 0.1
-# For an end whose output has closed: to say why, and to end.
+# For an end that has closed its output: time to say why, and to end.
 LAST_WORDS_S = 2.0
 Tool = Literal["tcp", "iperf3"]
 
@@ -35,13 +35,13 @@ def measure_links(
     seconds: float = SECONDS,
     tools: Sequence[Tool] = ("tcp", "iperf3"),
 ) -> tuple[Link, ...]:
-    """From each host to the next, from the last to the first: one transfer after the other.
+    """Measure from each host to the next, and from the last to the first, one after the other.
 
     Args:
-        placement: its hosts; of fewer than two there are no links.
+        placement: its hosts; fewer than two hosts have no links.
         site: this machine.
-        seconds: that are counted of each transfer, after a warm-up.
-        tools: `iperf3` counts where both hosts have it, and is passed over elsewhere.
+        seconds: counted seconds of each transfer, after a warm-up.
+        tools: `iperf3` is used only between hosts that both have it.
 
     Raises:
         RefusalError: a host is not reached, or nothing comes through.
@@ -51,7 +51,7 @@ def measure_links(
         return ()
     interface = placement.interface or site.interface(names)
     found = []
-    # A signal in between: both ends are ended, by the end of their standard input.
+    # On a signal both ends must end; they do when their standard input closes.
     with Interrupts() as interrupts:
         for sender, receiver in zip(names, (*names[1:], names[0]), strict=True):
             for tool in tools:
@@ -63,7 +63,7 @@ def measure_links(
 
 
 class _Ends:
-    """The two processes of one transfer, here or behind ssh; on leaving both are gone."""
+    """The two processes of one transfer, here or behind ssh. Leaving the block ends both."""
 
     def __init__(self, site: Site, interrupts: Interrupts, seconds: float) -> None:
         self._site = site
@@ -80,7 +80,7 @@ class _Ends:
     def transfer(
         self, tool: Tool, sender: str, receiver: str, interface: str, seconds: float
     ) -> dict[str, Any] | None:
-        """What came, by the receiver's clock, as in Link; None: a host is without the tool."""
+        """What arrived, by the receiver's clock, as in Link; None: a host lacks the tool."""
         times = (str(WARM_UP_S), str(seconds))
         where = (interface,) if interface else ()
         plain = tool == "tcp"
@@ -90,7 +90,7 @@ class _Ends:
             return None
         to = (listening["address"] or receiver, str(listening["port"]))
         sending = self._start(sender, ("send", *to) if plain else ("iperf3-send", *to, *times))
-        # The client of iperf3 is told by its server what came there.
+        # The server of iperf3 tells its client what arrived.
         answer = self._line(sender, sending)
         if plain:
             answer |= self._line(receiver, taking)
@@ -100,8 +100,9 @@ class _Ends:
         command = (self._site.python, "-I", "-S", SCRIPT, *arguments)
         if self._site.is_local(host):
             return self._stack.enter_context(_running(command))
-        # What a login script says comes before this mark: random, so that none says it by chance,
-        # and put together there, so that a shell that shows its commands does not say it either.
+        # A login script may print text before this mark. The mark is random, so that no script
+        # prints it by chance. It is put together there, so that a shell that shows its commands
+        # (set -x) does not print it either.
         token = secrets.token_hex(8)
         marked = ("sh", "-c", f'printf ringside-%s {token}; exec "$0" "$@"', *command)
         process = self._stack.enter_context(_running(ssh.remote_command(host, marked)))
@@ -109,12 +110,12 @@ class _Ends:
         return process
 
     def _line(self, host: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """The next line that an end says."""
+        """The next line of JSON that an end prints."""
         answer: dict[str, Any] = json.loads(self._read_to("\n", host, process))
         return answer
 
     def _read_to(self, last: str, host: str, process: subprocess.Popen[bytes]) -> bytes:
-        """What an end says, up to these words and with them."""
+        """The output of an end, up to and including these words."""
         assert process.stdout is not None
         said = bytearray()
         while not said.endswith(last.encode()):
@@ -122,14 +123,14 @@ class _Ends:
             if time.monotonic() > self._deadline:
                 raise _refusal(host, "nothing comes through")
             if select.select([process.stdout], [], [], POLL_S)[0]:
-                byte = os.read(process.stdout.fileno(), 1)  # the next line is left for later
+                byte = os.read(process.stdout.fileno(), 1)  # so the next line stays in the pipe
                 if not byte:
                     raise _refusal(host, self._last_words(process))
                 said += byte
         return bytes(said)
 
     def _last_words(self, process: subprocess.Popen[bytes]) -> str:
-        """Why an end has gone; one that has only closed its output is not waited for long."""
+        """Why an end has gone. Wait only briefly for one that has just closed its output."""
         assert process.stderr is not None
         give_up = time.monotonic() + LAST_WORDS_S
         while process.poll() is None and time.monotonic() < give_up:
@@ -137,7 +138,7 @@ class _Ends:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_S)
         process.kill()
-        # Others may hold the pipe, such as the ProxyCommand of an ssh: it need not come to an end.
+        # Others may hold the pipe open, such as the ProxyCommand of an ssh, so do not wait for it.
         os.set_blocking(process.stderr.fileno(), False)
         said = process.stderr.read() or b""
         lines = said.decode(errors="replace").strip().splitlines()
@@ -146,7 +147,7 @@ class _Ends:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    # A session of its own: Ctrl-C reaches us alone, and we end it when it is safe.
+    # It has a session of its own: Ctrl-C reaches only us, and we end it when that is safe.
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -157,7 +158,7 @@ def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            process.kill()  # an ssh whose connection hangs would not end with its standard input
+            process.kill()  # an ssh whose connection hangs does not end when its input closes
 
 
 def _refusal(host: str, what: str) -> RefusalError:

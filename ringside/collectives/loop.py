@@ -1,4 +1,4 @@
-"""One operation, again and again: filled, timed between a barrier and its return, checked."""
+"""Repeat one operation: fill the array, time from a barrier to the return, check the result."""
 
 import time
 from abc import ABC, abstractmethod
@@ -17,11 +17,11 @@ Result = TypeVar("Result")
 
 
 class Took(NamedTuple):
-    """What one operation took of a rank.
+    """What one operation cost a rank.
 
     Attributes:
         wall_s: from the barrier to its return.
-        cpu_s: of all threads of the process in that time.
+        cpu_s: CPU time of all threads of the process in that time.
     """
 
     wall_s: float
@@ -29,38 +29,39 @@ class Took(NamedTuple):
 
 
 class Ranks(ABC):
-    """The processes of one stack, of which this is one. Every rank makes the same calls."""
+    """The processes of one stack; this is one of them. Every rank makes the same calls."""
 
     rank: int
     size: int
 
     @abstractmethod
     def barrier(self) -> None:
-        """Return when every rank has come here."""
+        """Return when every rank has called this."""
 
     @abstractmethod
     def slowest(self, seconds: float) -> float:
-        """The largest of what the ranks give, for every rank."""
+        """The largest value of all ranks, returned to every rank."""
 
     @abstractmethod
     def prepare(
         self, operation: Operation, array: pattern.Floats
     ) -> Callable[[], tuple[Took, pattern.Floats]]:
-        """What does the operation once.
+        """Make a function that does the operation once.
 
         Args:
-            operation: one of those that the stack can be asked.
-            array: what this rank puts in; it is filled anew before each call.
+            operation: one that the stack offers.
+            array: input of this rank, [elements]; it is filled again before each call.
 
         Returns:
-            A function: (what it took from the barrier, which it makes, to the return; the result).
+            The function. It makes a barrier, then does the operation. It returns what that cost,
+            from the barrier to the return, and the result, [elements].
         """
 
 
 def timed(ranks: Ranks, operate: Callable[[], Result]) -> tuple[Took, Result]:
-    """One barrier, then the operation on the clock."""
+    """One barrier; then time the operation."""
     ranks.barrier()
-    cpu_began = time.process_time()  # not between the barrier's clock and the operation
+    cpu_began = time.process_time()  # read first, so that it costs no wall time of the operation
     began = time.perf_counter()
     result = operate()
     wall_s = time.perf_counter() - began
@@ -80,8 +81,8 @@ def time_everything(
             on_repetition(number + 1, len(cases))
 
         found.append(_time_one(ranks, request, operation, size_bytes, tell))
-    # The root of a broadcast returns when it has handed its array over; were its process to end
-    # then, others who still receive would find the connection closed (seen under tf.distribute).
+    # The root of a broadcast returns when it has handed its array over. If its process ended then,
+    # ranks that still receive would find the connection closed (seen under tf.distribute).
     ranks.barrier()
     return tuple(found)
 

@@ -1,12 +1,12 @@
-"""Numbers whose sum over the ranks is known in closed form, exactly, and differs everywhere.
+"""Numbers whose sum over the ranks is known exactly, by a formula that depends on the place.
 
-Rank r has in repetition k, at element i,
+Element i of rank r in repetition k is
 
     x[r, k](i) = (r mod 16 + 1) · ((i + k) mod 1021) + r mod 7
 
-so an element in another place, another repetition's result, a rank that is missing, counted twice
-or taken for another is seen. All are whole numbers, and so are their sums; below 2**24 float32
-holds them exactly in whatever order they are added, so the result is compared by equality.
+This shows an element in a wrong place, the result of another repetition, and a rank that is
+missing, counted twice or taken for another. All numbers and sums are whole. Below 2**24 float32
+holds them exactly, in whatever order they are added, so the result is compared by equality.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ RAMP: Floats = _RAMP.astype(np.float32)
 
 
 def fill(out: Floats, *, rank: int, repetition: int) -> None:
-    """Write what a rank puts in."""
+    """Write the input of a rank into `out`, [elements]."""
     weight, offset = _of_rank(rank)
     for start in range(0, out.size, CHUNK):
         part = out[start : start + CHUNK]
@@ -36,20 +36,21 @@ def fill(out: Floats, *, rank: int, repetition: int) -> None:
 
 
 def wrong_in_sum(result: Floats, *, num_ranks: int, repetition: int, count: int) -> int:
-    """Elements that are not Σ_r x[r, k](i) = W · ((i + k) mod 1021) + O, W and O over all ranks.
+    """Number of elements that are not Σ_r x[r, k](i) = W · ((i + k) mod 1021) + O.
 
-    Of `count` that there must be: one that is missing is wrong, and so is one too many.
+    W and O are the sums of weights and offsets over all ranks. There must be `count` elements; a
+    missing or an additional element is wrong too.
     """
     return _wrong(result, *_of_all(num_ranks), repetition, count)
 
 
 def wrong_in_broadcast(result: Floats, *, root: int, repetition: int, count: int) -> int:
-    """Elements that are not those of the root, of which there are `count`."""
+    """Number of elements that differ from the root's, which has `count`."""
     return _wrong(result, *_of_rank(root), repetition, count)
 
 
 def check_ranks(num_ranks: int) -> None:
-    """Refuse so many ranks that their sum is not exact in float32."""
+    """Refuse more ranks than float32 can add up exactly."""
     weights, offsets = _of_all(num_ranks)
     largest = weights * (PERIOD - 1) + offsets
     if largest >= EXACT_BELOW:
@@ -65,7 +66,7 @@ def _of_rank(rank: int) -> tuple[int, int]:
 
 
 def _of_all(num_ranks: int) -> tuple[int, int]:
-    """Sums over the ranks; without a list of them, for somebody may have mistyped their number."""
+    """Sums over the ranks, by formula: a list could be too long if the number was mistyped."""
     rounds, more = divmod(num_ranks, WEIGHTS)
     weights = rounds * (WEIGHTS * (WEIGHTS + 1) // 2) + more * (more + 1) // 2
     rounds, more = divmod(num_ranks, OFFSETS)

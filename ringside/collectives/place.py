@@ -25,8 +25,8 @@ class Place:
 
     Attributes:
         ranks: processes.
-        placement: the hosts that they fill, none beside; or this machine.
-        cores: usable on the host that has the fewest.
+        placement: only the hosts that the ranks use; or this machine.
+        cores: usable cores of the host that has the fewest.
         links: from each host to the next; empty on this machine.
         facts: of each of the hosts; empty on this machine.
     """
@@ -44,7 +44,7 @@ class Place:
 
     @classmethod
     def on_hosts(cls, ranks: int, placement: Placement, facts: Mapping[str, HostFacts]) -> Self:
-        """On the first hosts of a placement, whose slots are filled in order.
+        """On the first hosts of a placement; their slots are filled in order.
 
         Raises:
             RefusalError: fewer slots than ranks.
@@ -60,20 +60,20 @@ class Place:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Of each host."""
+        """IPv4 address of each host."""
         return {name: one.address for name, one in self.facts.items()}
 
     @property
     def cores_of_hosts(self) -> dict[str, int]:
-        """Usable on each host."""
+        """Usable cores of each host."""
         return {name: one.cores for name, one in self.facts.items()}
 
     def of_stack(self, name: str) -> tuple[RunSpec, Placement]:
-        """The run by which the processes of a stack are placed, and where it goes.
+        """The run that places the processes of a stack, and where it goes.
 
-        Nothing is trained in it. Each rank is pinned to its share of its host's cores, by the same
-        rule under every stack. A parameter server beside its only worker would say nothing of the
-        link: of several hosts the last one serves, and the workers are on the others.
+        It trains nothing. Each rank is pinned to its share of its host's cores, by the same rule
+        under every stack. With several hosts, the last one serves parameters and the workers are on
+        the others: a parameter server on its only worker's host would not use the link.
         """
         placement, ranks = self.placement, self.ranks
         hosts = placement.hosts or ()
@@ -96,19 +96,22 @@ class Place:
         return spec, placement
 
     def _cores_of_a_rank(self) -> int:
-        """The same for all; a host that was not asked has as many as the one with the fewest."""
+        """Cores of each rank, the same for all.
+
+        A host that we did not ask is assumed to have as many cores as the smallest one asked.
+        """
         used = place(Topology(processes_per_host=self.ranks), self.placement)
         cores = {host.name: self.cores for host in used} | self.cores_of_hosts
         return cores_each({host.name: host.slots for host in used}, cores)
 
 
 def hosts_of_ranks(placement: Placement, ranks: int) -> tuple[str, ...]:
-    """The host of each of so many ranks; empty: all on this machine."""
+    """The host of each rank; empty: all on this machine."""
     hosts = filled(placement, ranks).hosts if placement.hosts else None
     return tuple(host.name for host in hosts or () for _ in range(host.slots))
 
 
 def filled(placement: Placement, ranks: int) -> Placement:
-    """A placement without the hosts and slots that so many ranks leave free."""
+    """The placement, with only the hosts and slots that this number of ranks uses."""
     hosts: tuple[Host, ...] = assign_slots(placement.hosts or (), ranks)
     return placement.replace(hosts=hosts)

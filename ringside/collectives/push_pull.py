@@ -1,14 +1,14 @@
-"""Parameter servers: each worker reads the variable and adds its gradient, all of them at once.
+"""Parameter servers: all workers at once read the variable and add their gradients.
 
-The workers' own clocks time it, within the function that the coordinator sends them: dispatching is
-not communication. They begin together as nearly as the coordinator sends; there is no barrier among
-workers. Their clocks are not compared, only differences of each.
+Each worker times itself, inside the function that the coordinator sends: dispatching is not
+communication. The workers start nearly together, when the coordinator sends the function; there is
+no barrier among workers. Clocks of different workers are never compared.
 
-In repetition k the variable begins as k mod 5 everywhere; worker w adds (w + 1) · m(i), where
-m(i) = (i + k) mod 61 + 1, made before the clock starts and sent when the whole variable has come.
-What a worker reads is the beginning and whatever some of the others have added by then, a whole
-multiple of m(i); what is left when all have finished is k mod 5 + p(p + 1)/2 · m(i). Whole numbers
-below 2**24, so compared by equality.
+In repetition k every element begins as k mod 5. Worker w adds (w + 1) · m(i) to element i, where
+m(i) = (i + k) mod 61 + 1. This gradient is made before the clock starts, and sent when the whole
+variable has arrived. So a worker reads the first value plus what some others have added by then,
+which is a whole multiple of m(i). When all p workers have finished, the value is
+k mod 5 + p(p + 1)/2 · m(i). All are whole numbers below 2**24, so they are compared by equality.
 """
 
 import functools
@@ -27,7 +27,7 @@ BEGINNINGS = 5
 def time_push_pull(
     backend: Backend, request: Request, on_size: Callable[[int, int], None]
 ) -> tuple[tuple[RankTimes, ...], ...]:
-    """Every size; what each worker timed, by worker. Called by the coordinator alone."""
+    """Time every size; returns the times of each worker. Only the coordinator calls this."""
     found: list[list[RankTimes]] = [[] for _ in range(backend.num_replicas)]
     for number, size_bytes in enumerate(request.sizes, start=1):
         sender = _PushPull(
@@ -44,7 +44,7 @@ class _PushPull:
     def __init__(self, backend: Backend, count: int, on_repetition: Callable[[], None]) -> None:
         self._on_repetition = on_repetition
         self._workers = backend.num_replicas
-        # The one that the backend has made: there is one for each strategy.
+        # The backend has made it already: each strategy has one.
         self._coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(
             backend.strategy  # type: ignore[attr-defined]
         )
@@ -56,7 +56,7 @@ class _PushPull:
         self._check = tf.function(self._on_server_after)
 
     def times(self, request: Request, size_bytes: int) -> list[RankTimes]:
-        """Repeat; the number as everywhere."""
+        """Repeat as often as `repetitions` says, as in every stack."""
         rows: list[list[float]] = []
         wrong = 0
         for k in range(LEAST_WARM_UP):
@@ -76,7 +76,7 @@ class _PushPull:
                 operation="push_pull",
                 size_bytes=size_bytes,
                 seconds=seconds,
-                # Counted once, though it is of all: the sum over the ranks is the total.
+                # A number of all workers, put down for one: `joined` adds up the ranks.
                 wrong=wrong if worker == 0 else 0,
                 warm_up=warm_up,
             )
@@ -84,11 +84,11 @@ class _PushPull:
         ]
 
     def _repeat(self, k: int, row: list[float]) -> int:
-        """All workers once; their times go into `row`."""
+        """Let every worker do it once; append their times to `row`; returns the wrong elements."""
         repetition = tf.constant(k)
         with tf.device(self._variable.device):
             self._begin(repetition)
-        self._coordinator.start_over()  # worker w gets the w-th that is sent
+        self._coordinator.start_over()  # so that worker w gets the w-th call
         sent = [
             self._coordinator.schedule(self._push_pull, args=(tf.constant(worker), repetition))
             for worker in range(self._workers)
@@ -117,8 +117,8 @@ class _PushPull:
             began = tf.timestamp()
         with tf.control_dependencies([began]):
             read = tf.identity(self._variable.read_value())
-        # A gradient waits for the weights that it is of. Without its own copy on the worker, which
-        # waits too, it would be sent as soon as it is there: while the weights come, or earlier.
+        # A gradient must wait for its weights. This copy on the worker waits too; without it the
+        # gradient would be sent as soon as it exists: while the weights arrive, or earlier.
         with tf.control_dependencies([read]):
             gradient = tf.identity(gradient)
             added = self._variable.assign_add(gradient, read_value=False)

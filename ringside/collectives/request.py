@@ -12,18 +12,19 @@ from ringside_core.specs.communication import Operation
 from ringside_core.text import byte_size
 
 REQUEST = "request.json"
-# Never timed: caches, connections, the first use of buffers; a tenth of the repetitions if more.
+# Repetitions that are not timed: they fill caches, open connections, allocate buffers. At least
+# this many, or a tenth of the repetitions if that is more.
 LEAST_WARM_UP = 2
 LEAST_REPETITIONS = 5
-# For one operation at one size, filling and checking included.
+# For one operation at one size; filling the array and checking the result are included.
 BUDGET_S = 0.5
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 STEP = 4
 ELEMENT_BYTES = 4
-ARRAYS = 2  # of each rank: what it puts in, and the result
-# From 4096 bytes on Open MPI sums in another way: the time of a message is seen below.
+ARRAYS = 2  # of each rank: its input, and the result
+# From 4096 bytes on, Open MPI sums in another way, so the time per message shows only below that.
 DEFAULT_SIZES = "2KiB,4KiB-256MiB"
-# Of one operation at the largest size, where sizes are left open; there are seven repetitions.
+# The longest time of one operation, if the user names no sizes; there are seven repetitions.
 LONGEST_S = 10.0
 SIZES_EXAMPLE = "Example: --sizes 4KiB-256MiB (each 4 times the one before), or 1MiB,64MiB."
 
@@ -33,8 +34,8 @@ class Request(Document):
 
     Attributes:
         stack: one of ringside.collectives.stacks.STACKS.
-        most: repetitions of one size; large arrays have fewer, see `repetitions`.
-        budget_s: see there.
+        most: largest number of repetitions of one size; large arrays have fewer, see `repetitions`.
+        budget_s: seconds for one operation at one size, see `repetitions`.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 1
@@ -50,7 +51,7 @@ class RankTimes(Noun):
     """One operation at one size, as one rank saw it.
 
     Attributes:
-        cpu_s: of its process within all the seconds; None: not counted.
+        cpu_s: CPU time of its process within all `seconds`; None: not counted.
     """
 
     operation: Operation
@@ -62,7 +63,7 @@ class RankTimes(Noun):
 
 
 class Answer(Document):
-    """All that one rank timed."""
+    """Everything that one rank timed."""
 
     SCHEMA_VERSION: ClassVar[int] = 1
 
@@ -71,14 +72,14 @@ class Answer(Document):
 
 
 def answer_file(folder: Path, rank: int) -> Path:
-    """Where the answer of a rank is."""
+    """The file with the answer of a rank."""
     return folder / "times" / f"rank-{rank}.json"
 
 
 def repetitions(wall_s: float, *, most: int, budget_s: float) -> tuple[int, int]:
-    """(warm-up, repetitions) that fit into the budget, from what one repetition takes.
+    """How many (warm-up, repetitions) fit into the budget, if one repetition takes `wall_s`.
 
-    The slowest rank's `wall_s` goes in, so that all ranks come to the same numbers.
+    Every rank passes the time of the slowest rank, so that all get the same numbers.
     """
     count = max(min(LEAST_REPETITIONS, most), min(most, int(budget_s / wall_s)))
     return max(LEAST_WARM_UP, count // 10), count
@@ -88,8 +89,8 @@ def parse_sizes(text: str, *, ranks: int) -> tuple[int, ...]:
     """Bytes of each array, the small ones first.
 
     Args:
-        text: sizes and ranges with commas between; a range takes each size 4 times the one before.
-        ranks: each has at least one element in its part of an array.
+        text: sizes and ranges, separated by commas; in a range each size is 4 times the one before.
+        ranks: an array must have at least one element for each of them.
 
     Raises:
         RefusalError: not a size, not whole float32 elements, or fewer elements than ranks.
@@ -121,9 +122,10 @@ def parse_sizes(text: str, *, ranks: int) -> tuple[int, ...]:
 
 
 def fitting(sizes: Sequence[int], *, ranks: int, bits_per_s: float) -> tuple[int, ...]:
-    """The sizes at which no operation takes longer than LONGEST_S on a link; the smallest always.
+    """The smallest size, and all at which no operation takes longer than LONGEST_S on a link.
 
-    The longest is push and pull with all ranks but one as workers of one server, each way once.
+    The longest operation is push and pull: one rank serves, all others are its workers, and the
+    array goes each way once per worker.
     """
     passes = 2 * max(1, ranks - 1)
     return tuple(
@@ -132,10 +134,10 @@ def fitting(sizes: Sequence[int], *, ranks: int, bits_per_s: float) -> tuple[int
 
 
 def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> None:
-    """Refuse arrays that do not fit: each rank has its input and the result.
+    """Refuse arrays that do not fit into memory: each rank has its input and the result.
 
     Raises:
-        RefusalError: 2 · size · ranks is more than there is.
+        RefusalError: 2 · size · ranks is more than `available_bytes`.
     """
     needed = ARRAYS * max(sizes) * ranks
     if needed > available_bytes:

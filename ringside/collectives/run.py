@@ -1,4 +1,4 @@
-"""Every stack after the other, each in fresh processes, and what they answered in one document."""
+"""Measure one stack after the other, each in fresh processes; write one document."""
 
 import csv
 import dataclasses
@@ -32,7 +32,7 @@ from ringside_core.specs import (
 from ringside_core.specs.communication import Operation
 from ringside_core.text import file_name
 
-# Moving 256 MiB ten times between slow machines is slow; standing still for so long is not.
+# Ten transfers of 256 MiB between slow machines take long, but none takes this long.
 DEADLINE_S = 300.0
 PROGRAM = "allreduce_task.py"
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -56,16 +56,16 @@ def measure_stacks(
     """Time the operations of each stack.
 
     Args:
-        stacks: names of ringside.collectives.stacks.STACKS, one at least, each with its settings.
+        stacks: at least one name of ringside.collectives.stacks.STACKS, each with its settings.
         sizes: bytes of the array of each rank.
         place: where the ranks are.
-        most: repetitions of each operation at each size.
-        budget_s: what one operation at one size may take; see ringside.collectives.request.
-        folder: of the command; each stack's processes have one of their own in it.
+        most: largest number of repetitions of each operation at each size.
+        budget_s: seconds for one operation at one size; see ringside.collectives.request.
+        folder: of the command; each stack gets a folder of its own in it.
         command: as it was typed.
-        operations: that are timed, of those that a stack has.
-        on_start: told of a stack before its processes start.
-        on_end: given all that is known after each stack, which is the last in it.
+        operations: the ones to time, if the stack has them.
+        on_start: called with the name of a stack before its processes start.
+        on_end: called after each stack with all results so far, this stack's last.
     """
     known: dict[str, Any] = {
         "created_unix_s": time.time(),
@@ -75,7 +75,7 @@ def measure_stacks(
         "num_ranks": place.ranks,
         "hosts": place.hosts,
         "links": place.links,
-        # Of this machine, which between hosts need be none of theirs.
+        # Measured on this machine, which need not be one of the hosts.
         "add_seconds_per_byte": None if place.hosts else add_seconds_per_byte(),
     }
     timings: tuple[StackTimings, ...] = ()
@@ -121,7 +121,7 @@ def _measure(name: str, request: Request, place: Place, folder: Path) -> StackTi
 
 
 def joined(answers: Sequence[Answer]) -> tuple[Timing, ...]:
-    """The ranks' own times side by side; their mistakes added up."""
+    """The times of all ranks side by side, and the sum of their wrong elements."""
     return tuple(
         Timing(
             operation=one[0].operation,
@@ -136,21 +136,21 @@ def joined(answers: Sequence[Answer]) -> tuple[Timing, ...]:
 
 
 def _counted(found: tuple[float | None, ...]) -> tuple[float, ...]:
-    """CPU seconds of every rank; empty where one has not counted."""
+    """CPU seconds of every rank; empty if one rank did not count them."""
     return tuple(one for one in found if one is not None) if None not in found else ()
 
 
 def _cores(execution: Execution) -> tuple[tuple[int, ...], ...]:
-    """Of the ranks, in their order; a coordinator and its servers are none."""
+    """Cores of each rank, in order; a coordinator and its servers are no ranks."""
     ranks = [r for r in execution.records if r.task.startswith(("rank-", "worker-"))]
     return tuple(r.cores for r in sorted(ranks, key=lambda r: int(r.task.rpartition("-")[2])))
 
 
 def add_seconds_per_byte() -> float:
-    """γ: seconds in which one core adds one byte to another, float32 into float32, in memory."""
+    """γ: seconds per byte in which one core adds one float32 array to another in memory."""
     here = np.zeros(ADDED_BYTES // 4, np.float32)
     there = np.ones_like(here)
-    np.add(here, there, out=here)  # the pages must be there
+    np.add(here, there, out=here)  # so that the pages are allocated
     times = []
     for _ in range(ADDITIONS):
         began = time.perf_counter()
@@ -163,7 +163,7 @@ COLUMNS = ("stack", "operation", "size_bytes", "count", "repetition", "rank", "s
 
 
 def samples_csv(communication: Communication) -> str:
-    """Every sample, a line for each repetition and rank."""
+    """Every sample: one line for each repetition and rank."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

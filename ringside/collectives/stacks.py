@@ -1,4 +1,4 @@
-"""The stacks by name: what is started for each, what it can be asked, and where it cannot run.
+"""The stacks by name: what is started for each, its operations, and why it may not run here.
 
 A stack may have settings after its name, options of its backend: `horovod mpi:btl_tcp_flags=9`.
 """
@@ -32,12 +32,12 @@ class Stack:
     """One way to combine arrays over processes.
 
     Attributes:
-        family: who does it.
-        backend: of the spec by which the processes are placed and started.
+        family: the software that combines the arrays.
+        backend: of the spec that places and starts the processes.
         options: of that backend.
-        operations: what it can be asked.
-        obstacle: why it cannot run here, as far as that is seen without starting it; else empty.
-        needs_nccl: its processes refuse where they find no NCCL.
+        operations: what it offers.
+        obstacle: why it cannot run here, as far as that shows without starting it; else empty.
+        needs_nccl: its processes refuse to run without NCCL.
     """
 
     family: Family
@@ -69,7 +69,7 @@ def _no_horovod_with_gpu() -> str:
 
 
 STACKS: Mapping[str, Stack] = {
-    # The backend is named for its plan alone, ranks under mpirun: no TensorFlow is imported.
+    # The backend serves only to plan ranks under mpirun; no TensorFlow is imported.
     "mpi": Stack("mpi", "horovod", {"controller": "mpi"}, obstacle=_no_mpi),
     "horovod mpi": Stack("horovod", "horovod", {"controller": "mpi"}, obstacle=_no_horovod),
     "horovod gloo": Stack("horovod", "horovod", {"controller": "gloo"}, obstacle=_no_horovod),

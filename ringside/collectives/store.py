@@ -34,7 +34,7 @@ COVERED = (
     "trainers/process.py",
 )
 FILE = "communication.json"
-# With fewer, what lies between them is guessed; see ringside.stats.collectives.fit_cost_model.
+# With fewer sizes, times between them are guesses; see ringside.stats.collectives.fit_cost_model.
 LEAST_SIZES = 4
 NOTHING_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
@@ -45,16 +45,17 @@ def keep(
     addresses: Mapping[str, str] = NOTHING_KNOWN,
     cores: Mapping[str, int] = NOTHING_KNOWN,
 ) -> Path:
-    """Write it where `find_communication` looks, given the same of the same hosts."""
+    """Write it where `find_communication` finds it for the same hosts, addresses and cores."""
     path = _file(communication.hosts, addresses, cores)
     write_whole(path, communication.to_json())
     return path
 
 
 def _file(hosts: Sequence[str], addresses: Mapping[str, str], cores: Mapping[str, int]) -> Path:
-    """One for this machine, and one for each row of hosts: neither says anything of the other.
+    """One file for this machine, and one for each row of hosts, because results differ.
 
-    Another row: ranks in other places, another machine or network by the same name, other cores.
+    Another row has ranks in other places, another machine or network of the same name, or other
+    cores.
     """
     if not hosts:
         return cache_dir() / FILE
@@ -67,8 +68,8 @@ def why_not_kept(communication: Communication, *, usable_cores: int) -> str:
     """Why a later comparison must not predict from it; empty: it may.
 
     Args:
-        communication: a measurement that is through.
-        usable_cores: of this process, or of the host that has the fewest, for the ranks on it.
+        communication: a finished measurement.
+        usable_cores: of this process, or of the host with the fewest cores.
     """
     if not communication.passed:
         return "a stack failed, or elements were wrong"
@@ -97,12 +98,12 @@ def find_communication(
     addresses: Mapping[str, str] = NOTHING_KNOWN,
     cores: Mapping[str, int] = NOTHING_KNOWN,
 ) -> Communication | None:
-    """What was measured last, if on these hosts over these links by this code; else None.
+    """The last measurement, if it is of these hosts, these links and this code; else None.
 
     Args:
         hosts: of each rank of the runs to come; empty: this machine.
-        links: between them, as they are now. Where these are not known of several hosts, nothing
-            is found: they may be others.
+        links: between them, as they are now. Several hosts without known links find nothing:
+            the links may have changed.
         addresses: of the hosts.
         cores: usable on each of them.
     """
@@ -116,12 +117,12 @@ def find_communication(
 
 
 def alike(then: Sequence[Link], now: Sequence[Link], *, hosts: Collection[str]) -> bool:
-    """Whether the same links were measured by plain TCP both times, and carry what they did.
+    """Whether plain TCP measured the same links both times, and they still carry the same.
 
     Args:
-        then: at one time.
-        now: at another.
-        hosts: between which they are; of several there must be links.
+        then: links at one time.
+        now: links at another time.
+        hosts: the hosts that they connect; several hosts must have links.
     """
     before, after = links_by_pair(then), links_by_pair(now)
     if before.keys() != after.keys() or (len(hosts) > 1 and not before):

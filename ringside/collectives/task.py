@@ -18,7 +18,7 @@ from ringside_core.specs import (
 def work(
     record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
-    """Join the others, time what is asked, and write it down."""
+    """Join the other processes, time what the request asks for, and write the answer."""
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
     stack = stack_of(request.stack)
     reporter.phase("importing")
@@ -43,7 +43,7 @@ def _under_tensorflow(
     run_dir: Path,
     reporter: Reporter,
 ) -> None:
-    """With the backend started as a training starts it."""
+    """The same with TensorFlow; the backend is started as for a training."""
     from ringside.collectives.tensorflow_ranks import HorovodRanks, StrategyRanks, check_nccl
     from trainers.process import started
 

@@ -1,12 +1,12 @@
-"""Horovod and the collectives of tf.distribute, each as a training step calls them.
+"""Horovod and the collectives of tf.distribute, each called as a training step calls them.
 
-The operation is one call of a compiled function, as it is in a training. What each rank puts in is
-a tensor already. The result is a new tensor: TensorFlow and Horovod allocate it within the time,
-and the first write to each of its pages is in the time too. A training pays for that in every step;
-bare MPI, whose result has its place beforehand, does not.
+The operation is one call of a compiled function, as in a training. The input of each rank is a
+tensor already. The result is a new tensor: TensorFlow and Horovod allocate it, and first write to
+each of its pages, while the clock runs. A training pays for that in every step. Bare MPI does not:
+its result is allocated before.
 
-tf.distribute packs gradients, whole ones only, up to `bytes_per_pack`, and reduces several packs at
-once. With that setting the array comes as so many tensors as fill a pack each; else it is one.
+tf.distribute packs whole gradients, up to `bytes_per_pack`, and reduces several packs at once. With
+that setting the array comes as several tensors, each as large as a pack; else as one tensor.
 """
 
 from abc import abstractmethod
@@ -24,7 +24,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.specs.communication import Operation
 from ringside_core.specs.options import CommunicationOptions
 
-# A group of our own: the strategy counts its groups from 1.
+# Our own group; the strategy numbers its groups from 1.
 GROUP_KEY = 90210
 
 
@@ -38,7 +38,7 @@ class BackendRanks(Ranks):
         self._on_gpu = bool(tf.config.list_logical_devices("GPU"))
 
     def barrier(self) -> None:
-        """The backend's own: a sum of one element, returned on the host."""
+        """The backend's own barrier: a sum of one element, returned on the host."""
         self.backend.barrier()
 
     def slowest(self, seconds: float) -> float:
@@ -57,13 +57,13 @@ class BackendRanks(Ranks):
             if self._on_gpu:
                 tf.test.experimental.sync_devices()
             took, results = timed(self, lambda: finished(function(tensors), self._on_gpu))
-            # From a GPU they come here, off the clock; so they are joined.
+            # After the clock has stopped, copy results from a GPU and join the parts.
             return took, np.concatenate(results) if len(results) > 1 else np.asarray(results[0])
 
         return once
 
     def _parts(self, operation: Operation, array: pattern.Floats) -> list[pattern.Floats]:
-        """The array in the tensors that it comes as."""
+        """The array, cut into the parts that become tensors."""
         del operation
         return [array]
 
@@ -73,10 +73,10 @@ class BackendRanks(Ranks):
 
 
 def finished(results: list[Any], on_gpu: bool) -> list[Any]:
-    """Wait until results are there, and copy nothing: MPI's are not copied either.
+    """Wait until the results exist, without a copy, because MPI's results are not copied either.
 
-    `EagerTensor.numpy()` waits and copies. A view of the tensor's memory waits likewise, as it must
-    have the address; on a CPU it is that memory.
+    `EagerTensor.numpy()` waits and copies. A view of the tensor's memory waits too, because it
+    needs the address; on a CPU it is that memory itself.
     """
     if on_gpu:
         tf.test.experimental.sync_devices()
@@ -101,7 +101,7 @@ class HorovodRanks(BackendRanks):
 
 
 class StrategyRanks(BackendRanks):
-    """A sum of gradients as the optimizer asks for it; the broadcast that variables begin with."""
+    """The sum of gradients as the optimizer calls it; the broadcast of initial variables."""
 
     @property
     def _options(self) -> CommunicationOptions:
@@ -164,11 +164,11 @@ class StrategyRanks(BackendRanks):
         return call
 
 
-_INSTANCES = [0]  # every collective has a key of its own, the same in all ranks
+_INSTANCES = [0]  # each collective needs a key of its own, the same in all ranks
 
 
 def import_horovod_functions() -> Any:
-    """horovod.tensorflow, after the check that it fits."""
+    """horovod.tensorflow, after a check that it fits this TensorFlow."""
     import_horovod()
     import horovod.tensorflow as hvd
 

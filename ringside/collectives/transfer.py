@@ -1,14 +1,19 @@
-"""One end of a plain transfer over TCP. Started by its path over ssh; the standard library only.
+"""One end of a plain transfer over TCP.
 
-    transfer.py receive  WARM_UP_S SECONDS [INTERFACE]    says {"address", "port"}, then what came
-    transfer.py send     ADDRESS PORT                     says {"congestion_control"}, then sends
-                                                          until the receiver hangs up
-    transfer.py iperf3-receive WARM_UP_S SECONDS [INTERFACE]      the same, by iperf3's own server
-    transfer.py iperf3-send ADDRESS PORT WARM_UP_S SECONDS          says what came
+It is started by its path over ssh, and needs only the standard library.
 
-The receiver's clock counts: a sender only knows what the kernel took from it. What is said is one
-line of JSON at a time. Each ends when its standard input does, which is how a connection says that
-it is gone.
+    transfer.py receive WARM_UP_S SECONDS [INTERFACE]
+        prints {"address", "port"}, then {"bytes", "seconds"} that arrived
+    transfer.py send ADDRESS PORT
+        prints {"congestion_control"}, then sends until the receiver hangs up
+    transfer.py iperf3-receive WARM_UP_S SECONDS [INTERFACE]
+        prints {"address", "port"}; iperf3's own server
+    transfer.py iperf3-send ADDRESS PORT WARM_UP_S SECONDS
+        prints {"bytes", "seconds", "congestion_control"}
+
+The receiver's clock counts, because a sender only knows what its kernel accepted. Each message is
+one line of JSON. Each end stops when its standard input closes, which also happens when the ssh
+connection is lost.
 """
 
 import fcntl
@@ -23,9 +28,9 @@ import threading
 import time
 
 CHUNK_BYTES = 1 << 20
-# Nobody came, or nothing more comes.
+# Wait this long for the sender, and for more of its data.
 PATIENCE_S = 30.0
-# iperf3 has no such patience: all that its part takes, beyond the test itself.
+# iperf3 has no such limit of its own: this is added to the time of the test.
 IPERF3_PATIENCE_S = 45.0
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 
@@ -51,17 +56,17 @@ def say(**values: object) -> None:
 
 
 def address_of(interface: str) -> str:
-    """IPv4 address of an interface of this host; empty for none in particular."""
+    """IPv4 address of an interface of this host; empty if no interface is named."""
     if not interface:
         return ""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         request = struct.pack("256s", interface.encode()[:15])
-        answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+        answer = fcntl.ioctl(asker.fileno(), SIOCGIFADDR, request)
     return socket.inet_ntoa(answer[20:24])
 
 
 def receive(warm_up_s: float, seconds: float, interface: str) -> None:
-    """Take what one sender sends, and count what comes when buffers and queues are full."""
+    """Receive from one sender; count what arrives once buffers and queues are full."""
     with socket.create_server((address_of(interface), 0)) as server:
         server.settimeout(PATIENCE_S)
         address, port = server.getsockname()
@@ -74,7 +79,7 @@ def receive(warm_up_s: float, seconds: float, interface: str) -> None:
 
 
 def counted(connection: socket.socket, warm_up_s: float, seconds: float) -> tuple[int, float]:
-    """(bytes, seconds) after the first that comes when the warm-up is over; these not counted."""
+    """(bytes, seconds) from the first arrival after the warm-up on, without that arrival."""
     buffer = bytearray(CHUNK_BYTES)
 
     def come() -> tuple[int, float]:
@@ -95,7 +100,7 @@ def counted(connection: socket.socket, warm_up_s: float, seconds: float) -> tupl
 
 
 def send(address: str, port: int) -> None:
-    """Send until the receiver has seen enough."""
+    """Send until the receiver hangs up."""
     chunk = bytes(CHUNK_BYTES)
     with socket.create_connection((address, port), timeout=PATIENCE_S) as connection:
         name = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
@@ -116,7 +121,7 @@ def iperf3_receive(interface: str) -> None:
     with socket.create_server((address, 0)) as held:
         port = held.getsockname()[1]
     bind = ("-B", address) if address else ()
-    # --forceflush: it says that it listens at once, not when its buffer is full.
+    # --forceflush: it prints at once that it listens, not when its buffer is full.
     command = ("iperf3", "-s", "-1", "-p", str(port), *bind, "--forceflush")
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         CHILDREN.append(process)
@@ -125,16 +130,16 @@ def iperf3_receive(interface: str) -> None:
             if line.startswith(b"Server listening"):
                 say(address=address, port=port)
                 break
-        process.stdout.read()  # until it ends: a full pipe would stop it
+        process.stdout.read()  # read on until it ends: a full pipe would stop it
 
 
 def iperf3_send(address: str, port: str, warm_up_s: float, seconds: float) -> None:
-    """iperf3's client; what its server has counted."""
+    """iperf3's client; print what its server has counted."""
     if shutil.which("iperf3") is None:
         say(missing="iperf3")
         return
     command = ("iperf3", "-J", "-c", address, "-p", port)
-    # Whole seconds: -O and -t of iperf3 know no others.
+    # -O and -t of iperf3 take whole seconds only.
     times = ("-O", str(max(1, round(warm_up_s))), "-t", str(max(1, round(seconds))))
     with subprocess.Popen(
         (*command, *times), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -164,7 +169,7 @@ def follow_stdin() -> None:
 
 
 def give_up_after(seconds: float) -> None:
-    """End after so long, whatever is going on."""
+    """End after this time, whatever is going on."""
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()

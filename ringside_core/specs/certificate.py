@@ -32,7 +32,7 @@ class Deviation(Noun):
     task: str
 
     def exceeds(self, tolerance: float) -> bool:
-        """Whether it is too large; what is no number always is."""
+        """Whether it is too large; a value that is not a number always is."""
         return self.value is None or self.value > tolerance
 
     def __str__(self) -> str:
@@ -49,7 +49,8 @@ class Check(Noun):
         finding: the answer in one sentence.
         tolerance: the largest deviation that passes; None: the check is not of this kind.
         worst: the largest deviation.
-        by_step: the largest deviation of each kind after each step: it shows where two arms part.
+        by_step: the largest deviation of each kind after each step; it shows where two arms begin
+            to differ.
     """
 
     name: str
@@ -61,13 +62,13 @@ class Check(Noun):
 
 
 class ByDesign(Noun):
-    """Something that depends on how a batch is split, or on a random stream, and was allowed for.
+    """A layer that depends on the split of a batch, or on a random stream, and was allowed for.
 
     Attributes:
         layer: its name and type.
         differs: what differs between arms.
         treated: what was done so that the rest could be compared.
-        split: it depends on how a batch is split, so that the reference must split it alike.
+        split: it depends on how a batch is split, so the reference must split it the same way.
     """
 
     layer: str
@@ -77,25 +78,25 @@ class ByDesign(Noun):
 
 
 class Certificate(Document):
-    """What was asked of one arm, and what was found.
+    """The checks of one arm, and their results.
 
     Attributes:
         arm: as in a comparison.
-        spec: the run that is certified; verified at `steps` updates of it.
+        spec: the certified run; `steps` of its updates were verified.
         kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
             with several workers, by counting and by convergence.
         steps: updates that were compared in float64.
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
-        machine: on which it was found; of several hosts the first.
+        machine: where the checks ran; the first one of several hosts.
         hosts: over which the replicas were spread, with their slots; empty: one machine.
-        launcher: that was asked for; auto: the one that the backend joins.
+        launcher: as the user asked; auto: the one that the backend joins.
         reference_digest, final_digest: SHA-256 of the float64 weights after the last step, of the
             serial reference and of the arm.
         data_digest: of the training examples, see RunRecord.
-        checks: all that were made.
-        by_design: what is known to differ, and was allowed for.
-        obstacle: why the arm cannot be certified at all; empty: nothing stood in the way.
+        checks: all checks that were made.
+        by_design: known differences that were allowed for.
+        obstacle: why the arm cannot be certified at all; empty: it can.
         folder: where the logs are, and the traces of an arm that did not pass.
 
     Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine.
@@ -175,14 +176,14 @@ class ControlResult(Noun):
 
 
 class DetectionMatrix(Document):
-    """Which deliberate mistakes the gate caught, in which arms, and whether it cried wolf.
+    """Which deliberate mistakes the gate caught in which arms, and its false alarms.
 
     Attributes:
         controls: the rows.
         arms: labels, the columns.
         results: one for each control in each arm.
         clean_runs: runs without a mistake.
-        false_alarms: what the gate held against clean runs; one sentence each.
+        false_alarms: faults that the gate reported in clean runs; one sentence each.
 
     Schema history: 1 first version.
     """
@@ -198,15 +199,15 @@ class DetectionMatrix(Document):
 
     @property
     def applicable(self) -> int:
-        """Mistakes that could be made, over all arms."""
+        """Number of mistakes that could be made, over all arms."""
         return sum(result.caught is not None for result in self.results)
 
     @property
     def caught(self) -> int:
-        """Mistakes that the gate found."""
+        """Number of mistakes that the gate found."""
         return sum(result.caught is True for result in self.results)
 
     @property
     def passed(self) -> bool:
-        """Whether every mistake was caught and no clean run was failed."""
+        """Whether every mistake was caught and there was no false alarm."""
         return bool(self.applicable) and self.caught == self.applicable and not self.false_alarms

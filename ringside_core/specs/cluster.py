@@ -1,4 +1,4 @@
-"""TF_CONFIG, both ways: the cluster and the place of one task in it.
+"""Read and write TF_CONFIG: the cluster, and the place of one task in it.
 
 Source of the format: tf.distribute.cluster_resolver.TFConfigClusterResolver.
 """
@@ -14,7 +14,7 @@ from ringside_core.text import is_whole_number
 
 TaskType = Literal["chief", "worker", "ps"]
 
-# Linux gives one environment variable 128 KiB (MAX_ARG_STRLEN), its name and a NUL among them.
+# Linux allows 128 KiB for an environment variable (MAX_ARG_STRLEN), with its name and a NUL.
 LONGEST_TF_CONFIG = 131_072 - len("TF_CONFIG=") - 1
 
 EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
@@ -23,8 +23,8 @@ EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worke
 class Cluster(Noun):
     """Addresses (`host:port`) of all tasks by type.
 
-    With `ps` it is a parameter-server cluster: it needs a `chief`, the coordinator, and workers.
-    Without, all workers train in step (multi_worker_mirrored), a `chief` being one of them.
+    With `ps` it is a parameter-server cluster; it needs workers and a `chief`, the coordinator.
+    Without `ps` all workers train in step (multi_worker_mirrored); a `chief` is one of them.
     """
 
     chief: tuple[str, ...] = ()
@@ -74,12 +74,12 @@ class Cluster(Noun):
 
     @property
     def num_tasks(self) -> int:
-        """All of them."""
+        """Number of all tasks."""
         return len(self.chief) + len(self.worker) + len(self.ps)
 
     @property
     def num_training_tasks(self) -> int:
-        """Tasks that hold a replica."""
+        """Number of tasks that hold a replica."""
         return len(self.worker) + (0 if self.ps else len(self.chief))
 
     def tasks(self) -> list["ClusterTask"]:
@@ -97,7 +97,7 @@ class Cluster(Noun):
 
 
 class ClusterTask(Noun):
-    """One process's TF_CONFIG: the cluster, and which of its tasks this is."""
+    """The TF_CONFIG of one process: the cluster, and which of its tasks the process is."""
 
     cluster: Cluster
     type: TaskType
@@ -147,7 +147,7 @@ class ClusterTask(Noun):
 
 
 def refuse_too_long(text: str, cluster: Cluster) -> None:
-    """Refuse a TF_CONFIG that no process can be given; to be asked before all of them are made."""
+    """Refuse a TF_CONFIG that is too long for an environment; call it before making all tasks."""
     if len(text) > LONGEST_TF_CONFIG:
         raise RefusalError(
             f"TF_CONFIG must fit into {LONGEST_TF_CONFIG:,} characters.",

@@ -1,4 +1,4 @@
-"""Communication: what each stack takes for one collective, every sample kept."""
+"""Communication: the time of each stack for one collective, with every sample."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,9 +27,9 @@ class Timing(Noun):
         size_bytes: of the array of each rank.
         seconds: [repetition][rank], each of one operation, from a barrier to its return.
         wrong: elements that differ from the closed-form result, over all ranks and repetitions.
-        warm_up: repetitions before these, which were checked and are not kept.
-        cpu_s: of each rank's process, all its threads, within all its seconds together; empty: not
-            counted. MPI waits by asking again and again: its ranks always take all they can get.
+        warm_up: earlier repetitions, which were checked but not kept.
+        cpu_s: CPU time of all threads of each rank's process, within all its `seconds` together;
+            empty: not counted. MPI waits in a busy loop, so its ranks always use a whole core.
     """
 
     operation: Operation
@@ -61,14 +61,14 @@ class Timing(Noun):
 
 
 class StackTimings(Noun):
-    """Everything that one stack was asked.
+    """Everything that was measured of one stack.
 
     Attributes:
         stack: such as `mpi`, `horovod gloo`, `tf.distribute RING`.
-        outcome: of its run; of a stack that cannot run here `refused` with the reason.
+        outcome: of its run; `refused` with the reason if the stack cannot run here.
         cores: processors of each rank.
         timings: empty if the run did not complete.
-        wall_s: of its run, start of the processes included.
+        wall_s: time of its run, including the start of the processes.
     """
 
     stack: str
@@ -90,9 +90,9 @@ class Link(Noun):
         sender: host, by its name in the hostfile.
         receiver: likewise.
         tool: `tcp`: one connection of ringside/collectives/transfer.py. `iperf3`: one of iperf3.
-        bytes: that came, payload of TCP alone, after a warm-up.
-        seconds: in which they came, by the receiver's clock.
-        congestion_control: TCP's, of the sender, as its kernel calls it; empty: not told.
+        bytes: TCP payload that arrived after a warm-up.
+        seconds: the time in which it arrived, by the receiver's clock.
+        congestion_control: TCP's, of the sender, as its kernel calls it; empty: unknown.
     """
 
     sender: str
@@ -104,7 +104,7 @@ class Link(Noun):
 
     @property
     def bits_per_s(self) -> float:
-        """Payload, in bit/s; frames and headers come on top."""
+        """Payload in bit/s; frames and headers are not counted."""
         return 8 * self.bytes / self.seconds
 
 
@@ -112,11 +112,11 @@ class Communication(Document):
     """Collectives of every stack with the same ranks on the same hosts.
 
     Attributes:
-        machine: where the command ran; of several hosts, none need be it.
+        machine: where the command ran; it need not be one of the hosts.
         add_seconds_per_byte: time in which one rank adds one byte to another in memory, γ of the
             cost model; median of a loop over 64 MiB.
-        hosts: of each rank; empty: all on this machine. Parameter servers are on the last host of
-            several, and their workers, of which there may be fewer, on those before it.
+        hosts: of each rank; empty: all on this machine. With several hosts, parameter servers are
+            on the last one and their workers on the others, so there may be fewer workers.
         links: from each host to the next, measured before the stacks.
 
     Schema history: 1 first version. 2 hosts, links, CPU seconds; push/pull may have fewer
@@ -170,5 +170,5 @@ class Communication(Document):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """1 knew this machine alone; 2 says so by no hosts."""
+        """Version 1 knew only this machine; version 2 says the same by an empty `hosts`."""
         return (body, 2) if version == 1 else (body, version)

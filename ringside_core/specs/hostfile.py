@@ -10,24 +10,24 @@ from ringside_core.specs.noun import Noun
 from ringside_core.text import is_whole_number
 
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9._:\-\[\]]+)(?:\s+slots=(?P<slots>\S+))?\s*")
-# As horovodrun's -H has it.
+# The form of horovodrun's -H, which people type by mistake.
 _WITH_SLOTS = re.compile(r"(?P<name>[^:\[\]]+):(?P<slots>[0-9]*)")
 LONGEST_LABEL = 63  # RFC 1035
 MOST_SLOTS = 1_000_000
 
 
 class Host(Noun):
-    """A machine, and how many replicas it may run: a process holds one, or all on its own."""
+    """A machine, and how many replicas it may run."""
 
     name: str
     slots: PositiveInt = 1
 
 
 def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
-    """Read `host slots=N` lines in order; empty lines and `#` comments are passed over.
+    """Read `host slots=N` lines in order; empty lines and `#` comments are ignored.
 
-    Horovod's own parser stops at a comment or an empty line with an IndexError; so launchers get
-    the hosts from here, never the file itself.
+    Horovod's own parser fails at a comment or an empty line with an IndexError. So launchers get
+    the hosts from here, and never the file itself.
 
     Args:
         text: content of the file.
@@ -70,7 +70,7 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
 
 
 def _refuse_name(name: str, where: str) -> None:
-    """Refuse what a resolver would, or what ssh would take for an option."""
+    """Refuse a name that no resolver accepts, or that ssh would take for an option."""
     if with_slots := _WITH_SLOTS.fullmatch(name):
         raise RefusalError(
             "A hostfile line must read `host slots=N`.",
@@ -98,7 +98,7 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
 
 
 def assign_slots(hosts: tuple[Host, ...], replicas: int) -> tuple[Host, ...]:
-    """Fill the hosts in order with so many replicas; the result's slots are those used.
+    """Put replicas on the hosts in order; the slots in the result are the used ones.
 
     Raises:
         RefusalError: more replicas than slots.

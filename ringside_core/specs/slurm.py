@@ -1,7 +1,7 @@
-"""A task's place in a Slurm job step, read from SLURM_*; every task works out the same cluster.
+"""The place of a task in a Slurm job step, read from SLURM_*; all tasks compute the same cluster.
 
 Source of the variables: srun(1), OUTPUT ENVIRONMENT VARIABLES, Slurm 22.05. The shell of a batch
-script has SLURM_PROCID=0, too, but nothing of a step: it is no task.
+script also has SLURM_PROCID=0, but no variables of a step, so it is no task.
 """
 
 import re
@@ -24,17 +24,17 @@ STEP = "SLURM_STEP_ID"
 NEEDED = (RANK, SIZE, NODES, LAYOUT, JOB, STEP)
 NODE_OF_TASK = "SLURM_NODEID"
 
-# Nobody can ask the kernel of another node, so ports follow from job and step, as those of a
-# TF_CONFIG follow from the run id: below Linux's range for outgoing connections (32768 and up).
+# Nobody can ask the kernel of another node for a free port. So ports are computed from the numbers
+# of job and step. They are below Linux's range for outgoing connections (32768 and up).
 FIRST_PORT = 20000
 PORTS = 10000
-# Jobs that are on a node at once mostly have numbers close to each other: their ports must not.
+# Jobs on one node at the same time mostly have close numbers; their ports must be far apart.
 PORTS_BETWEEN_JOBS = 613
 PORTS_BETWEEN_STEPS = 31
 
 _RUN = re.compile(r"(?P<tasks>[0-9]{1,9})(?:\(x(?P<nodes>[0-9]{1,9})\))?")
 
-# A node list such as `node[1-3,7]`, to the nodes' addresses in its order.
+# From a node list such as `node[1-3,7]` to the addresses of the nodes, in the same order.
 NodeAddresses = Callable[[str], tuple[str, ...]]
 
 
@@ -43,8 +43,8 @@ class SlurmStep(Noun):
 
     Attributes:
         rank: of this task in the step (SLURM_PROCID).
-        tasks_per_node: of each node in the order of the node list.
-        addresses: by which Slurm itself reaches each node, in that order.
+        tasks_per_node: tasks of each node, in the order of the node list.
+        addresses: the address by which Slurm itself reaches each node, in that order.
     """
 
     job_id: NonNegativeInt
@@ -92,7 +92,8 @@ class SlurmStep(Noun):
     def endpoints(self) -> tuple[str, ...]:
         """host:port of each rank.
 
-        Ports count up by address, not by node: nodes of a test may share a machine.
+        Ports are counted for each address, not for each node, because the nodes of a test may share
+        a machine.
         """
         used: dict[str, int] = {}
         found = []
@@ -105,7 +106,7 @@ class SlurmStep(Noun):
 
     @property
     def meeting_point(self) -> tuple[str, int]:
-        """Address and port at which rank 0 may introduce all ranks to each other."""
+        """Address and port at which rank 0 may tell all ranks about each other."""
         return self.addresses[self.nodes[0]], self.first_port
 
     def neighbours(self, ranks: range) -> list[int]:
@@ -138,10 +139,10 @@ class SlurmStep(Noun):
 
 
 def read_slurm(env: Mapping[str, str], node_addresses: NodeAddresses) -> SlurmStep | None:
-    """The task of a step of several; None outside of one.
+    """This task of a step with several tasks; None without such a step.
 
-    A step of one task is a shell (`srun --pty bash`) or a process that needs nobody: it decides for
-    itself.
+    A step with one task is a shell (`srun --pty bash`) or a process that needs no others. It
+    decides everything itself.
 
     Raises:
         RefusalError: half a set of variables, or ranks that do not fill node after node.
@@ -191,7 +192,7 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
 
 
 def _refuse_other_layouts(step: SlurmStep, env: Mapping[str, str]) -> None:
-    """Slurm tells no task where the others are; only ranks in blocks follow from the counts."""
+    """Refuse ranks that are not in blocks: from the counts alone a task cannot find the others."""
     layout = env.get("SLURM_DISTRIBUTION", "block")
     scattered = max(step.tasks_per_node) > 1 and len(step.tasks_per_node) > 1
     elsewhere = env.get(NODE_OF_TASK, str(step.node)) != str(step.node)

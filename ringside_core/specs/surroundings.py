@@ -1,4 +1,4 @@
-"""Who started this process: read from the environment, which is an argument."""
+"""Find out who started this process, from its environment variables."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -12,7 +12,7 @@ from ringside_core.specs.noun import Noun
 from ringside_core.specs.slurm import NodeAddresses, SlurmStep, read_slurm
 from ringside_core.text import is_whole_number
 
-# (rank, size, local rank, local size) as each engine names them.
+# Each engine's names for rank, size, local rank and local size.
 HOROVODRUN = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
 OPEN_MPI = (
     "OMPI_COMM_WORLD_RANK",
@@ -23,14 +23,13 @@ OPEN_MPI = (
 
 
 class Surroundings(Noun):
-    """What a process was started by, and its place there.
-
-    `alone` means that this process decides everything itself.
+    """Who started a process, and its place among the processes of the run.
 
     Attributes:
-        task: its place in a cluster of TensorFlow; under srun known once the backend is, see
-            `placed`.
-        step: the step of Slurm that it is a task of.
+        kind: the launcher; `alone`: this process decides everything itself.
+        task: its place in a cluster of TensorFlow. Under srun it is known only once the backend is
+            known, see `placed`.
+        step: the Slurm step that it belongs to.
     """
 
     kind: Literal["alone", "horovodrun", "mpirun", "tf_config", "slurm"] = "alone"
@@ -43,7 +42,7 @@ class Surroundings(Noun):
 
     @property
     def default_backend(self) -> str:
-        """The backend meant by someone who names none."""
+        """The backend of a user who names none."""
         if self.task is not None:
             return self.task.cluster.backend
         return "serial" if self.kind == "alone" else "horovod"
@@ -54,7 +53,7 @@ class Surroundings(Noun):
         return self.task.name if self.task is not None else f"rank-{self.rank}"
 
     def placed(self, backend: str, *, servers: int = 1) -> "Surroundings":
-        """The same, where a task of Slurm knows what it is for: srun only numbers its tasks.
+        """The same surroundings, with the role of a Slurm task: srun only numbers its tasks.
 
         Args:
             backend: what all tasks of the step run.
@@ -83,12 +82,12 @@ def read_surroundings(
 ) -> Surroundings:
     """Find out who started a process with this environment.
 
-    Horovod's launchers and TF_CONFIG come before Slurm: inside of an allocation they were started
-    on purpose.
+    Horovod's launchers and TF_CONFIG count before Slurm, because inside an allocation somebody
+    started them on purpose.
 
     Args:
-        env: of the process.
-        node_addresses: asks Slurm; None: a process of a step is taken to be alone.
+        env: environment of the process.
+        node_addresses: asks Slurm; None: a process of a Slurm step counts as alone.
 
     Raises:
         RefusalError: a broken TF_CONFIG, half a set of rank variables, or two launchers at once.
@@ -135,7 +134,7 @@ def read_surroundings(
 
 
 def _in_a_step(env: Mapping[str, str], node_addresses: NodeAddresses | None) -> Surroundings | None:
-    """The surroundings of a task of Slurm, not yet `placed`; None outside of a step."""
+    """The surroundings of a Slurm task, not yet `placed`; None outside a Slurm step."""
     step = None if node_addresses is None else read_slurm(env, node_addresses)
     if step is None:
         return None
