@@ -36,7 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from launch import Placement, Site  # noqa: E402
+from launch import Site  # noqa: E402
 from launch.remote.host_checks import check_hosts  # noqa: E402
 from ringside.collectives.link import measure_links  # noqa: E402
 from ringside.collectives.place import Place  # noqa: E402
@@ -55,6 +55,7 @@ from ringside.stats.links import (  # noqa: E402
 from ringside_core.specs import (  # noqa: E402
     Communication,
     Host,
+    Placement,
     RefusalError,
     Timing,
     write_whole,

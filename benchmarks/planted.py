@@ -23,28 +23,29 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from launch import Placement
-from launch.execute import Execution
 from launch.flags import spec_from_flags
-from ringside.cli.progress import ComparisonProgress
-from ringside.cli.stages import announcement
-from ringside.cli.verification import certify_arms
-from ringside.compare.arms import arm_spec, parse_arms, shared_out, twin
-from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_precision
+from ringside.compare.arms import parse_arms, twin
+from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_width
 from ringside.compare.experiment import Executor, launched, run_arm, run_rounds
+from ringside.compare.progress import ComparisonProgress
+from ringside.compare.stages import announcement
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import summarize
 from ringside.stats.verdicts import PairVerdict
 from ringside.verify import store
 from ringside.verify.certify import Subject
+from ringside.verify.certify_arms import certify_arms
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,
     Comparison,
+    Execution,
     Load,
+    Placement,
     RefusalError,
     Rounds,
     RunSpec,
+    Shared,
     Surroundings,
 )
 
@@ -102,7 +103,7 @@ def command(
     slow: Annotated[float, typer.Option(min=0, help="Sleep, as a share of a step.")] = 0.05,
     backend: Annotated[str, typer.Option(help="One backend, with options.")] = "one_device",
     replicas: Annotated[int, typer.Option(min=1)] = 1,
-    precision: Annotated[str, typer.Option(help="As of ringside compare.")] = "2%",
+    interval_width: Annotated[str, typer.Option(help="As of ringside compare.")] = "2%",
     budget: Annotated[str, typer.Option(help="As of ringside compare.")] = "10m",
     output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
 ) -> None:
@@ -117,15 +118,14 @@ def command(
     arm = parse_arms(backend, str(replicas))[-1]
     planted = arm.replace(label=f"{arm.label} slowed down", group=f"{arm.group} slowed down")
     # One core for each replica: less noise, and nothing else can use the time of the sleep.
-    one_core = spec.resources.replace(cores_per_replica=1)
-    base = spec.replace(resources=shared_out(one_core, (arm,)))
+    shared = Shared.from_run(spec).with_cores(1)
     asked = Rounds(
         least=3,
         most=MOST_ROUNDS,
-        precision=parse_precision(precision),
+        interval_width=parse_width(interval_width),
         budget_s=parse_duration(budget),
     )
-    (certificate,) = certify_arms(console, [Subject(arm, arm_spec(base, arm))], folder)
+    (certificate,) = certify_arms(console, [Subject(arm, shared.spec_of(arm))], folder)
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
@@ -134,7 +134,7 @@ def command(
         seed=1,
         rounds=0,
         arms=(arm, planted, *twin((arm,))),
-        base=base,
+        shared=shared,
         asked=asked,
         certificates=(certificate, certificate.replace(arm=planted)),
         code_version=store.code_version(),
@@ -163,10 +163,9 @@ def command(
 
 def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) -> float:
     """Seconds that a step of the arm takes without the sleep, from one run before the rounds."""
-    assert comparison.base is not None
     run = run_arm(
         arm,
-        arm_spec(comparison.base, arm),
+        comparison.spec_of(arm),
         number=0,
         position=0,
         folder=folder,

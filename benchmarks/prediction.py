@@ -33,15 +33,15 @@ import typer
 from rich.console import Console
 
 from benchmarks.starting import start
-from launch import Placement, Site
+from launch import Site
 from launch.flags import spec_from_flags
 from launch.remote.host_checks import check_hosts, machine_of
-from ringside.cli.folders import new_folder
+from ringside.cli.common import new_folder
 from ringside.cli.stopping import ending_on_signals
 from ringside.collectives.link import measure_links
 from ringside.collectives.place import Place
 from ringside.collectives.run import measure_stacks
-from ringside.compare.arms import arm_spec, parse_arms
+from ringside.compare.arms import parse_arms
 from ringside.compare.experiment import Observer, launched, run_arm
 from ringside.lab import Lab, parse_rate
 from ringside.predict.conditions import link_notes
@@ -54,10 +54,11 @@ from ringside_core.specs import (
     Communication,
     Comparison,
     Host,
+    Placement,
     RefusalError,
     Rounds,
     Run,
-    RunSpec,
+    Shared,
     Surroundings,
     unknown_name,
     write_whole,
@@ -171,12 +172,12 @@ def measured(lab: Lab, bench: Bench, models: list[str], rates: list[str]) -> Ite
         lab.set_rate(None, rate)
         place = bench.folder / f"{name}-{rate}"
         width = SMALL_WIDTH if name == "small" else filling_width(parse_rate(rate))
-        base = _base(width)
+        shared = _shared(width)
         communication = _communication(bench, width, place / "allreduce")
-        alone = _runs(bench, base, KNOWN[0], bench.rounds, place / "alone")
-        two = _runs(bench, base, KNOWN[1], bench.rounds, place)
-        four = _runs(bench, base, CHECKED, 1, place / "check")
-        comparison = _comparison(bench, base, (*alone, *two, *four), communication, place)
+        alone = _runs(bench, shared, KNOWN[0], bench.rounds, place / "alone")
+        two = _runs(bench, shared, KNOWN[1], bench.rounds, place)
+        four = _runs(bench, shared, CHECKED, 1, place / "check")
+        comparison = _comparison(bench, shared, (*alone, *two, *four), communication, place)
         write_whole(place / "results.json", comparison.to_json())
         yield [(name, rate, one) for one in predicted(comparison, communication)]
 
@@ -221,16 +222,16 @@ def filling_width(bits_per_s: int) -> int:
     return round(math.sqrt(min(bits_per_s / 8, MOST_BYTES) / WEIGHT_BYTES / WEIGHTS))
 
 
-def _base(width: int) -> RunSpec:
+def _shared(width: int) -> Shared:
     examples = CHECKED * BATCH * STEPS
     spec = spec_from_flags(
         Surroundings(), backend="serial", workload="synthetic", global_batch=BATCH, epochs=EPOCHS,
         workload_option=[f"width={width}", "image_size=2", f"examples={examples}"], save="record",
     )  # fmt: skip
-    return spec.replace(resources=spec.resources.replace(cores_per_replica=1, inter_op_threads=2))
+    return Shared.from_run(spec, "weak").with_cores(1)
 
 
-def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> tuple[Run, ...]:
+def _runs(bench: Bench, shared: Shared, size: int, rounds: int, folder: Path) -> tuple[Run, ...]:
     """Run each stack at one size, round after round.
 
     Raises:
@@ -241,7 +242,7 @@ def _runs(bench: Bench, base: RunSpec, size: int, rounds: int, folder: Path) -> 
     for number_of, arm in itertools.product(range(rounds), bench.arms(size)):
         run = run_arm(
             arm,
-            arm_spec(base, arm, "weak", bench.placement).replace(seed=1 + number_of),
+            shared.spec_of(arm, bench.placement).replace(seed=1 + number_of),
             number=number_of,
             position=len(runs),
             folder=folder,
@@ -283,7 +284,7 @@ def _communication(bench: Bench, width: int, folder: Path) -> Communication:
 
 
 def _comparison(
-    bench: Bench, base: RunSpec, runs: tuple[Run, ...], communication: Communication, folder: Path
+    bench: Bench, shared: Shared, runs: tuple[Run, ...], communication: Communication, folder: Path
 ) -> Comparison:
     rounds = 1 + max(run.round for run in runs)
     return Comparison(
@@ -295,8 +296,7 @@ def _comparison(
         rounds=rounds,
         arms=bench.arms(*KNOWN, CHECKED),
         runs=tuple(run.replace(position=place) for place, run in enumerate(runs)),
-        base=base,
-        scaling="weak",
+        shared=shared,
         asked=Rounds(least=rounds, most=rounds),
         ended_because="All rounds that were asked for were made.",
         hosts=bench.placement.hosts or (),

@@ -36,13 +36,14 @@ from benchmarks.tax_sides import (
     unlike,
 )
 from launch.flags import spec_from_flags
-from ringside.cli.folders import new_folder
-from ringside.compare.arms import arm_spec, parse_arms, shared_out
+from ringside.cli.common import new_folder
+from ringside.compare.arms import cores_here, parse_arms
 from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     RefusalError,
     RunSpec,
+    Shared,
     Surroundings,
     write_whole,
 )
@@ -177,13 +178,13 @@ def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
             advice=f"Choose {' or '.join(WORKLOADS)}.",
         )
     name, options = WORKLOADS[workload]
-    base = spec_from_flags(
+    run = spec_from_flags(
         Surroundings(), backend="serial", workload=name, workload_option=options, save="record"
     )
     named = [text.strip() for text in backends.split(",")]
     arms = [arm for arm in parse_arms(backends, replicas) if arm.group in named]
-    base = base.replace(resources=shared_out(base.resources, tuple(arms)))
-    specs = {arm.label: arm_spec(base, arm) for arm in arms}
+    shared = Shared.from_run(run).with_cores(cores_here(arms))
+    specs = {arm.label: shared.spec_of(arm) for arm in arms}
     for label, spec in specs.items():
         check_options(label, spec)
     return specs

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from pydantic import NonNegativeFloat
-
 from launch.children import Child, Children, environment
 from launch.interrupts import Interrupts
 from launch.logs import Follower, last_lines
@@ -17,12 +15,7 @@ from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh
 from launch.remote.keepers import Keepers
 from launch.watch import SERVING, Progress, Watch
-from ringside_core.specs import (
-    Noun,
-    Outcome,
-    RunRecord,
-    write_whole,
-)
+from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
 # For the peers of a task that failed: time to notice it and to write their records.
@@ -34,24 +27,6 @@ FOLDERS = ("logs", "records", "progress")
 # For a host to answer: at first ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
-
-
-class Execution(Noun):
-    """What became of a plan.
-
-    Attributes:
-        outcome: of the whole run; a death without a record is in it.
-        records: one for each task that wrote one, in the plan's order.
-        wall_s: from the start of the first process to the end of the last.
-        failing_task: whose output explains a failure; empty: nobody's.
-        last_lines: the end of that output.
-    """
-
-    outcome: Outcome
-    records: tuple[RunRecord, ...]
-    wall_s: NonNegativeFloat
-    failing_task: str = ""
-    last_lines: tuple[str, ...] = ()
 
 
 def execute(

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -19,8 +19,19 @@ from ringside_core.specs import (
     capabilities_of,
     parse_option,
 )
-from ringside_core.specs.run_spec import MAX_SEED, Option
+from ringside_core.specs.run_spec import MAX_SEED, Option, Precision
 from ringside_core.workloads.registry import check_modules_beside, ready
+
+
+def _number_type(text: str) -> str:
+    """float32 or float64; `ringside compare` once took the width of intervals by this name."""
+    if text in get_args(Precision):
+        return text
+    raise RefusalError(
+        "--precision must be float32 or float64.",
+        received=repr(text),
+        advice="The width of the intervals of `ringside compare` is --interval-width.",
+    )
 
 
 def spec_from_flags(
@@ -57,7 +68,10 @@ def spec_from_flags(
     warmup_epochs: Annotated[
         int, typer.Option(min=0, help="Linear warm-up to the rule's rate.")
     ] = 0,
-    precision: Annotated[Literal["float32", "float64"], typer.Option()] = "float32",
+    precision: Annotated[
+        Any,  # typer takes no parser beside a Literal
+        typer.Option(parser=_number_type, metavar="[float32|float64]", help="Number type."),
+    ] = "float32",
     shard: Annotated[
         Literal["batch", "file", "data", "off"],
         typer.Option(help="Who reads what; file, data, off need --no-cache."),

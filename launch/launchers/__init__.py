@@ -10,10 +10,10 @@ from launch.launchers.local import Local
 from launch.launchers.mpirun import Mpirun
 from launch.launchers.slurm import Slurm
 from launch.launchers.tf_config import TFConfig
-from launch.placement import THIS_MACHINE, Placement, place
+from launch.placement import place
 from launch.plan import Plan
 from launch.site import Site
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import THIS_MACHINE, Placement, RefusalError, RunSpec
 
 # What a person may ask for. `local` starts tasks of a TF_CONFIG too, on this machine.
 LauncherName = Literal["auto", "local", "horovodrun", "mpirun"]

@@ -4,10 +4,10 @@ import shlex
 from pathlib import Path
 
 from launch.launchers.mpirun import ranks_plan, remote_flags, scratch_env
-from launch.placement import Placement, place
+from launch.placement import place
 from launch.plan import RUN_ID, Plan
 from launch.site import Site
-from ringside_core.specs import RunSpec
+from ringside_core.specs import Placement, RunSpec
 
 # With Horovod's 30 s a rank fails if its peer imports TensorFlow slowly on a busy machine. No other
 # arm has such a limit. execute() finds a run that stands still, for every arm in the same way.

@@ -20,12 +20,12 @@ from launch.launchers.pods import (
     spec_config_map,
     template,
 )
-from launch.placement import Placement
 from launch.plan import Plan, rank_names
 from launch.site import Site
 from ringside_core.specs import (
     Cluster,
     ClusterTask,
+    Placement,
     RefusalError,
     RunSpec,
     Topology,

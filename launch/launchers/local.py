@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from launch.placement import Placement, place_alone
+from launch.placement import place_alone
 from launch.plan import RUN_ID, Plan, Process, rank_names
 from launch.remote import ssh
 from launch.site import Site
-from ringside_core.specs import RunSpec
+from ringside_core.specs import Placement, RunSpec
 
 
 class Local:

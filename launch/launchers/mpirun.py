@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from launch.placement import Placement, place
+from launch.placement import place
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.remote import ssh
 from launch.site import Site
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import Placement, RefusalError, RunSpec
 
 
 class Mpirun:

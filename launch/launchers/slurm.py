@@ -11,11 +11,12 @@ from pydantic import PositiveInt
 
 from launch.launchers import slurm_job
 from launch.logs import log_file
-from launch.placement import THIS_MACHINE, Placement
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.site import Site
 from ringside_core.specs import (
+    THIS_MACHINE,
     Noun,
+    Placement,
     RefusalError,
     RunSpec,
     Topology,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from launch.placement import Placement, place
+from launch.placement import place
 from launch.plan import RUN_ID, Plan, Process
 from launch.remote import ssh
 from launch.site import LOOPBACK_NAMES, Site
@@ -11,6 +11,7 @@ from ringside_core.specs import (
     Cluster,
     ClusterTask,
     Host,
+    Placement,
     RefusalError,
     RunSpec,
 )

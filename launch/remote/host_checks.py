@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from launch.placement import Placement, slots_used
+from launch.placement import slots_used
 from launch.remote import host_facts, ssh
 from launch.site import Site
 from ringside_core.folders import default_data_dir
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import MachineFacts, Noun, RefusalError, RunSpec
+from ringside_core.specs import MachineFacts, Noun, Placement, RefusalError, RunSpec
 from ringside_core.workloads.registry import WORKLOADS
 
 # ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.

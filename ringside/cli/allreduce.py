@@ -15,11 +15,16 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from launch import Placement, Site
+from launch import Site
 from launch.remote.host_checks import check_hosts
-from ringside.cli.arms import OutputFolder
-from ringside.cli.folders import new_folder
-from ringside.cli.hosts import HostfileFlag, InterfaceFlag, OversubscribeFlag, placement_from
+from ringside.cli.common import (
+    HostfileFlag,
+    InterfaceFlag,
+    OutputFolder,
+    OversubscribeFlag,
+    new_folder,
+    placement_from,
+)
 from ringside.cli.stopping import telling
 from ringside.collectives.link import measure_links
 from ringside.collectives.pattern import check_ranks
@@ -47,6 +52,7 @@ from ringside_core.specs import (
     Communication,
     Link,
     Outcome,
+    Placement,
     RefusalError,
     StackTimings,
     Timing,

@@ -4,50 +4,42 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from launch.flags import with_spec_flags
-from ringside.cli.arms import (
+from ringside.cli.common import (
     NOT_OF_SEVERAL_ARMS,
     BackendNames,
+    Deadline,
     FolderName,
-    OutputFolder,
-    Sizes,
-    choose_arms,
-    on_hosts,
-)
-from ringside.cli.folders import Deadline, default_name, new_folder
-from ringside.cli.hosts import (
     HostfileFlag,
     InterfaceFlag,
+    OutputFolder,
     OversubscribeFlag,
     ServersOnFlag,
+    Sizes,
+    default_name,
+    new_folder,
     placement_from,
 )
 from ringside.cli.lock import only_one
-from ringside.cli.stages import begin, go_on, look_again
 from ringside.cli.stopping import telling
-from ringside.cli.surroundings import alone
 from ringside.compare.arms import twin
 from ringside.compare.budget import rounds_asked
-from ringside.compare.experiment import RESULTS
-from ringside.compare.resume import reopened
-from ringside_core.specs import Comparison, RefusalError, RunSpec
+from ringside.compare.experiment import RESULTS, begin, choose_arms, on_hosts
+from ringside.compare.resume import look_again, reopened
+from ringside.compare.stages import go_on
+from ringside_core.specs import Comparison, RefusalError, RunSpec, Scaling, Shared, Surroundings
 
 DEFAULT_TRIALS = 6
 NOTHING_YET = "nothing was measured yet: give the same command again"
-MAY_BE_ANEW = ("resume", "precision", "budget")
+MAY_BE_ANEW = ("resume", "interval_width", "budget")
 
 
-@with_spec_flags(
-    alone,
-    without=(*NOT_OF_SEVERAL_ARMS, "precision"),  # which is the width of intervals here
-    backend="serial",
-    save="record",
-)
+@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
 def command(
     *,
     context: typer.Context,
@@ -55,50 +47,49 @@ def command(
     backends: BackendNames = None,
     replicas: Sizes = None,
     scaling: Annotated[
-        Literal["strong", "weak"],
+        Scaling,
         typer.Option(
-            help="strong: one global batch at every size. weak: --global-batch is each's."
+            help="strong: --global-batch at every size. weak: --global-batch is the batch of each "
+            "replica."
         ),
     ] = "strong",
-    precision: Annotated[
+    interval_width: Annotated[
         str | None,
         typer.Option(
-            help="Make rounds until every 95 % interval of interest is so narrow, as a share of "
-            "its ratio: 2% or 0.02. Default: 5%."
+            help="Make rounds until every 95 % interval of interest is at most this wide, as a "
+            "share of its ratio: 2% or 0.02. Default: 5%."
         ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="No round that would end later than 90s, 10m, 1h after the first one began. The "
-            "least rounds (3, or --rounds) are made all the same; certificates and --tuned come "
-            "before and do not count. Default: 15m."
+            help="Stop before a round that would end after this time (90s, 10m, 1h), counted from "
+            "the start of the first round. The first 3 rounds (or --rounds) are always made. "
+            "Default: 15m."
         ),
     ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="So many undisturbed passes over all arms, whatever they show; disturbed ones are "
-            "repeated, at most as many.",
+            help="Make this many undisturbed rounds, whatever they show. Disturbed rounds are "
+            "repeated, but no more than this many.",
         ),
     ] = None,
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="Search settings for each arm; compare those too.")
+        bool,
+        typer.Option("--tuned", help="Search settings for each arm; compare those too."),
     ] = False,
     trials: Annotated[
-        int | None, typer.Option(min=2, help="Of --tuned, for each arm. Default: 6.")
+        int | None,
+        typer.Option(min=2, help="Settings that --tuned tries per arm. Default: 6."),
     ] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Run what shows where the time of a step goes, too.")
+        bool, typer.Option("--why", help="Also run what shows where the time of a step goes.")
     ] = False,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
     ] = None,
-    dtype: Annotated[
-        Literal["float32", "float64"],
-        typer.Option(help="Numbers to compute with (--precision of the other commands)."),
-    ] = "float32",
     hostfile: HostfileFlag = None,
     interface: InterfaceFlag = None,
     servers_on: ServersOnFlag = None,
@@ -106,34 +97,39 @@ def command(
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
     deadline: Deadline = 120.0,
-    order_seed: Annotated[int, typer.Option(min=0, help="Of the order of the runs.")] = 1,
+    order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
     verify: Annotated[
-        bool, typer.Option(help="Certify the arms first; what is not certified is not ranked.")
+        bool,
+        typer.Option(help="Certify the arms first. Only certified arms are ranked."),
     ] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the arms and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the arms; start nothing.")
+    ] = False,
 ) -> None:
     """Train the same model under every backend that can run here, and write a report.
 
-    Certificates of earlier commands are used where nothing has changed since (`ringside verify`
-    makes them anew).
+    Certificates of earlier commands are used again if nothing has changed since. `ringside verify`
+    makes new ones.
 
-    --intra-op-threads and --inter-op-threads are those of one replica.
+    --intra-op-threads and --inter-op-threads count the threads of one replica.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
         if not (resume / RESULTS).is_file():
-            reopened(resume, precision=precision, budget=budget)  # refuses, and leaves no lock
+            reopened(
+                resume, interval_width=interval_width, budget=budget
+            )  # refuses, and leaves no lock
         with only_one(resume):
-            comparison = reopened(resume, precision=precision, budget=budget)
+            comparison = reopened(resume, interval_width=interval_width, budget=budget)
             look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
-    asked = rounds_asked(rounds=rounds, precision=precision, budget=budget, verify=verify)
+    asked = rounds_asked(rounds=rounds, interval_width=interval_width, budget=budget, verify=verify)
     trials_each = _trials(tuned, trials)
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    chosen = choose_arms(spec.replace(precision=dtype), backends, replicas, scaling, placement)
+    chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement)
     if dry_run:
         for arm in (*chosen.arms, *twin(chosen.arms)):
             console.print(arm.label, highlight=False)
@@ -159,7 +155,7 @@ def command(
 
 
 def _finish(console: Console, comparison: Comparison, folder: Path, *, began: float) -> None:
-    """Go on to the end, and report; who is stopped is told how to go on."""
+    """Go on to the end, and write the report. If stopped, say how to go on."""
     resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
     with telling(console, lambda: f"go on with: {resume}"):
         comparison = go_on(console, comparison, folder)
@@ -171,13 +167,13 @@ def _finish(console: Console, comparison: Comparison, folder: Path, *, began: fl
 def _trials(tuned: bool, trials: int | None) -> int:
     if trials is not None and not tuned:
         raise RefusalError(
-            "--trials is of --tuned.", received=f"--trials {trials}", advice="Add --tuned."
+            "--trials needs --tuned.", received=f"--trials {trials}", advice="Add --tuned."
         )
     return (trials or DEFAULT_TRIALS) if tuned else 0
 
 
 def _refuse_other_flags(context: typer.Context) -> None:
-    """Everything but precision and budget comes from the folder."""
+    """Refuse flags that the folder already answers: all but --interval-width and --budget."""
     given = [
         _as_typed(parameter, context.params.get(str(parameter.name)))
         for parameter in context.command.params
@@ -187,14 +183,15 @@ def _refuse_other_flags(context: typer.Context) -> None:
     ]
     if given:
         raise RefusalError(
-            "--resume takes everything from the folder; only --precision and --budget may be new.",
+            "--resume takes everything from the folder; only --interval-width and --budget may be "
+            "new.",
             received=", ".join(given),
-            advice="Leave them away, or start a new comparison.",
+            advice="Leave them out, or start a new comparison.",
         )
 
 
 def _as_typed(parameter: Any, value: object) -> str:
-    """The flag by its long name; the one that says no, if that was typed."""
+    """The long name of a flag, in its `--no-…` form if that was typed."""
     names = parameter.secondary_opts if value is False and parameter.secondary_opts else None
     return str(max(names or parameter.opts, key=len))
 

@@ -7,13 +7,12 @@ import typer
 
 from launch import LAUNCHERS, make_plan
 from launch.flags import with_spec_flags
-from ringside.cli.surroundings import alone
-from ringside_core.specs import RunSpec
+from ringside_core.specs import RunSpec, Surroundings
 
 
 # Without --cores-per-replica: all pods on one node would pin themselves to the same first cores of
 # the node. --cpu gives each pod cores of its own.
-@with_spec_flags(alone, without=("cores_per_replica",))
+@with_spec_flags(Surroundings, without=("cores_per_replica",))
 def command(
     *,
     spec: RunSpec,

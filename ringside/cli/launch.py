@@ -16,22 +16,21 @@ from launch import (
 from launch.execute import holds_run
 from launch.flags import with_spec_flags
 from launch.launchers.slurm import must_be_accepted
-from launch.placement import spread
 from launch.remote.host_checks import check_hosts
-from ringside.cli.folders import Deadline
-from ringside.cli.hosts import (
+from ringside.cli.common import (
+    Deadline,
     HostfileFlag,
     InterfaceFlag,
     OversubscribeFlag,
     ServersOnFlag,
     placement_from,
 )
-from ringside.cli.surroundings import alone
 from ringside.compare.hosts import used_hosts
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec, Surroundings
+from ringside_core.specs.placement import spread
 
 
-@with_spec_flags(alone)
+@with_spec_flags(Surroundings)
 def command(
     *,
     spec: RunSpec,

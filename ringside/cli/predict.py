@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from ringside.cli.arms import OutputFolder
-from ringside.cli.folders import new_folder
+from ringside.cli.common import OutputFolder, new_folder
 from ringside.lab.link import parse_rate
 from ringside.report.source import (
     RESULTS,
@@ -207,13 +206,13 @@ def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -
     from ringside.predict.predict import Asked
 
     chosen = flags.scaling or comparison.scaling
-    base = trained(comparison)
+    alone_batch = trained(comparison).global_batch_at(1)
     least = flags.per_host + bool(comparison.hosts)  # replicas of one host use no link
     if flags.replicas is None:
         sizes = tuple(
             size
             for size in DEFAULT_SIZES
-            if size >= least and (chosen == "weak" or base.global_batch % size == 0)
+            if size >= least and (chosen == "weak" or alone_batch % size == 0)
         )
     else:
         texts = [text.strip() for text in flags.replicas.split(",")]

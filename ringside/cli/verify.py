@@ -10,38 +10,29 @@ from rich.console import Console
 
 from launch import LauncherName
 from launch.flags import with_spec_flags
-from ringside.cli.arms import (
+from ringside.cli.common import (
     NOT_OF_SEVERAL_ARMS,
     BackendNames,
     FolderName,
-    OutputFolder,
-    Sizes,
-    able_here,
-    choose_arms,
-    on_hosts,
-)
-from ringside.cli.folders import default_name, new_folder
-from ringside.cli.hosts import (
     HostfileFlag,
     InterfaceFlag,
+    OutputFolder,
     OversubscribeFlag,
     ServersOnFlag,
+    Sizes,
+    default_name,
+    new_folder,
     placement_from,
 )
-from ringside.cli.surroundings import alone
-from ringside.cli.verification import certify_arms, make_mistakes
+from ringside.compare.experiment import able_here, choose_arms, on_hosts
 from ringside.compare.hosts import all_slots
+from ringside.verify.certify_arms import certify_arms, make_mistakes
 from ringside.verify.processes import Start
 from ringside.verify.request import DEFAULT_STEPS
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings
 
 
-@with_spec_flags(
-    alone,
-    without=NOT_OF_SEVERAL_ARMS,
-    backend="serial",
-    save="record",
-)
+@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
 def command(
     *,
     spec: RunSpec,
@@ -73,9 +64,8 @@ def command(
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    chosen = choose_arms(
-        spec, backends, replicas or str(all_slots(placement) or 2), placement=placement
-    )
+    sizes = replicas or str(all_slots(placement) or 2)
+    chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
     if controls and all(arm.replicas == 1 for arm in chosen.arms):
         raise RefusalError(
             "--controls needs an arm of several replicas: one has nobody to disagree with.",

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from launch import Placement, Site
+from launch import Site
 from launch.interrupts import Interrupts
 from launch.remote import ssh
-from ringside_core.specs import Link, RefusalError
+from ringside_core.specs import Link, Placement, RefusalError
 
 SCRIPT = str(Path(__file__).resolve().parent / "transfer.py")
 SECONDS = 2.0

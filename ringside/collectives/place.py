@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from launch import Placement
-from launch.placement import THIS_MACHINE, cores_each, place, spread
+from launch.placement import cores_each, place
 from launch.remote.host_checks import HostFacts
 from ringside.collectives.stacks import options_of, stack_of
 from ringside_core.specs import (
@@ -17,6 +16,7 @@ from ringside_core.specs import (
     Topology,
     assign_slots,
 )
+from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import numpy as np
 
 from launch import (
-    Execution,
     Site,
     execute,
     make_plan,
@@ -24,6 +23,7 @@ from ringside.collectives.store import code_version
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Communication,
+    Execution,
     Outcome,
     StackTimings,
     Timing,

@@ -2,27 +2,23 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
-from launch import Placement
-from launch.placement import THIS_MACHINE, spread
 from ringside_core.specs import (
     BACKENDS,
     REFERENCE,
+    THIS_MACHINE,
     Arm,
     BackendOptions,
+    Placement,
     RefusalError,
-    Resources,
-    RunSpec,
     Settings,
-    Topology,
+    Shared,
     backend_options,
     backend_row,
     capabilities_of,
     parse_option,
 )
-
-Scaling = Literal["strong", "weak"]
 
 
 def default_backends(*, on_hosts: bool = False) -> str:
@@ -134,21 +130,27 @@ def _refuse_twice(arms: Iterable[Arm]) -> None:
 
 
 def refuse_same_runs(
-    base: RunSpec,
-    arms: Iterable[Arm],
-    scaling: Scaling = "strong",
-    placement: Placement = THIS_MACHINE,
+    shared: Shared, arms: Iterable[Arm], placement: Placement = THIS_MACHINE
 ) -> None:
     """Refuse arms that differ in name only: a setting of one is what all others have anyway."""
     labels: dict[str, str] = {}
     for arm in arms:
-        first = labels.setdefault(arm_spec(base, arm, scaling, placement).content_hash, arm.label)
+        first = labels.setdefault(shared.spec_of(arm, placement).content_hash, arm.label)
         if first != arm.label:
             raise RefusalError(
                 "Two arms must not be the same run.",
                 received=f"{first} and {arm.label}",
-                advice="Leave one of them away.",
+                advice="Leave out one of them.",
             )
+
+
+def cores_here(arms: Iterable[Arm]) -> int:
+    """Cores of this machine for each replica, so that the largest arm has all of them.
+
+    An arm with one replica gets the cores of one replica, not the whole machine. Otherwise scaling
+    would compare one process on all cores with several processes on the same cores.
+    """
+    return max(1, len(os.sched_getaffinity(0)) // max(arm.replicas for arm in arms))
 
 
 def _sizes(replicas: str) -> tuple[int, ...]:
@@ -172,10 +174,9 @@ def largest(arms: Iterable[Arm]) -> list[Arm]:
 
 
 def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
-    """The same again of the last arm of the largest size: what it differs by is the noise floor.
+    """The last arm of the largest size once more: how far the two differ is the noise floor.
 
-    One that waits for an accelerator is taken only if there is no other. The reference alone needs
-    no noise floor.
+    Prefer an arm that needs no accelerator. The reference alone needs no noise floor.
     """
     others = [arm for arm in arms if arm.capabilities.family != "none"]
     if not others:
@@ -184,71 +185,3 @@ def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
     most = max(arm.replicas for arm in on_any_machine or others)
     arm = [arm for arm in on_any_machine or others if arm.replicas == most][-1]
     return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
-
-
-def arm_spec(
-    base: RunSpec,
-    arm: Arm,
-    scaling: Scaling = "strong",
-    placement: Placement = THIS_MACHINE,
-) -> RunSpec:
-    """The run of one arm: the base spec on the arm's backend, at its size, with its settings.
-
-    Threads of `base` are those of one replica, also where a person chose them: a process has those
-    of all its replicas, so that every replica has the same number under every backend. Intra-op
-    threads that nobody chose follow the cores. With weak scaling the global batch of `base` is that
-    of one replica. A hostfile spreads the processes over its hosts.
-    """
-    single = arm.capabilities.process_model == "single"
-    topology = (
-        Topology(replicas_per_process=arm.replicas)
-        if single
-        else spread(Topology(processes_per_host=arm.replicas), placement)
-    )
-    of_one, own, share = base.resources, arm.settings, topology.replicas_per_process
-    intra = own.intra_op_threads or of_one.intra_op_threads or of_one.cores_per_replica or 1
-    inter = own.inter_op_threads or of_one.inter_op_threads
-    resources = of_one.replace(
-        intra_op_threads=intra * share,
-        inter_op_threads=None if inter is None else inter * share,
-    )
-    changes: dict[str, Any] = {}
-    if own.steps_per_execution is not None:
-        changes["steps_per_execution"] = own.steps_per_execution
-    if own.jit_compile is not None:
-        changes["jit_compile"] = own.jit_compile
-    if own.prefetch is not None:
-        changes["pipeline"] = base.pipeline.replace(prefetch=own.prefetch)
-    scaled = base.global_batch * (arm.replicas if scaling == "weak" else 1)
-    return base.replace(
-        backend=arm.backend,
-        options=arm.options,
-        topology=topology,
-        resources=resources,
-        global_batch=arm.global_batch or scaled,
-        ablation=arm.ablation,
-        **changes,
-    )
-
-
-def shared_out(
-    resources: Resources, arms: tuple[Arm, ...], cores_each: int | None = None
-) -> Resources:
-    """Cores for each replica so that the largest arm has them all; the same for every arm.
-
-    A one-replica arm thus has one replica's share of the machine, not all of it: else scaling would
-    compare one process on all cores with several on the same ones (STACK.md, Threads).
-
-    Args:
-        resources: what a person chose.
-        arms: all of them.
-        cores_each: what each replica can have on the hosts where they are; None: they are on this
-            machine.
-    """
-    if cores_each is None:
-        most = max(arm.replicas for arm in arms)
-        cores_each = max(1, len(os.sched_getaffinity(0)) // most)
-    return resources.replace(
-        cores_per_replica=resources.cores_per_replica or cores_each,
-        inter_op_threads=resources.inter_op_threads or 2,
-    )

@@ -8,18 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ringside_core.specs import (
-    Arm,
-    NotRun,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 
-PROBE_LIMIT_S = 300.0
+LIMIT_S = 300.0
 
 
-def preflight(arms: tuple[Arm, ...], base: RunSpec) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
-    """Ask a process of its own what can run.
+def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
+    """Which arms can run here. A process of its own loads TensorFlow and finds out.
 
     Returns:
         The arms that can run, and the others with the reason.
@@ -30,9 +25,9 @@ def preflight(arms: tuple[Arm, ...], base: RunSpec) -> tuple[tuple[Arm, ...], tu
     answer = ask(
         arms,
         {
-            "name": base.workload,
-            "options": base.workload_options,
-            "data_dir": base.data_dir,
+            "name": shared.workload,
+            "options": shared.workload_options,
+            "data_dir": shared.data_dir,
         },
     )
     if answer["workload"] is not None:
@@ -62,7 +57,7 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
     """Run `trainers.availability`; its answer, see there.
 
     Raises:
-        RefusalError: the probe itself failed; its last words are told.
+        RefusalError: that process failed; its last lines are told.
     """
     request = {
         "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
@@ -76,19 +71,19 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
                 [*tethered("trainers.availability"), str(asked), str(answered)],
                 capture_output=True,
                 text=True,
-                timeout=PROBE_LIMIT_S,
+                timeout=LIMIT_S,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             raise RefusalError(
-                "The look at this machine must end.",
-                received=f"no answer within {PROBE_LIMIT_S:.0f} s",
-                advice="Try `ringside doctor`; where that hangs too, TensorFlow does.",
+                "Checking what can run here took too long.",
+                received=f"no answer within {LIMIT_S:.0f} s",
+                advice="Try `ringside doctor`. If that hangs too, TensorFlow itself hangs.",
             ) from None
         if done.returncode or not answered.exists():
             last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
             raise RefusalError(
-                "TensorFlow and the workload must load.", received=" / ".join(last) or "nothing"
+                "TensorFlow and the workload must load.", received=" / ".join(last) or "no output"
             )
         answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
         return answer

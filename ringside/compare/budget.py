@@ -1,21 +1,23 @@
-"""When an experiment ends: precise enough, or out of budget. And what a person typed for both."""
+"""Rounds: in which order their arms run, and when there are enough of them."""
 
 import math
+import random
 import re
 from dataclasses import dataclass
 
-from ringside_core.specs import RefusalError, Rounds
+from ringside_core.specs import Arm, RefusalError, Rounds
 from ringside_core.text import duration, percent, plural
 
-DEFAULT_PRECISION = 0.05
+DEFAULT_WIDTH = 0.05
 DEFAULT_BUDGET_S = 900.0
 DEFAULT_ROUNDS = 3
 MOST_ROUNDS = 100
-LEAST_PRECISION = 0.0001  # no machine is steadier
-# Whoever stops when the intervals happen to be narrow picks moments at which the noise was
-# underestimated; from here on that costs the intervals less than 1.5 % of their coverage
-# (docs/decisions/0005-verdicts.md).
-ROUNDS_BEFORE_PRECISION = 7
+LEAST_WIDTH = 0.0001  # no machine is steadier
+# Stopping when the intervals happen to be narrow favours moments at which the noise was
+# underestimated. From this many rounds on, the intervals lose less than 1.5 % of their coverage by
+# it (docs/decisions/0005-verdicts.md).
+ROUNDS_BEFORE_WIDTH = 7
+FEW = 3  # arms
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -26,8 +28,8 @@ class State:
     Attributes:
         made: rounds, disturbed ones too.
         undisturbed: those of them in which nobody else used the machine.
-        widest: the pair and the relative width of the widest 95 % interval of interest; None: there
-            is none yet.
+        widest: the pair with the widest 95 % interval of interest, and its relative width; None:
+            there is no interval yet.
         spent_s: time that the runs took so far.
         round_s: time that a round takes.
     """
@@ -39,21 +41,33 @@ class State:
     round_s: float
 
 
-def parse_precision(text: str) -> float:
+def round_order(arms: tuple[Arm, ...], number: int, seed: int) -> tuple[Arm, ...]:
+    """The arms in the order of round `number`: a function of the seed and the round alone.
+
+    Each round is drawn anew, so that an arm does not always follow the same one. All arms run in
+    each round, so that a slow spell of the machine is spread over all of them. With at most FEW
+    arms the second round is the first one backwards: drawn orders would too often be equal, and
+    then drift looks like a difference (docs/decisions/0005-verdicts.md).
+    """
+    backwards = number == 1 and len(arms) <= FEW
+    shuffled = list(arms)
+    random.Random(f"{seed}/{0 if backwards else number}").shuffle(shuffled)
+    return tuple(reversed(shuffled) if backwards else shuffled)
+
+
+def parse_width(text: str) -> float:
     """`2%` or `0.02` → 0.02: the width of a 95 % interval as a share of the ratio."""
     number, percent, rest = text.strip().replace(" ", "").partition("%")
     try:
         value = float(number) / (100 if percent else 1)
     except ValueError:
         value = math.nan
-    if rest or not LEAST_PRECISION <= value < 1:
-        advice = "Example: --precision 2%"
-        if number in ("float32", "float64"):
-            advice = f"Did you mean --dtype {number}?"
-        elif not percent and 1 <= value < 100:
+    if rest or not LEAST_WIDTH <= value < 1:
+        advice = "Example: --interval-width 2%"
+        if not percent and 1 <= value < 100:
             advice = f"Did you mean {number}%?"
         raise RefusalError(
-            "--precision must be a share of at least 0.01 % and below 100 %.",
+            "--interval-width must be a share of at least 0.01 % and below 100 %.",
             received=repr(text),
             advice=advice,
         )
@@ -75,29 +89,30 @@ def parse_duration(text: str) -> float:
 
 
 def rounds_asked(
-    *, rounds: int | None, precision: str | None, budget: str | None, verify: bool
+    *, rounds: int | None, interval_width: str | None, budget: str | None, verify: bool
 ) -> Rounds:
     """What the flags ask for; None is a flag that was not given.
 
-    A number of rounds is made whatever they show. Without certificates nothing is ranked, so there
-    is no interval to wait for.
+    A counted number of rounds is made, whatever they show. Without certificates nothing is ranked,
+    so there is no interval to wait for.
 
     Raises:
-        RefusalError: flags that contradict one another, or are no precision or time.
+        RefusalError: flags that contradict one another, or are no width or time.
     """
     if rounds is not None:
-        given = [f for f, v in (("--precision", precision), ("--budget", budget)) if v is not None]
+        flags = {"--interval-width": interval_width, "--budget": budget}
+        given = [flag for flag, value in flags.items() if value is not None]
         if given:
             raise RefusalError(
-                "Rounds are either counted, or made until a precision or a budget is reached.",
+                "Either count the rounds, or let them go on to an interval width or a budget.",
                 received=f"--rounds {rounds} with {' and '.join(given)}",
-                advice="Leave one of them away.",
+                advice="Leave out one of them.",
             )
-    if precision is not None and not verify:
+    if interval_width is not None and not verify:
         raise RefusalError(
-            "A precision is of arms that may be ranked, and those are certified.",
-            received=f"--precision {precision} with --no-verify",
-            advice="Leave --no-verify away, or say --rounds.",
+            "Only certified arms are ranked, so only they have intervals to wait for.",
+            received=f"--interval-width {interval_width} with --no-verify",
+            advice="Leave out --no-verify, or use --rounds.",
         )
     if rounds is not None or not verify:
         least = rounds or DEFAULT_ROUNDS
@@ -106,16 +121,16 @@ def rounds_asked(
     return Rounds(
         least=DEFAULT_ROUNDS,
         most=MOST_ROUNDS,
-        precision=DEFAULT_PRECISION if precision is None else parse_precision(precision),
+        interval_width=DEFAULT_WIDTH if interval_width is None else parse_width(interval_width),
         budget_s=DEFAULT_BUDGET_S if budget is None else parse_duration(budget),
     )
 
 
 def why_end(asked: Rounds, state: State) -> str:
-    """Why no other round is made, one sentence; empty: one is.
+    """Why no other round is made, in one sentence; empty: another one is made.
 
-    `asked.least` rounds are made whatever they cost. Each disturbed one is repeated, at most as
-    many as that. A precision ends nothing before ROUNDS_BEFORE_PRECISION.
+    `asked.least` rounds are made, whatever they cost. Disturbed rounds are repeated, but no more
+    than `asked.least` of them. Narrow intervals end nothing before ROUNDS_BEFORE_WIDTH.
     """
     if state.made < asked.least:
         return ""
@@ -136,7 +151,7 @@ def why_end(asked: Rounds, state: State) -> str:
 
 def _shown(asked: Rounds, state: State) -> str:
     """Why the rounds that were made are enough; empty: they are not."""
-    if asked.precision is None:
+    if asked.interval_width is None:
         disturbed = state.made - state.undisturbed
         if not disturbed:
             return "All rounds that were asked for were made."
@@ -152,42 +167,42 @@ def _shown(asked: Rounds, state: State) -> str:
         return "There is no interval to wait for: fewer than two arms can be compared."
     pair, width = state.widest
     used = state.undisturbed if state.undisturbed >= asked.least else state.made
-    if width > asked.precision or used < ROUNDS_BEFORE_PRECISION:
+    if width > asked.interval_width or used < ROUNDS_BEFORE_WIDTH:
         return ""
     return (
-        f"Every 95 % interval of interest is at most {percent(asked.precision)} wide; the widest, "
-        f"{pair}, is {percent(width)}."
+        f"Every 95 % interval of interest is at most {percent(asked.interval_width)} wide; the "
+        f"widest, {pair}, is {percent(width)}."
     )
 
 
 def _still(asked: Rounds, state: State) -> str:
-    if asked.precision is None or state.widest is None:
+    if asked.interval_width is None or state.widest is None:
         return ""
     pair, width = state.widest
     if math.isinf(width):
         return f"There is no interval yet for {pair}."
-    if width <= asked.precision:
+    if width <= asked.interval_width:
         return f"The widest interval, {pair}, is {percent(width)}."
     return (
-        f"The widest interval, {pair}, is still {percent(width)}; {percent(asked.precision)} was "
-        "asked for."
+        f"The widest interval, {pair}, is still {percent(width)}; {percent(asked.interval_width)} "
+        "was asked for."
     )
 
 
 def time_left_s(asked: Rounds, state: State) -> float:
-    """About how long it will go on, from the rounds made so far.
+    """About how long it will go on, estimated from the rounds made so far.
 
-    The width of an interval falls as 1/√rounds. The budget is an upper limit, but for the least
-    rounds.
+    The width of an interval falls as 1/√rounds. The budget limits the time, except for the least
+    rounds, which are always made.
     """
     least = max(0, asked.least - state.made) * state.round_s
-    if asked.precision is None:
+    if asked.interval_width is None:
         repeats = min(state.made - state.undisturbed, asked.least, asked.most - state.made)
         return max(least, (asked.least + max(0, repeats) - state.made) * state.round_s)
     needed = float(asked.least)
     if state.widest is not None:
-        needed = state.made * (state.widest[1] / asked.precision) ** 2
-        needed = max(needed, ROUNDS_BEFORE_PRECISION)
+        needed = state.made * (state.widest[1] / asked.interval_width) ** 2
+        needed = max(needed, ROUNDS_BEFORE_WIDTH)
     rounds = max(0, math.ceil(min(needed, asked.most)) - state.made)
     wanted = rounds * state.round_s
     if asked.budget_s is not None:

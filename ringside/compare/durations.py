@@ -5,10 +5,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from launch import Placement
-from launch.placement import THIS_MACHINE
 from ringside_core.folders import cache_dir
-from ringside_core.specs import RunSpec, write_whole
+from ringside_core.specs import THIS_MACHINE, Placement, RunSpec, write_whole
 
 MOST_KEPT = 2000
 

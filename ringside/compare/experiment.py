@@ -1,45 +1,225 @@
-"""Run every arm in fresh processes, in interleaved rounds whose order is drawn and recorded."""
+"""An experiment: choose its arms, begin it, and run every arm in fresh processes, in rounds."""
 
+import dataclasses
+import hashlib
 import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from launch import (
-    Placement,
-    Progress,
-    execute,
-    make_plan,
-)
-from launch.execute import Execution
-from launch.placement import THIS_MACHINE
+from rich.console import Console
+
+from launch import Progress, execute, make_plan
+from launch.placement import cores_each
+from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
-from ringside.compare.arms import arm_spec
-from ringside.compare.budget import State, why_end
-from ringside.compare.hosts import placement_of, used_hosts
+from ringside.compare.arms import (
+    cores_here,
+    default_backends,
+    parse_arms,
+    refuse_same_runs,
+    twin,
+)
+from ringside.compare.available_arms import available
+from ringside.compare.budget import State, round_order, why_end
+from ringside.compare.hosts import (
+    all_slots,
+    fullest,
+    kept_communication,
+    links_between,
+    ready_hosts,
+    used_hosts,
+    with_room,
+)
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.order import round_order
+from ringside.stats.breakdown import breakdown_arms
 from ringside.stats.rounds import disturbance, rounds_used
 from ringside.stats.summary import summarize
 from ringside.verify import store
+from ringside.verify.certify import Subject
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
+    THIS_MACHINE,
     Arm,
+    Circumstances,
     Comparison,
+    Execution,
     Load,
+    NotRun,
+    Placement,
     RefusalError,
+    Rounds,
     Run,
     RunSpec,
+    Shared,
     write_whole,
 )
-from ringside_core.specs.run_spec import MAX_SEED
 from ringside_core.text import file_name
 
 RESULTS = "results.json"
 LONGEST_NAME = 80  # characters of a label in the name of a folder
 # Runs one arm in a folder of its own; says what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was asked for, before anything was started or asked.
+
+    Attributes:
+        shared: what all arms share.
+        arms: those that have room.
+        no_room: the others.
+        placement: where they go.
+    """
+
+    shared: Shared
+    arms: tuple[Arm, ...]
+    no_room: tuple[NotRun, ...] = ()
+    placement: Placement = THIS_MACHINE
+
+    def spec_of(self, arm: Arm) -> RunSpec:
+        """The run of an arm."""
+        return self.shared.spec_of(arm, self.placement)
+
+
+def choose_arms(
+    shared: Shared,
+    backends: str | None,
+    replicas: str | None,
+    placement: Placement = THIS_MACHINE,
+) -> Chosen:
+    """The arms that the flags name, and what they share.
+
+    Raises:
+        RefusalError: no such arm, a batch that does not divide among its replicas, the same run
+            twice, or no room for it on the hosts.
+    """
+    named = backends or default_backends(on_hosts=bool(placement.names))
+    # Between hosts: one replica, which scaling is measured against, and all that have room.
+    sizes = f"1,{all_slots(placement)}" if placement.names else "1,2"
+    arms, no_room = with_room(parse_arms(named, replicas or sizes), placement)
+    with_cores = shared.with_cores(cores_here(arms))
+    refuse_same_runs(with_cores, arms, placement)  # and what cannot run, before any start
+    # Cores of hosts are known once the hosts are asked, see `on_hosts`.
+    return Chosen(shared if placement.names else with_cores, arms, no_room, placement)
+
+
+def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]]:
+    """Ask every host whether it is ready; each replica gets the cores that all of them have.
+
+    Args:
+        chosen: by its flags.
+        folder: where the results will go.
+
+    Returns:
+        The choice with those cores and the interface that is used, and what the hosts said, by
+        their names. Without a hostfile nobody is asked.
+
+    Raises:
+        RefusalError: some are not; all reasons at once.
+    """
+    placement = chosen.placement
+    if not placement.names:
+        return chosen, {}
+    specs = [chosen.spec_of(arm) for arm in chosen.arms]
+    found = ready_hosts(specs, placement, folder)
+    each = cores_each(fullest(specs, placement), {name: one.cores for name, one in found.items()})
+    interface = next((one.interface for one in found.values() if one.interface), None)
+    ready = dataclasses.replace(
+        chosen,
+        shared=chosen.shared.with_cores(each),
+        placement=placement.replace(interface=interface),
+    )
+    return ready, found
+
+
+def able_here(console: Console, chosen: Chosen) -> tuple[list[Subject], tuple[NotRun, ...]]:
+    """The arms that can run, with their runs; a line for each of the others.
+
+    This machine is asked even if the runs go to other hosts: `check_hosts` makes sure that those
+    have the same versions, and what can run depends on what is installed.
+    """
+    with console.status("looking at this machine…"):
+        able, unable = available(chosen.arms, chosen.shared)
+    unable = (*chosen.no_room, *unable)
+    for reason in unable:
+        console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)
+    return [Subject(arm, chosen.spec_of(arm)) for arm in able], unable
+
+
+def begin(
+    console: Console,
+    chosen: Chosen,
+    *,
+    facts: dict[str, HostFacts],
+    folder: Path,
+    command: str,
+    asked: Rounds,
+    order_seed: int,
+    deadline_s: float,
+    verify: bool,
+    why: bool,
+    trials_each: int,
+) -> Comparison:
+    """A comparison with the arms that can run here, on disk, before anything has run."""
+    placement = chosen.placement
+    subjects, unable = able_here(console, chosen)
+    able = tuple(subject.arm for subject in subjects)
+    able += twin(able)
+    if why:
+        able += breakdown_arms(able, chosen.shared)
+    addresses = {name: one.address for name, one in facts.items()}
+    links = links_between(console, placement, addresses)
+    comparison = Comparison(
+        name=folder.name,
+        created_unix_s=time.time(),
+        command=command,
+        machine=machine_of(placement),
+        seed=order_seed,
+        rounds=0,
+        arms=able,
+        not_run=unable,
+        detection=store.find_matrix(placement),
+        shared=chosen.shared,
+        asked=asked,
+        communication=kept_communication(placement, able, facts, links),
+        verify=verify,
+        trials_each=trials_each,
+        deadline_s=deadline_s,
+        code_version=store.code_version(),
+        circumstances=circumstances(chosen.shared),
+        hosts=placement.hosts or (),
+        interface=placement.interface,
+        servers_on=placement.servers_on,
+        oversubscribe=placement.oversubscribe,
+        addresses=addresses,
+        links=links,
+    )
+    keep(comparison, folder)
+    return comparison
+
+
+def circumstances(shared: Shared) -> Circumstances:
+    """What runs of this process depend on, beside the machine: see Circumstances."""
+    orders = store.orders()
+    told = "\n".join(f"{name}={value}" for name, value in orders.items())
+    return Circumstances(
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        variables=tuple(orders),
+        variables_sha256=hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest(),
+        folder=os.getcwd() if _names_relative_files(shared) else "",
+    )
+
+
+def _names_relative_files(shared: Shared) -> bool:
+    """Whether a file is looked for from the working directory."""
+    code = [shared.workload, shared.pipeline.filter or ""]
+    if any(".py:" in name and not Path(name).is_absolute() for name in code):
+        return True
+    return shared.data_dir is not None and not Path(shared.data_dir).is_absolute()
 
 
 class Observer:
@@ -112,12 +292,12 @@ def run_rounds(
             observer.start(arm.label)
             run = run_arm(
                 arm,
-                spec_of_round(comparison, arm, number),
+                comparison.spec_of(arm, number),
                 number=number,
                 position=len(comparison.runs),
                 folder=folder,
                 executor=executor,
-                placement=placement_of(comparison),
+                placement=comparison.placement,
             )
             _refuse_changes(comparison)  # before it is kept
             comparison = comparison.replace(
@@ -181,14 +361,11 @@ def run_arm(
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(
+        **dict(execution),
         arm=arm.label,
         round=number,
         position=position,
         spec=spec,
-        outcome=execution.outcome,
-        wall_s=execution.wall_s,
-        records=execution.records,
-        last_lines=execution.last_lines,
         log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
         load=load,
     )
@@ -197,23 +374,6 @@ def run_arm(
 def keep(comparison: Comparison, folder: Path) -> None:
     """Write down everything that was seen so far, whole or not at all."""
     write_whole(folder / RESULTS, comparison.to_json())
-
-
-def spec_of_round(comparison: Comparison, arm: Arm, number: int) -> RunSpec:
-    """The run of an arm in a round: every round has a seed of its own, the same for all arms."""
-    seed = (base_of(comparison).seed + number) % (MAX_SEED + 1)
-    return spec_of(comparison, arm).replace(seed=seed)
-
-
-def spec_of(comparison: Comparison, arm: Arm) -> RunSpec:
-    """The run of an arm, with the seed of the first round."""
-    return arm_spec(base_of(comparison), arm, comparison.scaling, placement_of(comparison))
-
-
-def base_of(comparison: Comparison) -> RunSpec:
-    """What every arm trains."""
-    assert comparison.base is not None  # only files of before version 3 have none: never run again
-    return comparison.base
 
 
 def still_to_run(comparison: Comparison) -> tuple[int, list[Arm]]:

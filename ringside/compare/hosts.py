@@ -1,29 +1,28 @@
-"""Arms on the hosts of a hostfile: which have room there, and whether the hosts are as before."""
+"""Arms on the hosts of a hostfile: which have room, which hosts are ready, what links carry."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from launch import Placement
+from rich.console import Console
+
+from launch import Site
 from launch.placement import slots_used
-from ringside.stats.links import link_words, links_by_pair, same_link
+from launch.remote.host_checks import HostFacts, check_hosts
+from ringside.collectives.link import measure_links
+from ringside.collectives.place import hosts_of_ranks
+from ringside.collectives.store import find_communication
 from ringside_core.specs import (
     Arm,
-    Comparison,
+    Communication,
     Link,
     NotRun,
+    Placement,
     RefusalError,
     RunSpec,
     assign_slots,
 )
 
-
-def placement_of(comparison: Comparison) -> Placement:
-    """Where the runs of a comparison go."""
-    return Placement(
-        hosts=comparison.hosts or None,
-        interface=comparison.interface,
-        servers_on=comparison.servers_on,
-        oversubscribe=comparison.oversubscribe,
-    )
+LINK_S = 1.0  # for each of them, before the first run and after the last
 
 
 def all_slots(placement: Placement) -> int:
@@ -83,57 +82,49 @@ def with_room(
     return tuple(able), tuple(unable)
 
 
-def refuse_fewer_cores(
-    comparison: Comparison, most: Mapping[str, int], cores: Mapping[str, int]
-) -> None:
-    """Refuse hosts that have too few cores now for the share that each replica was given.
-
-    Args:
-        comparison: that goes on.
-        most: replicas on each host, see `fullest`.
-        cores: usable ones of each host now, by its name.
+def ready_hosts(
+    specs: Sequence[RunSpec], placement: Placement, folder: Path
+) -> dict[str, HostFacts]:
+    """What each host says of itself that one of the runs uses.
 
     Raises:
-        RefusalError: replicas would share cores, which they did not before.
+        RefusalError: some are not ready; all reasons at once.
     """
-    each = comparison.base.resources.cores_per_replica if comparison.base else None
-    if each is None or comparison.oversubscribe:
-        return
-    few = [
-        f"{name} has {cores[name]} for {replicas} × {each}"
-        for name, replicas in most.items()
-        if cores[name] < replicas * each
-    ]
-    if few:
-        raise RefusalError(
-            "A comparison goes on with the cores with which it began.",
-            received=f"usable cores of hosts: {'; '.join(few)}",
-            advice="Give the hosts their cores back, or start a new comparison.",
-        )
+    return check_hosts(used_hosts(specs, placement), Site.here(), folder=folder, specs=specs)
 
 
-def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
-    """Refuse to mix rounds over links that carry something else now.
+def links_between(
+    console: Console, placement: Placement, used: Collection[str]
+) -> tuple[Link, ...]:
+    """What the links between the hosts that are used carry just now; none, if one carries nothing.
 
-    Args:
-        before: as they were when the comparison began.
-        now: the same links.
-
-    Raises:
-        RefusalError: with both rates of each that changed.
+    That is told and not refused: what runs make of such a link is their outcome.
     """
-    today = links_by_pair(now)
-    changed = []
-    for link in before:
-        found = today.get((link.sender, link.receiver))
-        if found is None or not same_link(link, found):
-            is_now = "unknown" if found is None else link_words(found)
-            changed.append(
-                f"{link.sender} → {link.receiver} is {is_now}, and it was {link_words(link)}"
+    hosts = tuple(host for host in placement.hosts or () if host.name in used)
+    if len(hosts) < 2:
+        return ()
+    with console.status("measuring the links…"):
+        try:
+            return measure_links(
+                placement.replace(hosts=hosts), Site.here(), seconds=LINK_S, tools=("tcp",)
             )
-    if changed:
-        raise RefusalError(
-            "A comparison goes on with links that carry what they did when it began.",
-            received="; ".join(changed),
-            advice="Go on when the network is as it was, or start a new comparison.",
-        )
+        except RefusalError as error:
+            console.print(f"[yellow]links not measured[/] {error}", highlight=False)
+            return ()
+
+
+def kept_communication(
+    placement: Placement,
+    arms: Iterable[Arm],
+    facts: Mapping[str, HostFacts],
+    links: tuple[Link, ...],
+) -> Communication | None:
+    """All-reduces between as many ranks as the largest arms have, on the same hosts."""
+    used = tuple(host for host in placement.hosts or () if host.name in facts)
+    most = max(arm.replicas for arm in arms)
+    return find_communication(
+        hosts_of_ranks(placement.replace(hosts=used), most) if used else (),
+        links,
+        addresses={name: one.address for name, one in facts.items()},
+        cores={name: one.cores for name, one in facts.items()},
+    )

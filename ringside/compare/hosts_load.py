@@ -5,10 +5,10 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from launch import Execution, Site
+from launch import Site
 from launch.remote import ssh
 from ringside_core.readings.load import Ticks, others_cpu_s, own_cpu_s, read_ticks
-from ringside_core.specs import Load, RunRecord
+from ringside_core.specs import Execution, Load, RunRecord
 
 # A host name, the boot that tells one kernel from another, and its counters.
 ASK = ("sh", "-c", "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat")

@@ -1,32 +1,38 @@
 """Go on with a comparison that was interrupted: where it began, and with the same code."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from launch.remote.host_checks import machine_of
-from ringside.compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_precision
-from ringside.compare.circumstances import circumstances, refuse_other_circumstances
-from ringside.compare.experiment import RESULTS, base_of, spec_of, spec_of_round
-from ringside.compare.hosts import placement_of
+from ringside.compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_width
+from ringside.compare.experiment import RESULTS, circumstances
+from ringside.compare.hosts import fullest, links_between, ready_hosts
+from ringside.stats.links import link_words, links_by_pair, same_link
 from ringside.stats.summary import summarize
 from ringside.verify import store
 from ringside_core.specs import (
+    Circumstances,
     Comparison,
+    Link,
     MachineFacts,
     RefusalError,
     Rounds,
     RunSpec,
+    Shared,
 )
 from ringside_core.specs.noun import differences
 
 DIGITS = 12
 
 
-def reopened(folder: Path, *, precision: str | None, budget: str | None) -> Comparison:
+def reopened(folder: Path, *, interval_width: str | None, budget: str | None) -> Comparison:
     """The comparison in a folder, ready to go on.
 
     Args:
         folder: in which its results are.
-        precision: asked for anew; None: as before.
+        interval_width: a new one; None: as before.
         budget: likewise.
 
     Raises:
@@ -35,21 +41,21 @@ def reopened(folder: Path, *, precision: str | None, budget: str | None) -> Comp
     """
     path = folder / RESULTS
     comparison = _read(path)
-    if comparison.base is None:
+    if comparison.shared is None:
         raise RefusalError(
             "This comparison is of an older version, which did not keep what it trained.",
             received=str(path),
             advice="Start a new one.",
         )
-    asked = _asked_anew(comparison, precision, budget)
+    asked = _asked_anew(comparison, interval_width, budget)
     if comparison.ended_because and asked == comparison.asked:
         raise RefusalError(
             "This comparison is finished.",
             received=comparison.ended_because,
-            advice="Give another --budget or --precision to make more rounds, or write its report "
-            f"again: ringside report {folder}",
+            advice="Give another --budget or --interval-width to make more rounds, or write its "
+            f"report again: ringside report {folder}",
         )
-    _refuse_changes(comparison, machine_of(placement_of(comparison)))
+    _refuse_changes(comparison, comparison.shared, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
     return comparison.replace(asked=asked, ended_because="")
 
@@ -67,16 +73,16 @@ def _read(path: Path) -> Comparison:
     return Comparison.from_json(text, origin=str(path))
 
 
-def _asked_anew(comparison: Comparison, precision: str | None, budget: str | None) -> Rounds:
+def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str | None) -> Rounds:
     asked = comparison.asked
-    if precision is not None:
+    if interval_width is not None:
         if not comparison.verify:
             raise RefusalError(
-                "A precision is of arms that may be ranked, and those are certified.",
-                received=f"--precision {precision} for a comparison made with --no-verify",
+                "Only certified arms are ranked, so only they have intervals to wait for.",
+                received=f"--interval-width {interval_width} for a comparison with --no-verify",
             )
         asked = asked.replace(
-            precision=parse_precision(precision),
+            interval_width=parse_width(interval_width),
             most=max(MOST_ROUNDS, asked.least),
             budget_s=asked.budget_s or DEFAULT_BUDGET_S,  # counted rounds may have had none
         )
@@ -85,7 +91,7 @@ def _asked_anew(comparison: Comparison, precision: str | None, budget: str | Non
     return asked
 
 
-def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
+def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFacts) -> None:
     """Refuse to mix results of two machines, sets of packages, or versions of the code."""
     before, now = comparison.machine.model_dump(), machine.model_dump()
     for field, was in before.items():
@@ -104,14 +110,14 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
             advice="Start a new comparison.",
         )
     if comparison.circumstances is not None:
-        refuse_other_circumstances(comparison.circumstances, circumstances(base_of(comparison)))
+        refuse_other_circumstances(comparison.circumstances, circumstances(shared))
     arms = {arm.label: arm for arm in comparison.arms}
     for one in comparison.certificates:
         if one.arm.label not in arms:
             why = "there is no such arm"
         else:
-            due = spec_of(comparison, arms[one.arm.label])
-            why = store.stale(one, due, placement_of(comparison))
+            due = comparison.spec_of(arms[one.arm.label])
+            why = store.stale(one, due, comparison.placement)
         if why:
             raise RefusalError(
                 "What was certified must still be so.",
@@ -124,10 +130,10 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
     """Refuse runs and trials that this comparison would not have made."""
     arms = {arm.label: arm for arm in comparison.arms}
     for index, run in enumerate(comparison.runs):
-        due = spec_of_round(comparison, arms[run.arm], run.round)
+        due = comparison.spec_of(arms[run.arm], run.round)
         _refuse_other_spec(f"{path}: runs.{index}.spec", run.spec, due)
     for index, trial in enumerate(comparison.trials):
-        due = spec_of(comparison, trial.arm)
+        due = comparison.spec_of(trial.arm)
         _refuse_other_spec(f"{path}: trials.{index}.run.spec", trial.run.spec, due)
     try:
         summarize(comparison)
@@ -154,3 +160,112 @@ def _difference(was: object, now: object) -> tuple[str, str]:
         key = next(k for k in sorted({*was, *now}) if was.get(k) != now.get(k))
         return f"{key} {was.get(key, 'absent')}", f"{key} {now.get(key, 'absent')}"
     return repr(was), repr(now)
+
+
+def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
+    """Refuse to mix rounds that were made under two sets of circumstances; both are told."""
+    variables = "A comparison goes on with the environment variables with which it began."
+    rule, received = "", ""
+    if before.cores != now.cores:
+        rule = "A comparison goes on with the cores with which it began."
+        found, was = (", ".join(map(str, one.cores)) for one in (now, before))
+        received = f"{found}, and it was {was}"
+    elif before.variables != now.variables:
+        rule = variables
+        were, are = set(before.variables), set(now.variables)
+        told = [f"{name} is set, and was not" for name in sorted(are - were)]
+        told += [f"{name} was set, and is not" for name in sorted(were - are)]
+        received = "; ".join(told)
+    elif before.variables_sha256 != now.variables_sha256:
+        rule = variables
+        found, was = (one.variables_sha256[:12] for one in (now, before))
+        received = f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"
+    elif before.folder != now.folder:
+        rule = "A comparison of relative file names goes on in the folder where it was typed."
+        received = f"{now.folder or 'nowhere'}, and it was {before.folder or 'nowhere'}"
+    if rule:
+        raise RefusalError(
+            rule, received=received, advice="Make it so again, or start a new comparison."
+        )
+
+
+def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
+    """Ask every host of an interrupted comparison whether it is still ready.
+
+    Raises:
+        RefusalError: some are not, or a host has another address, fewer cores, or a link that
+            carries something else now.
+    """
+    placement = comparison.placement
+    if not placement.names:
+        return
+    specs = [comparison.spec_of(arm) for arm in comparison.arms]
+    found = ready_hosts(specs, placement, folder)
+    for name, facts in found.items():
+        if facts.address != (was := comparison.addresses.get(name, "")):
+            raise RefusalError(
+                "A comparison goes on with the hosts with which it began.",
+                received=f"{name} is {facts.address}, and it was {was or 'not used'}",
+                advice="Start a new comparison.",
+            )
+    cores = {name: facts.cores for name, facts in found.items()}
+    refuse_fewer_cores(comparison, fullest(specs, placement), cores)
+    if comparison.links:
+        now = links_between(console, placement, comparison.addresses)
+        refuse_other_links(comparison.links, now)
+
+
+def refuse_fewer_cores(
+    comparison: Comparison, most: Mapping[str, int], cores: Mapping[str, int]
+) -> None:
+    """Refuse hosts that have too few cores now for the share that each replica was given.
+
+    Args:
+        comparison: that goes on.
+        most: replicas on each host, see `fullest`.
+        cores: usable ones of each host now, by its name.
+
+    Raises:
+        RefusalError: replicas would share cores, which they did not before.
+    """
+    each = comparison.shared.cores_per_replica if comparison.shared else None
+    if each is None or comparison.oversubscribe:
+        return
+    few = [
+        f"{name} has {cores[name]} for {replicas} × {each}"
+        for name, replicas in most.items()
+        if cores[name] < replicas * each
+    ]
+    if few:
+        raise RefusalError(
+            "A comparison goes on with the cores with which it began.",
+            received=f"usable cores of hosts: {'; '.join(few)}",
+            advice="Give the hosts their cores back, or start a new comparison.",
+        )
+
+
+def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
+    """Refuse to mix rounds over links that carry something else now.
+
+    Args:
+        before: as they were when the comparison began.
+        now: the same links.
+
+    Raises:
+        RefusalError: with both rates of each that changed.
+    """
+    today = links_by_pair(now)
+    changed = []
+    for link in before:
+        found = today.get((link.sender, link.receiver))
+        if found is None or not same_link(link, found):
+            is_now = "unknown" if found is None else link_words(found)
+            changed.append(
+                f"{link.sender} → {link.receiver} is {is_now}, and it was {link_words(link)}"
+            )
+    if changed:
+        raise RefusalError(
+            "A comparison goes on with links that carry what they did when it began.",
+            received="; ".join(changed),
+            advice="Go on when the network is as it was, or start a new comparison.",
+        )

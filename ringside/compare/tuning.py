@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.compare.arms import largest
-from ringside.compare.experiment import Executor, Observer, keep, run_arm, spec_of
-from ringside.compare.hosts import placement_of
+from ringside.compare.experiment import Executor, Observer, keep, run_arm
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import (
     Arm,
@@ -113,12 +112,12 @@ def tune(
             observer.start(changed.label)
             run = run_arm(
                 changed,
-                spec_of(comparison, changed),
+                comparison.spec_of(changed),
                 number=0,
                 position=len(comparison.trials),
                 folder=folder,
                 executor=executor,
-                placement=placement_of(comparison),
+                placement=comparison.placement,
                 place="trials",
             )
             trial = Trial(arm=changed, tuned_from=arm.label, run=run)
@@ -158,7 +157,7 @@ def _able(
     for name, value in singles:
         try:
             changed = with_changes(arm, {name: value})
-            spec_of(comparison, changed)
+            comparison.spec_of(changed)
         except RefusalError:
             continue
         able.append((name, value))

@@ -17,14 +17,14 @@ from ringside_core.specs import (
     Comparison,
     Host,
     RefusalError,
-    RunSpec,
+    Shared,
     assign_slots,
 )
 from ringside_core.specs.options import ParameterServerOptions
 
 SAME = (
-    "workload", "workload_options", "precision", "gradient_accumulation_steps", "resources",
-    "pipeline",
+    "workload", "workload_options", "precision", "gradient_accumulation_steps", "pipeline",
+    "cores_per_replica", "intra_op_threads_per_replica", "inter_op_threads_per_replica",
 )  # fmt: skip
 
 
@@ -163,11 +163,11 @@ def refuse_another(
     return ()
 
 
-def trained(comparison: Comparison) -> RunSpec:
+def trained(comparison: Comparison) -> Shared:
     """What the runs of a comparison trained."""
-    if comparison.base is None and not comparison.runs:
+    if comparison.trained is None:
         raise RefusalError("A comparison without runs says nothing.", received=comparison.name)
-    return comparison.base or comparison.runs[0].spec
+    return comparison.trained
 
 
 def _refuse_other_packing(prediction: Prediction, measured: Comparison) -> None:

@@ -141,12 +141,12 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
         where += f", {listed(machine.gpus)}"
     if not summary.runs:
         return f"{what}, no run, on {where}."
-    spec = summary.runs[0].run.spec
-    batch = comparison.base.global_batch if comparison.base else spec.global_batch
+    spec, shared = summary.runs[0].run.spec, comparison.trained
+    assert shared is not None  # there is a run
     size = (
-        f"global batch {batch}"
-        if comparison.scaling == "strong"
-        else f"batch {batch} for each replica"
+        f"batch {shared.per_replica_batch} for each replica"
+        if shared.global_batch is None
+        else f"global batch {shared.global_batch}"
     )
     nobody = not any(row.comparable for row in summary.arms)
     return (

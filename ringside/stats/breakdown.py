@@ -14,8 +14,8 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Run,
-    RunSpec,
     Settings,
+    Shared,
     backend_options,
 )
 from ringside_core.specs.run_spec import Ablation
@@ -301,22 +301,18 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
 # Which arms run for it
 
 
-def breakdown_arms(
-    arms: Sequence[Arm], base: RunSpec, scaling: Literal["strong", "weak"]
-) -> tuple[Arm, ...]:
+def breakdown_arms(arms: Sequence[Arm], shared: Shared) -> tuple[Arm, ...]:
     """The breakdown arms of every arm of the largest size and of the serial one, each once."""
     most = max(arm.replicas for arm in arms)
     found: dict[str, Arm] = {}
     for arm in arms:
         if arm.replicas == most or arm.backend == REFERENCE:
-            for one in breakdown_arms_of(arm, base, scaling=scaling):
+            for one in breakdown_arms_of(arm, shared):
                 found.setdefault(one.label, one)
     return tuple(found.values())
 
 
-def breakdown_arms_of(
-    arm: Arm, base: RunSpec, *, scaling: Literal["strong", "weak"] = "strong"
-) -> tuple[Arm, ...]:
+def breakdown_arms_of(arm: Arm, shared: Shared) -> tuple[Arm, ...]:
     """The arms that `breakdown_of` needs beside `arm` and the serial reference.
 
     An arm that several others need has the same label for each of them. A twin and a breakdown arm
@@ -324,14 +320,13 @@ def breakdown_arms_of(
 
     Args:
         arm: whose time is broken down.
-        base: what every arm trains.
-        scaling: of the comparison; weak: the global batch of `base` is that of one replica.
+        shared: what all arms share.
     """
     if arm.twin_of or arm.for_breakdown:
         return ()
-    batch = base.global_batch * (arm.replicas if scaling == "weak" else 1)
-    reference = _one_replica(REFERENCE, Settings(), base.global_batch)
-    there = {work_of(arm, batch), work_of(reference, base.global_batch)}
+    batch, alone = (shared.global_batch_at(size) for size in (arm.replicas, 1))
+    reference = _one_replica(REFERENCE, Settings(), alone)
+    there = {work_of(arm, batch), work_of(reference, alone)}
     needed = roles_of(arm, batch).values()
     return tuple(one for one in needed if work_of(one, one.global_batch or batch) not in there)
 

@@ -25,7 +25,6 @@ from ringside_core.specs import (
     Comparison,
     MachineFacts,
     RefusalError,
-    RunSpec,
 )
 from ringside_core.specs.noun import differences
 
@@ -33,9 +32,11 @@ MEASURE = "it is what the others are measured against"
 NOT_TOLD_APART = "machine and stack are not told apart: "
 SLOWEST_LINK = "slowest link"
 CONGESTION_CONTROL = "TCP's congestion control"
-NOT_TOLD = "not told"  # by a transfer of an earlier version, or if there was no transfer
-# Fields of the common spec for which each arm, or each round, has its own value.
-OF_ARMS = ("backend", "options", "topology", "seed", "save", "ledger", "ablation", "data_dir")
+NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
+# Of what all arms share. Threads: of older files they are known for each process only.
+MAY_DIFFER = {
+    "seed", "data_dir", "intra_op_threads_per_replica", "inter_op_threads_per_replica",
+}  # fmt: skip
 
 Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
 
@@ -227,28 +228,15 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
     _refuse("comparison", "scaling", before.scaling, now.scaling)
     slots = [[host.slots for host in one.hosts] for one in (before, now)]
     _refuse("comparison", "slots of the hosts", *slots)
-    specs = [_base_of(one) for one in (before, now)]
-    if None in specs:
+    shared = [one.trained for one in (before, now)]
+    if None in shared:
         return
-    old, new = ({k: v for k, v in spec.items() if k not in OF_ARMS} for spec in specs if spec)
+    old, new = (one.model_dump(mode="json", exclude=MAY_DIFFER) for one in shared if one)
     for path, one, other in differences(old, new):
         _refuse("spec", path, one, other)
     data = [_data_of(one) for one in (before, now)]
     if all(data):
         _refuse("training data", "digests", *data)
-
-
-def _base_of(comparison: Comparison) -> dict[str, object] | None:
-    """What every arm trains; before schema 3 it is the spec of any run, as all had the same."""
-    spec: RunSpec | None = comparison.base
-    if spec is None and comparison.runs:
-        spec = comparison.runs[0].spec
-    if spec is None:
-        return None
-    fields = spec.model_dump(mode="json")
-    # Threads follow from the size of an arm; cores per replica are the same for all.
-    fields["resources"] = {"cores_per_replica": spec.resources.cores_per_replica}
-    return fields
 
 
 def _data_of(comparison: Comparison) -> list[str]:
@@ -305,6 +293,6 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",
         "seed of the order": str(comparison.seed),
-        "seed of the data": str(comparison.base.seed) if comparison.base else "unknown",
+        "seed of the data": str(comparison.shared.seed) if comparison.shared else "unknown",
         "rounds": str(comparison.rounds),
     }

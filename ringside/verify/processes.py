@@ -9,20 +9,23 @@ from pathlib import Path
 from typing import TypeVar
 
 from launch import (
-    Execution,
     LauncherName,
-    Placement,
     Plan,
     Site,
     execute,
     make_plan,
 )
 from launch.interrupts import Interrupts
-from launch.placement import THIS_MACHINE
 from ringside.verify.request import REQUEST, Request, trace_file
 from ringside.verify.trace import Trace
 from ringside_core.readings.machine import gpu_names
-from ringside_core.specs import RunSpec, write_whole
+from ringside_core.specs import (
+    THIS_MACHINE,
+    Execution,
+    Placement,
+    RunSpec,
+    write_whole,
+)
 
 DEADLINE_S = 180.0
 MOST_AT_ONCE = 4

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from launch import Placement
-from launch.placement import THIS_MACHINE
 from launch.remote.host_checks import machine_of
 from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.specs import (
+    THIS_MACHINE,
     Certificate,
     DetectionMatrix,
     Host,
+    Placement,
     RefusalError,
     RunSpec,
     write_whole,

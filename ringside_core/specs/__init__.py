@@ -23,10 +23,10 @@ from ringside_core.specs.communication import Communication, Link, StackTimings,
 from ringside_core.specs.comparison import (
     Circumstances,
     Comparison,
-    Load,
     NotRun,
     Rounds,
-    Run,
+    Scaling,
+    Shared,
     Trial,
 )
 from ringside_core.specs.errors import RefusalError, unknown_name
@@ -37,12 +37,16 @@ from ringside_core.specs.options import (
     HorovodOptions,
     parse_option,
 )
+from ringside_core.specs.placement import THIS_MACHINE, Placement
 from ringside_core.specs.record import (
     EpochRecord,
+    Execution,
     LedgerDigest,
+    Load,
     MachineFacts,
     Outcome,
     RecordInProgress,
+    Run,
     RunRecord,
     whole_file,
     write_all_whole,
@@ -55,6 +59,7 @@ from ringside_core.specs.topology import BatchPlan, InputShard, Topology
 __all__ = [
     "BACKENDS",
     "REFERENCE",
+    "THIS_MACHINE",
     "Arm",
     "BackendOptions",
     "BatchPlan",
@@ -73,6 +78,7 @@ __all__ = [
     "Deviation",
     "Document",
     "EpochRecord",
+    "Execution",
     "HorovodOptions",
     "Host",
     "InputShard",
@@ -85,6 +91,7 @@ __all__ = [
     "Noun",
     "Outcome",
     "PipelineOptions",
+    "Placement",
     "RecordInProgress",
     "RefusalError",
     "Resources",
@@ -92,7 +99,9 @@ __all__ = [
     "Run",
     "RunRecord",
     "RunSpec",
+    "Scaling",
     "Settings",
+    "Shared",
     "StackTimings",
     "Surroundings",
     "Timing",

@@ -1,26 +1,123 @@
-"""Comparison: arms, the order in which they ran, and every record. Statistics come later."""
+"""Comparison: what the arms share, the arms, and every run. Statistics come later."""
 
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from ringside_core.specs.arm import Arm
 from ringside_core.specs.certificate import Certificate, DetectionMatrix
 from ringside_core.specs.communication import Communication, Link
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.hostfile import Host
-from ringside_core.specs.noun import Document, Noun, UnixSeconds, differences
-from ringside_core.specs.record import MachineFacts, Outcome, RunRecord
-from ringside_core.specs.run_spec import RunSpec
+from ringside_core.specs.noun import Document, Noun, UnixSeconds
+from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
+from ringside_core.specs.record import MachineFacts, Run
+from ringside_core.specs.run_spec import MAX_SEED, Resources, RunSpec, TrainingSpec
+from ringside_core.specs.topology import Topology
+
+Scaling = Literal["strong", "weak"]
+
+
+class Shared(TrainingSpec):
+    """What all arms of a comparison share. `spec_of` makes the run of an arm from it.
+
+    Exactly one of the two batches is set, and it says what stays the same at every size.
+
+    Attributes:
+        global_batch: strong scaling: examples in one update, at every number of replicas.
+        per_replica_batch: weak scaling: examples of one replica in one update.
+        cores_per_replica: processors given to each replica; None: processes are not pinned.
+        intra_op_threads_per_replica, inter_op_threads_per_replica: TensorFlow's pools. A process
+            gets those of all its replicas, so each replica has the same number under every backend.
+            Intra-op None: as many as the replica has cores. Inter-op None: TensorFlow's choice.
+    """
+
+    global_batch: PositiveInt | None = None
+    per_replica_batch: PositiveInt | None = None
+    cores_per_replica: PositiveInt | None = None
+    intra_op_threads_per_replica: PositiveInt | None = None
+    inter_op_threads_per_replica: PositiveInt | None = None
+
+    @classmethod
+    def from_run(cls, run: RunSpec, scaling: Scaling = "strong") -> Self:
+        """What a run of one replica has in common with all arms."""
+        batch = "global_batch" if scaling == "strong" else "per_replica_batch"
+        return cls(
+            **{name: getattr(run, name) for name in TrainingSpec.model_fields},
+            **{batch: run.global_batch},
+            cores_per_replica=run.resources.cores_per_replica,
+            intra_op_threads_per_replica=run.resources.intra_op_threads,
+            inter_op_threads_per_replica=run.resources.inter_op_threads,
+        )
+
+    @model_validator(mode="after")
+    def _one_batch_stays(self) -> Self:
+        if (self.global_batch is None) == (self.per_replica_batch is None):
+            raise RefusalError(
+                "Either the global batch or the batch of each replica must be given, not both.",
+                received=f"global_batch={self.global_batch}, "
+                f"per_replica_batch={self.per_replica_batch}",
+            )
+        return self
+
+    @property
+    def scaling(self) -> Scaling:
+        """`strong`: the global batch stays at every size. `weak`: each replica's batch stays."""
+        return "strong" if self.per_replica_batch is None else "weak"
+
+    def with_cores(self, each: int) -> Self:
+        """With so many cores for each replica and two inter-op threads, unless they are set."""
+        return self.replace(
+            cores_per_replica=self.cores_per_replica or each,
+            inter_op_threads_per_replica=self.inter_op_threads_per_replica or 2,
+        )
+
+    def global_batch_at(self, replicas: int) -> int:
+        """Examples in one update of so many replicas."""
+        if self.global_batch is not None:
+            return self.global_batch
+        assert self.per_replica_batch is not None  # one of the two is set
+        return self.per_replica_batch * replicas
+
+    def spec_of(self, arm: Arm, placement: Placement = THIS_MACHINE) -> RunSpec:
+        """The run of an arm: on its backend, at its size, with its own settings.
+
+        A hostfile spreads the processes over its hosts.
+
+        Raises:
+            RefusalError: a batch that the replicas cannot divide, or settings that do not fit.
+        """
+        own = arm.settings
+        if arm.capabilities.process_model == "single":
+            topology = Topology(replicas_per_process=arm.replicas)
+        else:
+            topology = spread(Topology(processes_per_host=arm.replicas), placement)
+        intra = own.intra_op_threads or self.intra_op_threads_per_replica or self.cores_per_replica
+        inter = own.inter_op_threads or self.inter_op_threads_per_replica
+        in_process = topology.replicas_per_process
+        fields: dict[str, Any] = {name: getattr(self, name) for name in TrainingSpec.model_fields}
+        if own.steps_per_execution is not None:
+            fields["steps_per_execution"] = own.steps_per_execution
+        if own.jit_compile is not None:
+            fields["jit_compile"] = own.jit_compile
+        if own.prefetch is not None:
+            fields["pipeline"] = self.pipeline.replace(prefetch=own.prefetch)
+        return RunSpec(
+            **fields,
+            backend=arm.backend,
+            options=arm.options,
+            topology=topology,
+            resources=Resources(
+                cores_per_replica=self.cores_per_replica,
+                intra_op_threads=(intra or 1) * in_process,
+                inter_op_threads=None if inter is None else inter * in_process,
+            ),
+            global_batch=arm.global_batch or self.global_batch_at(arm.replicas),
+            ablation=arm.ablation,
+            save="record",
+        )
 
 
 class NotRun(Noun):
@@ -30,88 +127,21 @@ class NotRun(Noun):
     reason: str
 
 
-class Load(Noun):
-    """What else the machine did during a run, on the processors that the run could use.
-
-    Attributes:
-        wall_s: length of the look.
-        cores: processors that were looked at.
-        others_cpu_s: CPU time of processes that do not belong to the run.
-        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
-        swapped_bytes: read from and written to swap, by the whole machine.
-    """
-
-    wall_s: PositiveFloat
-    cores: PositiveInt
-    others_cpu_s: NonNegativeFloat
-    steal_cpu_s: NonNegativeFloat
-    swapped_bytes: NonNegativeInt = 0
-
-
-class Run(Noun):
-    """One execution of one arm.
-
-    Attributes:
-        round: 0-based; one pass over all arms.
-        position: 0-based place in the order in which runs were really started.
-        spec: what was run.
-        outcome: of the whole run; a process that died without a record is in it.
-        wall_s: from the start of the first process to the end of the last.
-        records: one for each process that wrote one.
-        last_lines: the end of the output of the process that explains a failure.
-        log_dir: where the output of every process is, relative to the comparison's folder.
-        load: what else the machine did; None: nobody looked.
-    """
-
-    arm: str
-    round: NonNegativeInt
-    position: NonNegativeInt
-    spec: RunSpec
-    outcome: Outcome
-    wall_s: NonNegativeFloat
-    records: tuple[RunRecord, ...]
-    log_dir: str
-    last_lines: tuple[str, ...] = ()
-    load: Load | None = None
-
-    @model_validator(mode="after")
-    def _a_completed_run_left_something(self) -> Self:
-        if self.outcome.completed and not self.records:
-            raise RefusalError("A completed run must have records.", received="none")
-        if self.outcome.completed and not self.wall_s:
-            raise RefusalError(
-                "A completed run must have taken time.", received=f"wall_s={self.wall_s}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _records_are_of_this_run(self) -> Self:
-        for index, record in enumerate(self.records):
-            if record.spec != self.spec:
-                theirs, own = (one.model_dump(mode="json") for one in (record.spec, self.spec))
-                path, found, expected = next(differences(theirs, own))
-                raise RefusalError(
-                    "Each record of a run must be of the run's own spec.",
-                    received=f"records.{index}.spec.{path}={found!r}, and the run has {expected!r}",
-                )
-        return self
-
-
 class Rounds(Noun):
     """How many rounds an experiment makes.
 
     Attributes:
         least: undisturbed rounds that are made whatever they show.
         most: rounds after which it ends, disturbed ones included.
-        precision: it ends when the 95 % interval of every ratio of interest is at most this wide,
-            as a share of the ratio: 0.02 is ±1 %. None: only `most` and the budget end it.
-        budget_s: no round is begun that would probably end later than so many seconds after the
-            first one began. None: no budget.
+        interval_width: it ends when the 95 % interval of every ratio of interest is at most this
+            wide, as a share of the ratio: 0.02 is ±1 %. None: only `most` and the budget end it.
+        budget_s: it ends before a round that would probably end later than this time after the
+            start of the first round. None: no budget.
     """
 
     least: PositiveInt = 3
     most: PositiveInt = 3
-    precision: PositiveFloat | None = None
+    interval_width: PositiveFloat | None = None
     budget_s: PositiveFloat | None = None
 
     @model_validator(mode="after")
@@ -161,9 +191,7 @@ class Comparison(Document):
 
     Attributes:
         rounds: that were begun.
-        base: what every arm trains; backend, topology, threads and batch are the arm's. None: from
-            a file of before version 3.
-        scaling: `strong`: the global batch is the same at every size. `weak`: each replica's is.
+        shared: what all arms share. None: the file is older than version 3, which did not keep it.
         asked: how many rounds were to be made.
         ended_because: why there were no more rounds, one sentence; empty: it was interrupted and
             can go on (`ringside compare --resume`).
@@ -189,10 +217,12 @@ class Comparison(Document):
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, breakdown arms, tuning,
     communication; older files are read as ended after their rounds. 4 hosts and the links between
-    them; older files are of one machine.
+    them; older files are of one machine. 5 `shared` replaces `base` (a run whose global batch was
+    each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
+    runs name the task that explains a failure.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 4
+    SCHEMA_VERSION: ClassVar[int] = 5
 
     name: str
     created_unix_s: UnixSeconds
@@ -205,8 +235,7 @@ class Comparison(Document):
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
     detection: DetectionMatrix | None = None
-    base: RunSpec | None = None
-    scaling: Literal["strong", "weak"] = "strong"
+    shared: Shared | None = None
     asked: Rounds = Rounds()
     ended_because: str = ""
     trials: tuple[Trial, ...] = ()
@@ -270,6 +299,34 @@ class Comparison(Document):
                 )
         return self
 
+    @property
+    def scaling(self) -> Scaling:
+        """What stays the same at every size, see `Shared`."""
+        return "strong" if self.shared is None else self.shared.scaling
+
+    @property
+    def trained(self) -> Shared | None:
+        """What the arms share; before version 3, what the first run says of it. None: no run."""
+        if self.shared is None and self.runs:
+            return Shared.from_run(self.runs[0].spec)
+        return self.shared
+
+    @property
+    def placement(self) -> Placement:
+        """Where the runs go."""
+        return Placement(
+            hosts=self.hosts or None,
+            interface=self.interface,
+            servers_on=self.servers_on,
+            oversubscribe=self.oversubscribe,
+        )
+
+    def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
+        """The run of an arm in a round: each round has its own seed, the same for all arms."""
+        assert self.shared is not None  # only a file older than version 3 has none: it never runs
+        spec = self.shared.spec_of(arm, self.placement)
+        return spec.replace(seed=(spec.seed + number) % (MAX_SEED + 1))
+
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         if version in (1, 2):
@@ -284,7 +341,28 @@ class Comparison(Document):
                 "ended_because": "All rounds that were asked for were made.",
             }
             version = 3
-        return body, 4 if version == 3 else version
+        if version in (3, 4):
+            body, version = _with_shared(body), 5
+        return body, version
+
+
+def _with_shared(body: dict[str, Any]) -> dict[str, Any]:
+    """Fields of version 4 as those of version 5. What is no object is refused later, by name."""
+    rest = dict(body)
+    base, scaling = rest.pop("base", None), rest.pop("scaling", "strong")
+    if scaling not in ("strong", "weak"):
+        rest["scaling"] = scaling
+    if isinstance(asked := body.get("asked"), dict) and "precision" in asked:
+        asked = {("interval_width" if k == "precision" else k): v for k, v in asked.items()}
+        rest["asked"] = asked
+    if not isinstance(base, dict) or not isinstance(base.get("resources"), dict):
+        return rest if base is None else {**rest, "shared": base}
+    dropped = RunSpec.model_fields.keys() - TrainingSpec.model_fields.keys()
+    shared = {name: value for name, value in base.items() if name not in dropped}
+    shared["per_replica_batch" if scaling == "weak" else "global_batch"] = base.get("global_batch")
+    for name, value in base["resources"].items():
+        shared[name if name == "cores_per_replica" else f"{name}_per_replica"] = value
+    return {**rest, "shared": shared}
 
 
 def _named(hosts: Iterable[Host]) -> str:

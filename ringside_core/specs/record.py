@@ -1,4 +1,4 @@
-"""RunRecord: what one process saw. Statistics are computed from it later, never stored in it."""
+"""What one process saw (RunRecord), and what became of a run (Run). Statistics come later."""
 
 import itertools
 import os
@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ringside_core.specs.errors import RefusalError
-from ringside_core.specs.noun import Document, Noun, UnixSeconds
+from ringside_core.specs.noun import Document, Noun, UnixSeconds, differences
 from ringside_core.specs.run_spec import RunSpec
 
 
@@ -268,6 +268,83 @@ class RecordInProgress(RunRecord, frozen=False):
             RefusalError: a field that is wrong.
         """
         return RunRecord(**{**dict(self), "outcome": outcome})
+
+
+class Load(Noun):
+    """What else the machine did during a run, on the processors that the run could use.
+
+    Attributes:
+        wall_s: length of the look.
+        cores: processors that were looked at.
+        others_cpu_s: CPU time of processes that do not belong to the run.
+        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
+        swapped_bytes: read from and written to swap, by the whole machine.
+    """
+
+    wall_s: PositiveFloat
+    cores: PositiveInt
+    others_cpu_s: NonNegativeFloat
+    steal_cpu_s: NonNegativeFloat
+    swapped_bytes: NonNegativeInt = 0
+
+
+class Execution(Noun):
+    """What became of one start of a run's processes.
+
+    Attributes:
+        outcome: of the whole run; the death of a process that wrote no record is in it.
+        records: one for each process that wrote one.
+        wall_s: from the start of the first process to the end of the last.
+        failing_task: whose output explains a failure; empty: nobody's.
+        last_lines: the end of that output.
+    """
+
+    outcome: Outcome
+    wall_s: NonNegativeFloat
+    records: tuple[RunRecord, ...]
+    failing_task: str = ""
+    last_lines: tuple[str, ...] = ()
+
+
+class Run(Execution):
+    """One execution of one arm of a comparison.
+
+    Attributes:
+        round: 0-based; one pass over all arms.
+        position: 0-based place in the order in which runs were really started.
+        spec: what was run.
+        log_dir: where the output of every process is, relative to the comparison's folder.
+        load: what else the machine did; None: nobody looked.
+    """
+
+    arm: str
+    round: NonNegativeInt
+    position: NonNegativeInt
+    spec: RunSpec
+    log_dir: str
+    load: Load | None = None
+
+    @model_validator(mode="after")
+    def _a_completed_run_left_something(self) -> Self:
+        if self.outcome.completed and not self.records:
+            raise RefusalError("A completed run must have records.", received="none")
+        if self.outcome.completed and not self.wall_s:
+            raise RefusalError(
+                "A completed run must have taken time.", received=f"wall_s={self.wall_s}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _records_are_of_this_run(self) -> Self:
+        for index, record in enumerate(self.records):
+            if record.spec != self.spec:
+                theirs, own = (one.model_dump(mode="json") for one in (record.spec, self.spec))
+                path, found, expected = next(differences(theirs, own))
+                raise RefusalError(
+                    "Each record of a run must be of the run's own spec.",
+                    received=f"records.{index}.spec.{path}={found!r}, and the run has {expected!r}",
+                )
+        return self
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -101,17 +101,36 @@ class Resources(Noun):
     inter_op_threads: PositiveInt | None = None
 
 
-class RunSpec(Document):
-    """One training run: the only thing that travels from a launcher to train.py.
+class TrainingSpec(Noun):
+    """What is trained and how, without the batch, the backend and the place.
 
     Attributes:
         gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
             their gradients make one update. A global batch stays the examples in one update.
-        ledger: `full`: also write down which example was fed where and when.
-        checkpoint_steps: write the checkpoint after so many updates within an epoch too.
         steps_per_execution: updates in one call of the compiled training function (Keras' argument
             of that name). Times are then known at the end of each call only.
         jit_compile: compile the training step by XLA (Keras' argument of that name).
+    """
+
+    workload: str = "digits"
+    workload_options: dict[str, Option] = Field(default_factory=dict)
+    data_dir: str | None = None
+    epochs: PositiveInt
+    gradient_accumulation_steps: PositiveInt = 1
+    learning_rate_rule: LearningRateRule = LearningRateRule()
+    precision: Precision = "float32"
+    pipeline: PipelineOptions = PipelineOptions()
+    seed: int = Field(default=1, ge=0, le=MAX_SEED)
+    steps_per_execution: PositiveInt = 1
+    jit_compile: bool = False
+
+
+class RunSpec(TrainingSpec, Document):
+    """One training run: the only thing that travels from a launcher to train.py.
+
+    Attributes:
+        ledger: `full`: also write down which example was fed where and when.
+        checkpoint_steps: write the checkpoint after so many updates within an epoch too.
         ablation: what the run leaves out (the usual word of machine learning), to see what that
             costs. Breakdowns (`ringside.stats.breakdown`) use such runs; they are never ranked.
             `unused`: the backend is started, and the training does not use it (one replica).
@@ -124,26 +143,15 @@ class RunSpec(Document):
 
     SCHEMA_VERSION: ClassVar[int] = 2
 
-    workload: str = "digits"
-    workload_options: dict[str, Option] = Field(default_factory=dict)
-    data_dir: str | None = None
     backend: str
     options: SerializeAsAny[BackendOptions]
     topology: Topology
     global_batch: PositiveInt
-    epochs: PositiveInt
-    gradient_accumulation_steps: PositiveInt = 1
-    learning_rate_rule: LearningRateRule = LearningRateRule()
-    precision: Precision = "float32"
-    pipeline: PipelineOptions = PipelineOptions()
     resources: Resources = Resources()
-    seed: int = Field(default=1, ge=0, le=MAX_SEED)
     save: Literal["record", "all"] = "all"
     resume_from: str | None = None
     ledger: Literal["digest", "full"] = "digest"
     checkpoint_steps: PositiveInt | None = None
-    steps_per_execution: PositiveInt = 1
-    jit_compile: bool = False
     ablation: Ablation = "none"
 
     @classmethod

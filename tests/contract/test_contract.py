@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from launch import (
-    Execution,
     Site,
     execute,
     make_plan,
 )
-from ringside_core.specs import RunRecord
+from ringside_core.specs import Execution, RunRecord
 from tests.contract.cases import (
     BACKEND_CASES,
     EPOCHS,

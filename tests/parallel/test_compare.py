@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside.compare.order import round_order
+from ringside.compare.budget import round_order
 from ringside_core.specs import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from launch import (
-    Execution,
     Site,
     execute,
     make_plan,
 )
-from ringside_core.specs import InputShard, RefusalError, Topology
+from ringside_core.specs import Execution, InputShard, RefusalError, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights, splitmix64

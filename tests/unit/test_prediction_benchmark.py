@@ -13,8 +13,8 @@ from benchmarks.prediction import (
     predicted,
     sizes_of,
 )
-from launch import Placement
 from ringside.predict.prediction import Checked, PredictedStep
+from ringside_core.specs import Placement
 from tests.unit.predict import predicted as made
 
 

@@ -104,12 +104,13 @@ def _table(floor: tuple[PairVerdict, ...]) -> Table:
 
 def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     asked = comparison.asked
-    goes_on = asked.precision is not None
+    goes_on = asked.interval_width is not None
     rules = [f"{'at least ' if goes_on else ''}{plural(asked.least, 'undisturbed round')}"]
     if asked.most > asked.least:
         rules.append(f"at most {asked.most}")
-    if asked.precision is not None:
-        rules.append(f"until each interval of interest is at most {percent(asked.precision)} wide")
+    if asked.interval_width is not None:
+        most = percent(asked.interval_width)
+        rules.append(f"until each interval of interest is at most {most} wide")
     if asked.budget_s is not None:
         rules.append(f"within {duration(asked.budget_s)}")
     facts = [

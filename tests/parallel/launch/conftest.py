@@ -12,11 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from launch import LauncherName, Placement, Plan, Site, make_plan
+from launch import LauncherName, Plan, Site, make_plan
 from launch.children import SWEEPER
 from launch.plan import LAUNCHER_NAME
 from ringside_core.specs import (
     Host,
+    Placement,
     RunSpec,
     Topology,
     capabilities_of,

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from launch import (
-    Execution,
     Plan,
     Progress,
     execute,
 )
-from ringside_core.specs import Host
+from ringside_core.specs import Execution, Host
 
 PlanOf = Callable[..., Plan]
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from launch import Placement
 from launch.remote.host_checks import HostFacts
 from ringside.collectives.place import Place
 from ringside_core.specs import (
     Communication,
     Host,
+    Placement,
     RefusalError,
     Timing,
     Topology,

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import Placement, Site
+from launch import Site
 from ringside.collectives import link, transfer
 from ringside.collectives.link import measure_links
-from ringside_core.specs import Host, RefusalError
+from ringside_core.specs import Host, Placement, RefusalError
 
 TWO = Placement(hosts=(Host(name="here"), Host(name="there")), interface="lo")
 

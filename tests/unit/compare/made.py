@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launch.execute import Execution
-from ringside.compare.arms import arm_spec, parse_arms, twin
+from ringside.compare.arms import parse_arms, twin
 from ringside_core.specs import (
     Arm,
     Comparison,
+    Execution,
     Load,
     Outcome,
     Rounds,
     RunSpec,
+    Shared,
 )
 from tests.unit.report.proofs import certificate
 from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
@@ -21,6 +22,7 @@ from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
 QUIET = Load(wall_s=10, cores=2, others_cpu_s=0.1, steal_cpu_s=0)
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=8, steal_cpu_s=0)
 BASE = spec_of("serial", save="record")
+SHARED = Shared.from_run(BASE)
 
 
 @dataclass
@@ -77,10 +79,10 @@ def comparison_of(backends: str, replicas: str = "1", *, verified: bool = False)
         seed=1,
         rounds=0,
         arms=arms,
-        base=BASE,
+        shared=SHARED,
         asked=Rounds(least=3, most=6),
         verify=verified,
         certificates=tuple(
-            certificate(arm, arm_spec(BASE, arm)) for arm in arms if verified and not arm.twin_of
+            certificate(arm, SHARED.spec_of(arm)) for arm in arms if verified and not arm.twin_of
         ),
     )

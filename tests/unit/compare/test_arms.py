@@ -6,7 +6,6 @@ import pytest
 
 from launch.flags import spec_from_flags
 from ringside.compare.arms import (
-    arm_spec,
     default_backends,
     largest,
     parse_arms,
@@ -18,8 +17,16 @@ from ringside_core.specs import (
     Comparison,
     HorovodOptions,
     RefusalError,
+    Scaling,
+    Shared,
     Surroundings,
 )
+
+
+def shared_of(scaling: Scaling = "strong", **flags: Any) -> Shared:
+    """What arms share, as the flags say it."""
+    spec = spec_from_flags(Surroundings(), backend="serial", save="record", **flags)
+    return Shared.from_run(spec, scaling)
 
 
 def test_each_backend_at_each_size_with_the_reference() -> None:
@@ -81,26 +88,24 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
 def test_a_setting_that_all_have_anyway_makes_no_arm(
     backends: str, flags: dict[str, Any], twice: str
 ) -> None:
-    """Arms are equal if they would run the same, given the flags; other settings make an arm."""
-    base = spec_from_flags(Surroundings(), backend="serial", save="record", **flags)
+    """By what it would run, which depends on the flags; other settings do make one."""
+    shared = shared_of(**flags)
     arms = parse_arms(backends, "2")
 
     if twice:
         with pytest.raises(RefusalError, match=twice):
-            refuse_same_runs(base, arms)
+            refuse_same_runs(shared, arms)
     else:
-        refuse_same_runs(base, arms)
+        refuse_same_runs(shared, arms)
 
 
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
-    """Two replicas in one process have twice the threads of one, given or not."""
-    base = spec_from_flags(
-        Surroundings(), backend="serial", cores_per_replica=2, inter_op_threads=3
-    )
-    asked = base.replace(resources=base.resources.replace(intra_op_threads=5))
+    """Two replicas in a process have twice the threads of one, of both kinds, asked for or not."""
+    shared = shared_of(cores_per_replica=2, inter_op_threads=3)
+    asked = shared.replace(intra_op_threads_per_replica=5)
     arms = parse_arms("mirrored,horovod", "1,2")
 
-    threads = {arm.label: arm_spec(base, arm).resources.intra_op_threads for arm in arms}
+    threads = {arm.label: shared.spec_of(arm).resources.intra_op_threads for arm in arms}
 
     assert threads == {
         "serial ×1": 2,
@@ -111,18 +116,18 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
     }
     for label, replicas in (("mirrored ×2", 2), ("horovod ×2", 1)):
         arm = next(arm for arm in arms if arm.label == label)
-        resources = arm_spec(asked, arm).resources
+        resources = asked.spec_of(arm).resources
         assert resources.intra_op_threads == 5 * replicas
         assert resources.inter_op_threads == 3 * replicas
 
 
 def test_settings_stand_in_the_name() -> None:
-    """A name is either an option of the backend or a setting; both reach the run."""
-    base = spec_from_flags(Surroundings(), backend="serial", save="record", intra_op_threads=1)
+    """An option of the backend is one; every other name is a setting, and reaches the run."""
+    shared = shared_of(intra_op_threads=1)
     text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true:prefetch=7"
     arm = parse_arms(f"{text}:inter_op_threads=3:intra_op_threads=2", "2")[1]
 
-    spec = arm_spec(base, arm)
+    spec = shared.spec_of(arm)
 
     assert spec.options == HorovodOptions(cycle_time_ms=0.5)
     assert (spec.steps_per_execution, spec.jit_compile, spec.pipeline.prefetch) == (10, True, 7)
@@ -130,15 +135,15 @@ def test_settings_stand_in_the_name() -> None:
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
-    """The global batch grows with the replicas; a breakdown arm has its own."""
-    base = spec_from_flags(Surroundings(), backend="serial", save="record", global_batch=12)
+    """The global batch grows with the replicas; an arm that explains has its own."""
+    strong, weak = shared_of(global_batch=12), shared_of("weak", global_batch=12)
     arms = parse_arms("mirrored", "1,3")
 
-    assert [arm_spec(base, arm, "weak").global_batch for arm in arms] == [12, 12, 36]
-    assert [arm_spec(base, arm).global_batch for arm in arms] == [12, 12, 12]
-    diagnostic = arms[2].replace(global_batch=6, ablation="no_input")
-    assert arm_spec(base, diagnostic, "weak").global_batch == 6
-    assert arm_spec(base, diagnostic).ablation == "no_input"
+    assert [weak.spec_of(arm).global_batch for arm in arms] == [12, 12, 36]
+    assert [strong.spec_of(arm).global_batch for arm in arms] == [12, 12, 12]
+    explains = arms[2].replace(global_batch=6, ablation="no_input")
+    assert weak.spec_of(explains).global_batch == 6
+    assert strong.spec_of(explains).ablation == "no_input"
 
 
 def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:

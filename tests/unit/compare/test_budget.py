@@ -7,14 +7,14 @@ import pytest
 from ringside.compare.budget import (
     State,
     parse_duration,
-    parse_precision,
+    parse_width,
     rounds_asked,
     time_left_s,
     why_end,
 )
 from ringside_core.specs import RefusalError, Rounds
 
-ASKED = Rounds(least=3, most=100, precision=0.05, budget_s=600.0)
+ASKED = Rounds(least=3, most=100, interval_width=0.05, budget_s=600.0)
 COUNTED = Rounds(least=3, most=6)
 
 
@@ -35,7 +35,7 @@ def state(made: int, width: float | None = None, **changes: Any) -> State:
 )
 def test_a_precision_is_a_share(text: str, share: float) -> None:
     """With or without the percent sign."""
-    assert parse_precision(text) == pytest.approx(share, abs=1e-15)
+    assert parse_width(text) == pytest.approx(share, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_a_precision_is_a_share(text: str, share: float) -> None:
         ("2%%", "Example"),
         ("few", "Example"),
         ("", "Example"),
-        ("float64", "--dtype float64"),
+        ("float64", "Example: --interval-width 2%"),
     ],
 )
 def test_no_precision(text: str, words: str) -> None:
     """One message says what to type."""
     with pytest.raises(RefusalError, match=words):
-        parse_precision(text)
+        parse_width(text)
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,19 @@ def test_no_budget(text: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "asked"),
     [
-        ({}, Rounds(least=3, most=100, precision=0.05, budget_s=900)),
-        ({"precision": "2%", "budget": "10m"}, Rounds(most=100, precision=0.02, budget_s=600)),
+        ({}, Rounds(least=3, most=100, interval_width=0.05, budget_s=900)),
+        (
+            {"interval_width": "2%", "budget": "10m"},
+            Rounds(most=100, interval_width=0.02, budget_s=600),
+        ),
         ({"rounds": 5}, Rounds(least=5, most=10)),
         ({"verify": False}, Rounds(least=3, most=6)),
         ({"verify": False, "budget": "1h"}, Rounds(least=3, most=6, budget_s=3600)),
     ],
 )
 def test_what_flags_ask_for(flags: dict[str, Any], asked: Rounds) -> None:
-    """A fixed number of rounds, or rounds until something is reached."""
-    given = {"rounds": None, "precision": None, "budget": None, "verify": True, **flags}
+    """Rounds are counted, or made until something is reached."""
+    given = {"rounds": None, "interval_width": None, "budget": None, "verify": True, **flags}
 
     assert rounds_asked(**given) == asked
 
@@ -95,14 +98,14 @@ def test_what_flags_ask_for(flags: dict[str, Any], asked: Rounds) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"rounds": 5, "precision": "2%"}, "--rounds 5 with --precision"),
+        ({"rounds": 5, "interval_width": "2%"}, "--rounds 5 with --interval-width"),
         ({"rounds": 5, "budget": "2m"}, "--rounds 5 with --budget"),
-        ({"precision": "2%", "verify": False}, "with --no-verify"),
+        ({"interval_width": "2%", "verify": False}, "with --no-verify"),
     ],
 )
 def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
-    """They are refused; neither wins silently."""
-    given = {"rounds": None, "precision": None, "budget": None, "verify": True, **flags}
+    """Neither wins in silence."""
+    given = {"rounds": None, "interval_width": None, "budget": None, "verify": True, **flags}
 
     with pytest.raises(RefusalError, match=words):
         rounds_asked(**given)
@@ -135,7 +138,11 @@ def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
         (COUNTED, state(6, undisturbed=0), "6 were disturbed"),
         (COUNTED, state(5, undisturbed=3), "2 more were disturbed"),
         (COUNTED.replace(least=1, most=2), state(2, undisturbed=1), "1 more was disturbed"),
-        (Rounds(least=1, most=1, precision=0.05), state(1, 0.5), "1 round is the most that is"),
+        (
+            Rounds(least=1, most=1, interval_width=0.05),
+            state(1, 0.5),
+            "1 round is the most that is",
+        ),
         (COUNTED.replace(budget_s=200.0), state(3, undisturbed=0), "would not fit into the budget"),
     ],
 )

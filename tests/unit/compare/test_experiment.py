@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from launch.execute import Execution
 from ringside.compare import durations, experiment
+from ringside.compare.budget import round_order
 from ringside.compare.experiment import RESULTS, Observer, launched, run_rounds
-from ringside.compare.order import round_order
 from ringside.verify import store
 from ringside_core.specs import (
     Comparison,
+    Execution,
     Load,
     Outcome,
     RefusalError,
@@ -84,7 +84,7 @@ def test_rounds_go_on_until_they_are_precise_or_the_budget_ends(
 ) -> None:
     """A round of three arms takes 30 s; the eighth would end at 240 s."""
     comparison = comparison_of("mirrored", verified=True).replace(
-        asked=Rounds(least=3, most=100, precision=0.05, budget_s=220.0)
+        asked=Rounds(least=3, most=100, interval_width=0.05, budget_s=220.0)
     )
 
     ended = made(comparison, tmp_path, Made(noise=noise))

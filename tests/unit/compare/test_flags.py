@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 
 import ringside.cli.main
-from ringside.cli.stages import announcement
 from ringside.compare import durations
-from ringside.compare.arms import arm_spec
+from ringside.compare.stages import announcement
 from ringside_core.specs import Rounds
-from tests.unit.compare.made import BASE, comparison_of
+from tests.unit.compare.made import SHARED, comparison_of
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--precision", "2"], "Did you mean 2%?"),
-        (["--precision", "float64"], "Did you mean --dtype float64?"),
+        (["--interval-width", "2"], "Did you mean 2%?"),
+        (["--precision", "2%"], "intervals of `ringside compare` is --interval-width"),
+        (["--resume", "nowhere", "--precision", "2%"], "must be float32 or float64"),
         (["--budget", "10"], "a time with its unit"),
         (["--rounds", "3", "--budget", "10m"], "--rounds 3 with --budget"),
-        (["--no-verify", "--precision", "2%"], "--precision 2% with --no-verify"),
+        (["--no-verify", "--interval-width", "2%"], "--interval-width 2% with --no-verify"),
         (["--trials", "4"], "Add --tuned."),
-        (["--deadline", "inf"], "no number of seconds"),
+        (["--deadline", "inf"], "not a number of seconds"),
         (["--deadline", "nan"], "--deadline"),
         (["--backends", "serial:prefetch=3", "--prefetch", "3"], "must not be the same run"),
         (["--tuned", "--trials", "1"], "greater than or equal to 2"),
@@ -63,12 +63,12 @@ def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]
 def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any, the first round will tell; a budget too small for the least is reported."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = Rounds(least=3, most=100, precision=0.05, budget_s=300.0)
+    asked = Rounds(least=3, most=100, interval_width=0.05, budget_s=300.0)
     comparison = comparison_of("mirrored").replace(asked=asked)
 
     before = announcement(comparison)
     for arm, seconds in zip(comparison.arms, (100.0, 150.0), strict=False):
-        durations.remember(arm_spec(BASE, arm), seconds)
+        durations.remember(SHARED.spec_of(arm), seconds)
     after = announcement(comparison)  # the twin's run is that of its arm
 
     assert before[0] == after[0]

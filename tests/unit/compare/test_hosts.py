@@ -7,30 +7,26 @@ from pathlib import Path
 import pytest
 
 import ringside.cli.main
-from launch import Placement
 from launch.placement import cores_each
-from ringside.cli import stages
-from ringside.cli.arms import choose_arms
-from ringside.compare import durations
-from ringside.compare.arms import arm_spec, parse_arms
-from ringside.compare.experiment import Observer, launched, spec_of
+from ringside.compare import durations, stages
+from ringside.compare.arms import parse_arms
+from ringside.compare.experiment import Observer, choose_arms, launched
 from ringside.compare.hosts import (
     fullest,
-    placement_of,
-    refuse_fewer_cores,
-    refuse_other_links,
     used_hosts,
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch, Look
+from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import (
     Comparison,
     Host,
     Link,
+    Placement,
     RefusalError,
     Topology,
 )
-from tests.unit.compare.made import BASE, comparison_of
+from tests.unit.compare.made import BASE, SHARED, comparison_of
 from tests.unit.report.bout import bout
 
 
@@ -58,7 +54,7 @@ def test_processes_are_spread_over_the_hosts(
     """The slots of one host are filled before those of the next."""
     arm = parse_arms(backend, str(replicas))[-1]
 
-    assert arm_spec(BASE, arm, placement=on(*slots)).topology == topology
+    assert SHARED.spec_of(arm, on(*slots)).topology == topology
 
 
 def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
@@ -91,7 +87,7 @@ def test_a_replica_gets_what_the_fullest_host_has() -> None:
     """The cores of the hosts count, not those of this machine; at least one core."""
     arms = parse_arms("horovod", "1,4")
     placement = on(3, 3, 8)
-    specs = [arm_spec(BASE, arm, placement=placement) for arm in arms]
+    specs = [SHARED.spec_of(arm, placement) for arm in arms]
 
     most = fullest(specs, placement)
 
@@ -104,8 +100,8 @@ def test_a_replica_gets_what_the_fullest_host_has() -> None:
 
 
 def test_a_hostfile_has_defaults_of_its_own() -> None:
-    """The stacks that work across hosts, at one replica and at all slots."""
-    chosen = choose_arms(BASE, None, None, placement=on(1, 1, 2))
+    """The stacks that reach over hosts, at one replica and at all slots."""
+    chosen = choose_arms(SHARED, None, None, placement=on(1, 1, 2))
 
     assert {arm.backend for arm in chosen.arms} == {
         "serial",
@@ -114,7 +110,7 @@ def test_a_hostfile_has_defaults_of_its_own() -> None:
         "parameter_server",
     }
     assert {arm.replicas for arm in chosen.arms} == {1, 4}
-    assert {arm.replicas for arm in choose_arms(BASE, None, None).arms} == {1, 2}
+    assert {arm.replicas for arm in choose_arms(SHARED, None, None).arms} == {1, 2}
 
 
 def placed() -> Comparison:
@@ -132,9 +128,9 @@ def test_runs_of_a_comparison_go_to_its_hosts() -> None:
     again = Comparison.from_json(placed().to_json())
 
     assert again == placed()
-    assert placement_of(again) == on(1, 1).replace(interface="eth0")
+    assert again.placement == on(1, 1).replace(interface="eth0")
     arm = next(arm for arm in again.arms if arm.replicas == 2)
-    assert spec_of(again, arm).topology == Topology(hosts=2)
+    assert again.spec_of(arm).topology == Topology(hosts=2)
 
 
 def link(sender: str, receiver: str, mbit_s: float) -> Link:
@@ -172,8 +168,8 @@ def test_rounds_over_other_links_are_not_mixed(
 def test_rounds_with_other_shares_of_the_cores_are_not_mixed() -> None:
     """Two replicas of 2 cores on `a`: fewer cores would be shared, more change nothing."""
     comparison = placed()
-    base = BASE.replace(resources=BASE.resources.replace(cores_per_replica=2))
-    comparison = comparison.replace(base=base)
+    shared = SHARED.replace(cores_per_replica=2)
+    comparison = comparison.replace(shared=shared)
     most = {"a": 2, "b": 1}
 
     refuse_fewer_cores(comparison, most, {"a": 4, "b": 2})
@@ -197,7 +193,7 @@ def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.M
     placement = on(1, 1, 1)
     for replicas, names in ((1, ("a",)), (2, ("a", "b"))):
         arm = parse_arms("horovod", str(replicas))[-1]
-        spec = arm_spec(BASE, arm, placement=placement)
+        spec = SHARED.spec_of(arm, placement)
         with pytest.raises(_WatchedError) as asked:
             launched(1.0, Observer(), placement)(arm, spec, tmp_path)
         assert asked.value.args == (names,)
@@ -230,7 +226,7 @@ def test_a_file_of_version_3_is_of_one_machine() -> None:
     old = Comparison.from_json(json.dumps(body))
 
     assert old.hosts == ()
-    assert placement_of(old) == Placement()
+    assert old.placement == Placement()
     assert old.runs == bout().runs
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 
-from ringside.compare.order import round_order
+from ringside.compare.budget import round_order
 from tests.unit.stats.factory import arm_of
 
 MANY = tuple(arm_of("horovod", n) for n in range(1, 7))

@@ -8,8 +8,7 @@ import pytest
 import ringside.cli.main
 from ringside.cli.lock import only_one
 from ringside.compare.budget import DEFAULT_BUDGET_S
-from ringside.compare.circumstances import circumstances
-from ringside.compare.experiment import RESULTS, Observer, keep, run_rounds
+from ringside.compare.experiment import RESULTS, Observer, circumstances, keep, run_rounds
 from ringside.compare.resume import reopened
 from ringside.verify import store
 from ringside_core.readings.machine import machine_facts
@@ -19,9 +18,9 @@ from ringside_core.specs import (
     Rounds,
     RunSpec,
 )
-from tests.unit.compare.made import BASE, Made, comparison_of
+from tests.unit.compare.made import SHARED, Made, comparison_of
 
-UNTIL = Rounds(least=3, most=100, precision=0.05, budget_s=900.0)
+UNTIL = Rounds(least=3, most=100, interval_width=0.05, budget_s=900.0)
 
 
 def left_behind(folder: Path, **changes: Any) -> Path:
@@ -40,11 +39,11 @@ def test_it_goes_on_as_asked_for_before(tmp_path: Path) -> None:
     """Only what is given again is new."""
     left_behind(tmp_path)
 
-    same = reopened(tmp_path, precision=None, budget=None)
-    anew = reopened(tmp_path, precision="2%", budget="1h")
+    same = reopened(tmp_path, interval_width=None, budget=None)
+    anew = reopened(tmp_path, interval_width="2%", budget="1h")
 
     assert same.asked == UNTIL
-    assert anew.asked == UNTIL.replace(precision=0.02, budget_s=3600.0)
+    assert anew.asked == UNTIL.replace(interval_width=0.02, budget_s=3600.0)
     assert anew.replace(asked=UNTIL) == same
 
 
@@ -53,9 +52,9 @@ def test_a_finished_one_says_so(tmp_path: Path) -> None:
     left_behind(tmp_path, ended_because="The budget was over.")
 
     with pytest.raises(RefusalError, match=r"finished.*The budget was over.*--budget"):
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
-    assert reopened(tmp_path, precision=None, budget="1h").ended_because == ""
+    assert reopened(tmp_path, interval_width=None, budget="1h").ended_because == ""
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_what_has_changed_is_refused(
     left_behind(tmp_path, **changes)
 
     with pytest.raises(RefusalError) as refusal:
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
     assert all(word in str(refusal.value) for word in words)
 
@@ -87,7 +86,7 @@ def test_no_precision_without_certificates(tmp_path: Path) -> None:
     left_behind(tmp_path, verify=False)
 
     with pytest.raises(RefusalError, match="--no-verify"):
-        reopened(tmp_path, precision="2%", budget=None)
+        reopened(tmp_path, interval_width="2%", budget=None)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def with_runs(folder: Path) -> Comparison:
     here = ended.replace(
         machine=machine,
         certificates=tuple(one.replace(machine=machine) for one in certificates),
-        circumstances=circumstances(BASE),
+        circumstances=circumstances(SHARED),
         ended_because="",
         runs=runs,
     )
@@ -150,7 +149,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
     """Another seed, batch or arm is told with its place in the file and both values."""
     comparison = with_runs(tmp_path)
-    assert reopened(tmp_path, precision=None, budget=None) == comparison
+    assert reopened(tmp_path, interval_width=None, budget=None) == comparison
 
     def with_spec(**changes: Any) -> None:
         first, *rest = comparison.runs
@@ -163,10 +162,10 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
 
     with_spec(seed=77)
     with pytest.raises(RefusalError, match=r"results\.json: runs\.0\.spec\.seed=77.*should be 1"):
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
     with_spec(global_batch=12)
     with pytest.raises(RefusalError, match=r"runs\.0\.spec\.global_batch=12"):
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
 
 @pytest.mark.usefixtures("cache")
@@ -180,7 +179,7 @@ def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
     keep(comparison.replace(runs=(first.replace(records=records), *rest)), tmp_path)
 
     with pytest.raises(RefusalError, match=r"results\.json.*Abacus 1"):
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
 
 @pytest.mark.usefixtures("cache")
@@ -200,23 +199,23 @@ def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
     for wrong, words in cases:
         keep(comparison.replace(certificates=(wrong, *rest)), tmp_path)
         with pytest.raises(RefusalError, match=words):
-            reopened(tmp_path, precision=None, budget=None)
+            reopened(tmp_path, interval_width=None, budget=None)
 
 
 def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cores, variables and the folder of relative files: both values are shown, but no secret."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TF_VAR_PASSWORD", "hunter2")
-    base = BASE.replace(workload="mine.py:model")
-    left_behind(tmp_path, base=base, circumstances=circumstances(base))
+    shared = SHARED.replace(workload="mine.py:model")
+    left_behind(tmp_path, shared=shared, circumstances=circumstances(shared))
     assert "hunter2" not in (tmp_path / RESULTS).read_text(encoding="utf-8")
 
     def refused() -> str:
         with pytest.raises(RefusalError) as refusal:
-            reopened(tmp_path, precision=None, budget=None)
+            reopened(tmp_path, interval_width=None, budget=None)
         return str(refusal.value)
 
-    reopened(tmp_path, precision=None, budget=None)
+    reopened(tmp_path, interval_width=None, budget=None)
     with monkeypatch.context() as changed:
         changed.setenv("OMP_NUM_THREADS", "1")
         assert "Received: OMP_NUM_THREADS is set, and was not." in refused()
@@ -239,19 +238,19 @@ def test_the_folder_counts_only_for_relative_files() -> None:
     """Ringside's own models, absolute files and packages are the same from everywhere."""
     names = ("digits", "/a/mine.py:model", "package.module:model", "mine.py:model")
 
-    found = [circumstances(BASE.replace(workload=name)).folder for name in names]
+    found = [circumstances(SHARED.replace(workload=name)).folder for name in names]
 
     assert found == ["", "", "", str(Path.cwd())]
-    assert circumstances(BASE.replace(data_dir="here")).folder == str(Path.cwd())
+    assert circumstances(SHARED.replace(data_dir="here")).folder == str(Path.cwd())
 
 
 def test_a_new_precision_has_a_budget(tmp_path: Path) -> None:
     """Counted rounds have no budget, and a precision may never be reached."""
     left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
 
-    anew = reopened(tmp_path, precision="1%", budget=None).asked
+    anew = reopened(tmp_path, interval_width="1%", budget=None).asked
 
-    assert anew == Rounds(least=5, most=100, precision=0.01, budget_s=DEFAULT_BUDGET_S)
+    assert anew == Rounds(least=5, most=100, interval_width=0.01, budget_s=DEFAULT_BUDGET_S)
 
 
 def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
@@ -259,7 +258,7 @@ def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / RESULTS).write_bytes(b"\xff\xfe")
 
     with pytest.raises(RefusalError, match=r"results\.json: .*decode"):
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
 
 def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
@@ -267,7 +266,7 @@ def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
     left_behind(tmp_path, ended_because="The budget was over.")
 
     with pytest.raises(RefusalError) as refusal:
-        reopened(tmp_path, precision=None, budget=None)
+        reopened(tmp_path, interval_width=None, budget=None)
 
     assert f"ringside report {tmp_path}" in str(refusal.value)
     assert ".." not in str(refusal.value).replace(str(tmp_path), "")

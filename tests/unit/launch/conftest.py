@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from launch import Placement, Plan, Site, make_plan
+from launch import Plan, Site, make_plan
 from ringside_core.specs import (
+    Placement,
     RunSpec,
     Topology,
     capabilities_of,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import Placement, Site
+from launch import Site
 from launch.remote import host_checks
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import Host, RefusalError
+from ringside_core.specs import Host, Placement, RefusalError
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launch import Placement, Site
+from launch import Site
 from launch.remote import host_checks, host_facts, ssh
 from launch.remote.host_checks import check_hosts
 from launch.remote.host_facts import interfaces
@@ -18,6 +18,7 @@ from launch.site import interface_to
 from ringside_core.code_version import code_version
 from ringside_core.specs import (
     Host,
+    Placement,
     RefusalError,
     RunSpec,
     Topology,

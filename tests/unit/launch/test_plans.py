@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import Placement, Plan, Site
-from launch.placement import spread
+from launch import Plan, Site
 from launch.site import free_ports
 from ringside_core.specs import Topology, parse_hostfile
+from ringside_core.specs.placement import Placement, spread
 
 PlanOf = Callable[..., Plan]
 

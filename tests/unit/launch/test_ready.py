@@ -15,7 +15,7 @@ import ringside.cli.main
 from launch import Plan, execute
 from launch.execute import holds_run
 from launch.interrupts import Interrupts
-from ringside.cli.hosts import placement_from
+from ringside.cli.common import placement_from
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 
 PlanOf = Callable[..., Plan]

@@ -157,7 +157,7 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
         (["--sbatch", "--time=5"], "Received: --sbatch --time=5. Add --slurm."),
         (["--slurm", "--launcher", "mpirun"], "Received: --slurm beside --launcher mpirun."),
         (["--slurm", "--hostfile", HOSTS], "Received: --slurm beside a hostfile or its flags."),
-        (["--oversubscribe"], "--oversubscribe is of runs on the hosts of a hostfile."),
+        (["--oversubscribe"], "--oversubscribe needs a hostfile"),
         (
             ["--hostfile", HOSTS, "--servers-on", "localhost"],
             "Received: --servers-on localhost --backend horovod.",

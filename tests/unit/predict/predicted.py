@@ -12,6 +12,7 @@ from ringside_core.specs import (
     Host,
     Outcome,
     Run,
+    Shared,
     StackTimings,
     Timing,
 )
@@ -32,6 +33,7 @@ GRADIENT = 4 * 2**20
 BATCH = 20
 HOSTS = ("left", "right")
 NAMES = (*HOSTS, *(f"host{number}" for number in range(3, 9)))
+SHARED = Shared.from_run(spec_of("serial", global_batch=BATCH), "weak")
 
 
 def curve(alpha: float = ALPHA_S, beta: float = BETA_S, rate: float | None = 1e9) -> PairCurve:
@@ -123,7 +125,7 @@ def comparison(
         for number in range(rounds)
         for arm in arms
     ]
-    fields: dict[str, Any] = {"scaling": "weak", "hosts": hosts}
+    fields: dict[str, Any] = {"shared": SHARED, "hosts": hosts}
     return comparison_of(arms, runs, **{**fields, **changes})
 
 

@@ -428,8 +428,8 @@ def test_a_check_by_something_else_is_refused(
 
 
 def test_a_check_by_no_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The comparison was interrupted before its first run."""
-    empty = kept(tmp_path / "c", made.comparison({4: 0.3}).replace(runs=(), rounds=0))
+    """A comparison that was interrupted before its first run."""
+    empty = kept(tmp_path / "c", made.comparison({4: 0.3}).replace(runs=(), rounds=0, shared=None))
 
     code = ran(tmp_path, "--replicas", "4", "--check", str(empty))
 

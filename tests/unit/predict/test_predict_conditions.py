@@ -196,10 +196,7 @@ def four(**changes: Any) -> Comparison:
 
 def cores(comparison: Comparison, count: int) -> Comparison:
     """The same runs with other resources."""
-    spec = comparison.runs[0].spec
-    return comparison.replace(
-        base=spec.replace(resources=spec.resources.replace(cores_per_replica=count))
-    )
+    return comparison.replace(shared=made.SHARED.replace(cores_per_replica=count))
 
 
 def test_a_check_must_be_over_the_same_link_with_the_same_means(tmp_path: Path) -> None:
@@ -210,12 +207,12 @@ def test_a_check_must_be_over_the_same_link_with_the_same_means(tmp_path: Path) 
     assert "not known" in refuse_another(found, ours, four(links=()))[0]
     with pytest.raises(RefusalError, match="the link it is for"):
         refuse_another(found, ours, four(links=(SLOW,)))
-    with pytest.raises(RefusalError, match="resources"):
+    with pytest.raises(RefusalError, match="cores_per_replica"):
         refuse_another(found, ours, cores(four(), 8))
     with pytest.raises(RefusalError, match="as many replicas on each host"):
         refuse_another(found, ours, four(hosts=TWO_SLOTS))
-    spec = four().runs[0].spec
-    other = four(base=spec.replace(pipeline=spec.pipeline.replace(prefetch=0)))
+    pipeline = made.SHARED.pipeline.replace(prefetch=0)
+    other = four(shared=made.SHARED.replace(pipeline=pipeline))
     with pytest.raises(RefusalError, match="pipeline"):
         refuse_another(found, ours, other)
 

@@ -20,6 +20,7 @@ from ringside_core.specs import (
     RunRecord,
     RunSpec,
     Settings,
+    Shared,
     Trial,
     capabilities_of,
 )
@@ -120,7 +121,7 @@ def mixed_bout() -> Comparison:
 @functools.cache
 def _bout() -> Comparison:
     random = np.random.default_rng(7)
-    base = spec_of("serial", global_batch=GLOBAL_BATCH, epochs=EPOCHS)
+    shared = Shared.from_run(spec_of("serial", global_batch=GLOBAL_BATCH, epochs=EPOCHS))
     speeds = {
         arm_of(backend, replicas, **({"controller": controller} if controller else {})): speed
         for (backend, replicas, controller), speed in ARMS.items()
@@ -139,7 +140,7 @@ def _bout() -> Comparison:
     )
     speeds |= {tuned: TUNED[2:], twin: speeds[last]}
     diagnostic = {
-        arm.label: arm for row in (last, default, tuned) for arm in breakdown_arms_of(row, base)
+        arm.label: arm for row in (last, default, tuned) for arm in breakdown_arms_of(row, shared)
     }
     known = {arm.label for arm in speeds}
     speeds |= {
@@ -158,8 +159,8 @@ def _bout() -> Comparison:
         name="digits-laptop",
         command="ringside compare --workload digits --tuned --why",
         rounds=ROUNDS,
-        base=base,
-        asked=Rounds(least=3, most=40, precision=0.05, budget_s=900),
+        shared=shared,
+        asked=Rounds(least=3, most=40, interval_width=0.05, budget_s=900),
         ended_because="Another round would take longer than the budget of 15 minutes.",
         trials=_trials(default, tuned, random),
         communication=communication(random),

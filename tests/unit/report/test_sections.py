@@ -20,7 +20,7 @@ from ringside_core.specs import Rounds
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged, tables, verdict
 from tests.unit.report.views import bout_view
-from tests.unit.stats.factory import arm_of
+from tests.unit.stats.factory import arm_of, weak
 
 TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
 
@@ -94,8 +94,8 @@ def test_interrupted_comparison_says_how_to_go_on() -> None:
 
 
 def test_rounds_say_what_was_asked_for() -> None:
-    """The least number, the width of the intervals, and the budget."""
-    asked = Rounds(least=3, most=40, precision=0.05, budget_s=900)
+    """At least so many, until so narrow, within so long."""
+    asked = Rounds(least=3, most=40, interval_width=0.05, budget_s=900)
 
     section = noise_section(bare().replace(asked=asked), judged())
 
@@ -190,8 +190,8 @@ def test_results_name_the_highest_throughput() -> None:
     [("strong", "the global batch is the same"), ("weak", "the batch of each replica is the same")],
 )
 def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None:
-    """Title and text say what is held constant, and name the base."""
-    section = scaling_section(bare().replace(scaling=scaling), judged())
+    """What is held is said, in the title and below it; the base is named."""
+    section = scaling_section(weak(bare()) if scaling == "weak" else bare(), judged())
 
     assert f"({scaling} scaling)" in section.title
     assert isinstance(section.blocks[0], Text)

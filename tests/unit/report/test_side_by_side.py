@@ -23,7 +23,7 @@ from ringside_core.specs import (
 from tests.unit.report.hostile import MARKUP
 from tests.unit.report.proofs import failed
 from tests.unit.report.small import small
-from tests.unit.stats.factory import MACHINE, arm_of
+from tests.unit.stats.factory import MACHINE, arm_of, weak
 
 
 def slower(run: Run, factor: float) -> Run:
@@ -271,7 +271,7 @@ def on(**changes: Any) -> Callable[[Comparison], Comparison]:
         (on(cpu_model="Slow CPU"), "'Example CPU 9000' before, 'Slow CPU' now"),
         (on(cores=4), "cores of the machine: 2 before, 4 now"),
         (on(gpus=("H100",)), "gpus of the machine"),
-        (lambda one: one.replace(scaling="weak"), "scaling of the comparison: 'strong' before"),
+        (weak, "scaling of the comparison: 'strong' before"),
         (
             lambda one: one.replace(
                 arms=(

@@ -45,7 +45,7 @@ def test_a_results_file_of_an_older_version_is_verified_too(folder: Path) -> Non
 
     def older(body: Body) -> None:
         body["schema_version"] = 2
-        for name in ("asked", "base", "trials"):
+        for name in ("asked", "shared", "trials"):
             del body[name]
         for arm in body["arms"]:
             del arm["ablation"], arm["global_batch"]

@@ -67,7 +67,7 @@ def at(body: Any, path: str) -> Any:
         (f"{RECORD}.role", "cook", "'replica', 'coordinator' or 'server'"),
         (f"{RECORD}.machine.cores", 0, "greater than 0"),
         ("runs.1.wall_s", -1, "greater than or equal to 0"),
-        ("asked.precision", 0, "greater than 0"),
+        ("asked.interval_width", 0, "greater than 0"),
         ("created_unix_s", 253_402_300_800, "less than 253402300800"),  # the year 10000
         (f"{RECORD}.started_unix_s", 1e300, "less than 253402300800"),
     ],

@@ -120,7 +120,7 @@ def test_a_spec_that_makes_no_sense_is_refused(
         ('{"schema_version": 2}', "There is no backend of that name. Received: x.json"),
         (
             '{"schema_version": 2, "backend": "serial"}',
-            "RunSpec in x.json: topology: Field required",
+            "RunSpec in x.json: epochs: Field required",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from ringside_core.specs import (
     Run,
     RunRecord,
     RunSpec,
+    Shared,
     Topology,
     backend_options,
     capabilities_of,
@@ -48,6 +49,11 @@ def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
         "resources": {"cores_per_replica": 1, "intra_op_threads": 1, "inter_op_threads": 1},
     }
     return RunSpec(**{**fields, **changes})
+
+
+def weak(comparison: Comparison) -> Comparison:
+    """The same comparison, made under weak scaling."""
+    return comparison.replace(shared=Shared.from_run(spec_of("serial"), "weak"))
 
 
 @functools.cache

@@ -21,7 +21,7 @@ Estimator = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], PairFits]
 
 
 def positions(random: Random, sets: int, arms: int, rounds: int) -> np.ndarray:
-    """Places in the order of execution, as ringside.compare.order draws them."""
+    """Places in the order of execution, as ringside.compare.budget draws them."""
     within = np.argsort(random.random((sets, rounds, arms)), axis=2)
     if arms <= 3:
         within[:, 1] = arms - 1 - within[:, 0]

@@ -14,12 +14,13 @@ from ringside_core.specs import (
     RefusalError,
     Run,
     Settings,
+    Shared,
 )
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 BATCH = 32
 HOROVOD, MIRRORED, SERIAL = arm_of("horovod", 2), arm_of("mirrored", 2), arm_of("serial")
-BASE = spec_of("serial")
+SHARED = Shared.from_run(spec_of("serial"))
 
 # ms of each run, made of: compute 10, input 2, started 0.5, used 1.5, communication 4, remainder 3.
 HOROVOD_MS = {
@@ -65,7 +66,7 @@ def broken_down(
 ) -> Comparison:
     """The arms with their breakdown arms, their times with noise of each run's own."""
     generator = np.random.default_rng(1)
-    both = {one.label: one for arm in arms for one in (arm, *breakdown_arms_of(arm, BASE))}
+    both = {one.label: one for arm in arms for one in (arm, *breakdown_arms_of(arm, SHARED))}
     chosen = [both[label] for label in ms]
     runs = [
         timed(arm, ms[arm.label] * (1 + noise * generator.normal()), number)
@@ -87,7 +88,7 @@ def labels(arms: Sequence[Arm]) -> set[str]:
 
 def test_two_replicas_need_six_breakdown_arms() -> None:
     """Exactly these six, with the right batch and ablation; none is ranked."""
-    arms = {arm.label: arm for arm in breakdown_arms_of(HOROVOD, BASE)}
+    arms = {arm.label: arm for arm in breakdown_arms_of(HOROVOD, SHARED)}
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
     assert all(arm.for_breakdown and arm.group == arm.label for arm in arms.values())
@@ -107,7 +108,7 @@ def test_two_replicas_need_six_breakdown_arms() -> None:
 
 def test_arms_of_one_size_share_the_serial_runs() -> None:
     """Equal labels mean equal arms, so each runs once."""
-    both = [*breakdown_arms_of(HOROVOD, BASE), *breakdown_arms_of(MIRRORED, BASE)]
+    both = [*breakdown_arms_of(HOROVOD, SHARED), *breakdown_arms_of(MIRRORED, SHARED)]
 
     by_label = {arm.label: arm for arm in both}
     assert len(both) == 12
@@ -117,12 +118,12 @@ def test_arms_of_one_size_share_the_serial_runs() -> None:
 
 def test_one_replica_needs_fewer_breakdown_arms() -> None:
     """The arm is its own run at batch B/N, and the serial reference exists already."""
-    assert labels(breakdown_arms_of(arm_of("horovod"), BASE)) == {
+    assert labels(breakdown_arms_of(arm_of("horovod"), SHARED)) == {
         "horovod ×1 at batch 32 without input",
         "horovod ×1 unused at batch 32",
         "serial ×1 at batch 32 without input",
     }
-    assert labels(breakdown_arms_of(SERIAL, BASE)) == {"serial ×1 at batch 32 without input"}
+    assert labels(breakdown_arms_of(SERIAL, SHARED)) == {"serial ×1 at batch 32 without input"}
 
 
 def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
@@ -130,15 +131,15 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
     twin = HOROVOD.replace(label="horovod ×2 again", twin_of=HOROVOD.label)
 
     assert "no_reduction" not in {
-        arm.ablation for arm in breakdown_arms_of(arm_of("parameter_server", 2), BASE)
+        arm.ablation for arm in breakdown_arms_of(arm_of("parameter_server", 2), SHARED)
     }
-    assert breakdown_arms_of(twin, BASE) == ()
-    assert breakdown_arms_of(breakdown_arms_of(HOROVOD, BASE)[0], BASE) == ()
+    assert breakdown_arms_of(twin, SHARED) == ()
+    assert breakdown_arms_of(breakdown_arms_of(HOROVOD, SHARED)[0], SHARED) == ()
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
     """32 examples for each replica: the serial reference already runs at B/N."""
-    assert labels(breakdown_arms_of(HOROVOD, BASE, scaling="weak")) == {
+    assert labels(breakdown_arms_of(HOROVOD, Shared.from_run(spec_of("serial"), "weak"))) == {
         "horovod ×2 without reduction",
         "horovod ×2 without input",
         "horovod ×1 at batch 32",
@@ -151,7 +152,7 @@ def test_own_settings_go_to_the_breakdown_arms() -> None:
     """XLA is not part of the framework tax, so the serial runs have it too, by name."""
     arm = arm_of("horovod").replace(settings=Settings(jit_compile=True), group="horovod:xla")
 
-    arms = breakdown_arms_of(arm, BASE)
+    arms = breakdown_arms_of(arm, SHARED)
 
     assert all(one.settings.jit_compile for one in arms)
     assert "serial:jit_compile=true ×1 at batch 32" in labels(arms)
@@ -246,7 +247,7 @@ def test_one_replica_has_no_communication_by_definition() -> None:
 def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None:
     """It cannot be left out; two workers' steps make one global batch."""
     arm = arm_of("parameter_server", 2)
-    needed = breakdown_arms_of(arm, BASE)
+    needed = breakdown_arms_of(arm, SHARED)
     ms = {arm.label: 20.0} | dict.fromkeys(labels(needed), 10.0)
     comparison = broken_down(ms, arm)
 
@@ -365,7 +366,7 @@ def test_a_gap_of_different_work_is_not_told() -> None:
     """Milliseconds for 32 and for 64 examples are not compared."""
     comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
     larger = {
-        one.label: one for one in breakdown_arms_of(MIRRORED, spec_of("serial", global_batch=64))
+        one.label: one for one in breakdown_arms_of(MIRRORED, SHARED.replace(global_batch=64))
     }
     runs = [run for run in comparison.runs if not run.arm.startswith("mirrored")]
     for number in range(4):

@@ -22,6 +22,7 @@ from tests.unit.stats.factory import (
     run_of,
     simple_run,
     spec_of,
+    weak,
 )
 
 
@@ -188,6 +189,6 @@ def test_weak_scaling_shares_the_batch_of_a_replica() -> None:
     ]
     comparison = comparison_of([arm_of("horovod"), arm_of("horovod", 2)], runs)
 
-    assert len(summarize(comparison.replace(scaling="weak")).arms) == 2
+    assert len(summarize(weak(comparison)).arms) == 2
     with pytest.raises(RefusalError, match="same global_batch"):
         summarize(comparison)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from launch import Placement
 from ringside.verify import store
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
@@ -15,6 +14,7 @@ from ringside_core.specs import (
     Check,
     Host,
     PipelineOptions,
+    Placement,
     RunSpec,
     Topology,
 )

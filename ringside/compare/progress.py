@@ -85,34 +85,10 @@ class ComparisonProgress(Observer):
             told.append(f"{disturbed} of them disturbed{again}")
         if state.widest is not None:
             told.append(f"widest interval {width_of(state.widest)}")
-        elif comparison.asked.precision is not None:
+        elif comparison.asked.interval_width is not None:
             told.append("no interval yet")
         if not comparison.ended_because:
             left = duration(time_left_s(comparison.asked, state))
             told.append(f"about {left} left")
             self._bars.update(self._runs, description=f"about {left} left")
         self._console.print("; ".join(told), highlight=False, markup=False)
-
-
-class Stages:
-    """What is being verified, and a line for each arm with what became of it."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("verifying…")
-
-    def __enter__(self) -> Self:
-        self._status.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._status.stop()
-
-    def start(self, label: str) -> None:
-        """A set of processes is started; others may run beside it."""
-        self._status.update(f"verifying: started {label}…")
-
-    def end(self, label: str, passed: bool) -> None:
-        """One line; reasons are told with all certificates."""
-        word = "[green]certified[/]" if passed else "[red]not certified[/]"
-        self._console.print(f"{label:<34} {word}", highlight=False)

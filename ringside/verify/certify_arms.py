@@ -1,12 +1,12 @@
-"""Verification with progress, for `ringside verify` and `ringside compare`."""
+"""Certify arms and make mistakes in them: progress, the files, and what is kept for later."""
 
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 
-from ringside.cli.progress import Stages
 from ringside.verify import store
 from ringside.verify.certify import Subject, certify
 from ringside.verify.detect import detect
@@ -14,6 +14,30 @@ from ringside.verify.processes import HERE, Start
 from ringside.verify.request import DEFAULT_STEPS
 from ringside_core.specs import Certificate, DetectionMatrix, write_whole
 from ringside_core.text import file_name
+
+
+class Stages:
+    """What is being verified, and a line for each arm with what became of it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("verifying…")
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._status.stop()
+
+    def start(self, label: str) -> None:
+        """A set of processes is started; others may run beside it."""
+        self._status.update(f"verifying: started {label}…")
+
+    def end(self, label: str, passed: bool) -> None:
+        """One line; reasons are told with all certificates."""
+        word = "[green]certified[/]" if passed else "[red]not certified[/]"
+        self._console.print(f"{label:<34} {word}", highlight=False)
 
 
 def certify_arms(

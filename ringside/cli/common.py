@@ -1,0 +1,126 @@
+"""What several commands share: flags, and the folder in which a command leaves its results."""
+
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringside.cli.lock import LOCK
+from ringside_core.specs import Placement, RefusalError, RunSpec, read_hostfile
+
+BackendNames = Annotated[
+    str | None,
+    typer.Option(
+        help="Backends, separated by commas; options and settings after colons: a:b=1:c=2. "
+        "Default: all; on several hosts, those that can use several.",
+        show_default=False,
+    ),
+]
+Sizes = Annotated[str | None, typer.Option(help="Numbers of replicas, separated by commas: 1,2,4.")]
+FolderName = Annotated[
+    str | None, typer.Option(help="Name of the folder. Default: workload and time.")
+]
+OutputFolder = Annotated[Path, typer.Option(help="Where that folder is made.")]
+
+# Flags of one run that a command with several arms does not have.
+NOT_OF_SEVERAL_ARMS = (
+    "backend",
+    "replicas",
+    "option",
+    "resume_from",
+    "save",
+    "ledger",
+    "checkpoint_steps",
+)
+HostfileFlag = Annotated[
+    Path | None, typer.Option(help="File with lines `host slots=N`. Default: this machine.")
+]
+InterfaceFlag = Annotated[
+    str | None,
+    typer.Option(
+        help="Network interface for every stack, with the same name on all hosts. Default: the one "
+        "that this machine reaches them by."
+    ),
+]
+ServersOnFlag = Annotated[
+    str | None,
+    typer.Option(
+        help="Hosts of the parameter servers, separated by commas. Default: all hosts in turn."
+    ),
+]
+OversubscribeFlag = Annotated[
+    bool,
+    typer.Option("--oversubscribe", help="Run more replicas on a host than it has cores."),
+]
+
+
+def finite(seconds: float) -> float:
+    """A finite number of seconds, for a flag: `min=` lets inf and nan through."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is not a number of seconds.")
+    return seconds
+
+
+Deadline = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        callback=finite,
+        help="Seconds without progress after which a run counts as hung (before the first step: "
+        "at least 120).",
+    ),
+]
+
+
+def placement_from(
+    hostfile: Path | None,
+    interface: str | None = None,
+    servers_on: str | None = None,
+    oversubscribe: bool = False,
+) -> Placement:
+    """The placement that the flags describe.
+
+    Raises:
+        RefusalError: a hostfile that cannot be read, a server on a host that is not in it, or
+            flags that need a hostfile.
+    """
+    if oversubscribe and hostfile is None:
+        raise RefusalError(
+            "--oversubscribe needs a hostfile: on this machine alone, cores are not checked.",
+            received="--oversubscribe",
+            advice="Leave it out, or add --hostfile.",
+        )
+    return Placement(
+        hosts=read_hostfile(hostfile) if hostfile else None,
+        interface=interface,
+        servers_on=tuple(name for one in (servers_on or "").split(",") if (name := one.strip())),
+        oversubscribe=oversubscribe,
+    )
+
+
+def default_name(spec: RunSpec) -> str:
+    """The name of a folder: what was trained, and when."""
+    workload = spec.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
+    return f"{workload}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def new_folder(output: Path, name: str) -> Path:
+    """Make the folder of a command. A folder that already holds files is refused."""
+    folder = output / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(path.name != LOCK for path in folder.iterdir()):
+            raise RefusalError(
+                "The results need a folder of their own.",
+                received=f"{folder}, which holds files already",
+                advice="Choose another --name.",
+            )
+    except OSError as error:
+        raise RefusalError(
+            "The folder for the results must be writable.",
+            received=error,
+            advice="Choose another with --output.",
+        ) from None
+    return folder

@@ -1,0 +1,115 @@
+"""What a comparison does one after the other; each stage leaves out what is there already."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from ringside.compare.durations import expected_s
+from ringside.compare.experiment import keep, launched, run_rounds
+from ringside.compare.hosts import links_between
+from ringside.compare.hosts_load import looks
+from ringside.compare.progress import ComparisonProgress
+from ringside.compare.tuning import arms_to_tune, tune
+from ringside.verify.certify import Subject
+from ringside.verify.certify_arms import certify_arms
+from ringside.verify.processes import Start
+from ringside_core.specs import Comparison
+from ringside_core.text import duration, percent, plural
+
+
+def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
+    """Certify, tune, and make rounds, as far as that is still to be done."""
+    comparison = _certified(console, comparison, folder)
+    if comparison.trials_each and not comparison.runs:
+        comparison = _certified(console, _tuned(console, comparison, folder), folder)
+    for line in announcement(comparison):
+        console.print(line, highlight=False, markup=False)
+    total = None
+    if comparison.asked.interval_width is None:
+        total = len(comparison.arms) * max(comparison.asked.least, comparison.rounds)
+    done = len(comparison.runs)
+    placement = comparison.placement
+    with ComparisonProgress(console, total_runs=total, done=done) as progress:
+        comparison = run_rounds(
+            comparison,
+            folder=folder,
+            executor=launched(comparison.deadline_s, progress, placement),
+            observer=progress,
+        )
+    if comparison.links:
+        at_end = links_between(console, placement, comparison.addresses)
+        comparison = comparison.replace(links_at_end=at_end)
+        keep(comparison, folder)
+    return comparison
+
+
+def announcement(comparison: Comparison) -> list[str]:
+    """What will be run, and about how long that takes."""
+    asked, arms = comparison.asked, comparison.arms
+    if asked.interval_width is None:
+        rounds = plural(asked.least, "round")
+        if asked.most > asked.least:
+            rounds += f", up to {asked.most} if disturbed"
+    else:
+        rounds = (
+            f"at least {plural(asked.least, 'round')}, until every interval of interest is at "
+            f"most {percent(asked.interval_width)} wide"
+        )
+    if asked.budget_s is not None:
+        rounds += f" or {duration(asked.budget_s)} are over"
+    lines = [f"{plural(len(arms), 'arm')} × {rounds}"]
+    if comparison.addresses and looks(tuple(comparison.addresses)) is None:
+        lines.append("nobody can look at what else the hosts do: no round is known to be quiet")
+    placement = comparison.placement
+    round_s = expected_s((comparison.spec_of(arm) for arm in arms), placement)
+    if round_s is None:
+        return [*lines, "how long a round takes, the first one will say"]
+    least = duration(round_s * asked.least)
+    told = f"about {duration(round_s)} for a round, as earlier runs took; {least} for {asked.least}"
+    if asked.budget_s is not None and round_s * asked.least > asked.budget_s:
+        told += ", which is more than the budget: they are made all the same"
+    return [*lines, told]
+
+
+def _certified(console: Console, comparison: Comparison, folder: Path) -> Comparison:
+    """Certify what is to be ranked and has no certificate yet; a twin needs none of its own."""
+    if not comparison.verify:
+        return comparison
+    there = {certificate.arm.label for certificate in comparison.certificates}
+    subjects = [
+        Subject(arm, comparison.spec_of(arm))
+        for arm in comparison.arms
+        if not (arm.twin_of or arm.for_breakdown or arm.label in there)
+    ]
+    if not subjects:
+        return comparison
+    start = Start(comparison.placement)
+    made = certify_arms(console, subjects, folder, reuse=True, start=start)
+    comparison = comparison.replace(certificates=(*comparison.certificates, *made))
+    keep(comparison, folder)
+    return comparison
+
+
+def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison:
+    """Make the trials; say for each arm what was chosen."""
+    arms, each = arms_to_tune(comparison), comparison.trials_each
+    total = each * len(arms)
+    once_s = expected_s((comparison.spec_of(arm) for arm in arms), comparison.placement)
+    about = "" if once_s is None else f", about {duration(each * once_s)}"
+    console.print(f"{each} trials for each of {plural(len(arms), 'arm')}{about}", highlight=False)
+    with ComparisonProgress(
+        console, total_runs=total, done=len(comparison.trials), unit="trial"
+    ) as progress:
+        comparison = tune(
+            comparison,
+            folder=folder,
+            executor=launched(comparison.deadline_s, progress, comparison.placement),
+            observer=progress,
+        )
+    keep(comparison, folder)
+    for trial in comparison.trials:
+        if trial.chosen:
+            kept = trial.arm.label == trial.tuned_from
+            told = "nothing was faster than as it is" if kept else f"tuned: {trial.arm.label}"
+            console.print(f"{trial.tuned_from:<34} {told}", highlight=False, markup=False)
+    return comparison
