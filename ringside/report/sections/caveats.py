@@ -153,7 +153,7 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             yield Caveat(
                 f"At {plural(size, 'replica')} {verdict.first} and {verdict.second} cannot be told "
                 f"apart. {seen(verdict.smallest_visible)}.",
-                "Ask for a smaller --precision and a larger --budget.",
+                "Ask for a smaller --interval-width and a larger --budget.",
             )
 
 
