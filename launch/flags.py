@@ -38,18 +38,18 @@ def spec_from_flags(
     surroundings: Surroundings,
     *,
     backend: Annotated[
-        str, typer.Option(help="auto: what the launcher is for, serial without one.")
+        str, typer.Option(help="auto: the backend of the launcher; without a launcher, serial.")
     ] = "auto",
     replicas: Annotated[
-        int | None, typer.Option(min=1, help="Copies of the model. Default: what was launched.")
+        int | None, typer.Option(min=1, help="Copies of the model. Default: as launched.")
     ] = None,
     workload: Annotated[
         str, typer.Option(help="A name, path/to/file.py:function or package.module:function.")
     ] = "digits",
     workload_option: Annotated[
-        list[str] | None, typer.Option("-w", "--workload-option", help="name=value, repeatable.")
+        list[str] | None, typer.Option("-w", "--workload-option", help="Option of the workload, name=value, repeatable.")
     ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where data sets are kept.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Folder of the data sets.")] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("-o", "--option", help="Option of the backend, name=value, repeatable."),
@@ -59,14 +59,14 @@ def spec_from_flags(
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Default: the workload's.")] = None,
     gradient_accumulation_steps: Annotated[
-        int, typer.Option(min=1, help="Passes in which a replica runs its part of an update.")
+        int, typer.Option(min=1, help="Passes in which a replica runs its part of one update.")
     ] = 1,
     learning_rate_rule: Annotated[
         Literal["none", "linear", "sqrt"],
-        typer.Option(help="How the rate follows the global batch."),
+        typer.Option(help="How the learning rate follows the global batch."),
     ] = "none",
     warmup_epochs: Annotated[
-        int, typer.Option(min=0, help="Linear warm-up to the rule's rate.")
+        int, typer.Option(min=0, help="Epochs of linear warm-up to that rate.")
     ] = 0,
     precision: Annotated[
         Any,  # typer takes no parser beside a Literal
@@ -74,23 +74,29 @@ def spec_from_flags(
     ] = "float32",
     shard: Annotated[
         Literal["batch", "file", "data", "off"],
-        typer.Option(help="Who reads what; file, data, off need --no-cache."),
+        typer.Option(help="How replicas share the input; file, data and off need --no-cache."),
     ] = "batch",
     cache: Annotated[bool, typer.Option(help="Read the data into memory once.")] = True,
     shuffle: Annotated[bool, typer.Option(help="A new order in each epoch.")] = True,
-    shuffle_buffer: Annotated[int, typer.Option(min=1, help="Of a stream (--no-cache).")] = 4096,
-    parallel_map: Annotated[int, typer.Option(min=1, help="Batches prepared at once.")] = 2,
-    interleave_files: Annotated[int, typer.Option(min=1, help="Files read at once.")] = 1,
+    shuffle_buffer: Annotated[int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")] = 4096,
+    parallel_map: Annotated[int, typer.Option(min=1, help="Batches prepared in parallel.")] = 2,
+    interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,
     filter: Annotated[
         str | None, typer.Option(help="file.py:function or module:function, element → bool.")
     ] = None,
     prefetch: Annotated[int, typer.Option(min=0, help="Batches prepared ahead.")] = 2,
     cores_per_replica: Annotated[
-        int | None, typer.Option(min=1, help="Pin each process to so many cores per replica.")
+        int | None, typer.Option(min=1, help="Pin each process to this many cores per replica.")
     ] = None,
-    intra_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
-    inter_op_threads: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED)] = 1,
+    intra_op_threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of TensorFlow within one operation.")
+    ] = None,
+    inter_op_threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of TensorFlow over operations.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAX_SEED, help="Of the weights and the shuffle.")
+    ] = 1,
     save: Annotated[
         Literal["record", "all"],
         typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),
@@ -100,22 +106,22 @@ def spec_from_flags(
     ] = None,
     ledger: Annotated[
         Literal["digest", "full"],
-        typer.Option(help="full: write down which example was fed where and when."),
+        typer.Option(help="full: record which example was fed where and when."),
     ] = "digest",
     checkpoint_steps: Annotated[
-        int | None, typer.Option(min=1, help="Write a checkpoint every so many updates too.")
+        int | None, typer.Option(min=1, help="Also write a checkpoint after every so many updates.")
     ] = None,
     steps_per_execution: Annotated[
         int, typer.Option(min=1, help="Updates in one call of the training function.")
     ] = 1,
     jit_compile: Annotated[bool, typer.Option(help="Compile the training step by XLA.")] = False,
 ) -> RunSpec:
-    """Build the spec of a run from flags, and from who started the process where none is given.
+    """Build the spec of a run from flags. What no flag gives comes from the launcher.
 
-    Each flag's meaning stands in its help.
+    The help of each flag says what it means.
 
     Raises:
-        RefusalError: anything that does not fit together.
+        RefusalError: flags that do not fit together.
     """
     name = surroundings.default_backend if backend == "auto" else backend
     capabilities_of(name)
@@ -167,7 +173,7 @@ def spec_from_flags(
 
 
 def topology_for(backend: str, replicas: int | None, surroundings: Surroundings) -> Topology:
-    """Processes and replicas: as launched, else as asked for, else one."""
+    """Processes and replicas: as launched; without a launcher as asked for, else one."""
     if capabilities_of(backend).process_model == "single":
         if surroundings.size > 1:
             return Topology(processes_per_host=surroundings.size)  # RunSpec refuses it
@@ -179,7 +185,7 @@ def topology_for(backend: str, replicas: int | None, surroundings: Surroundings)
         raise RefusalError(
             "--replicas must be the number of processes that were launched.",
             received=f"--replicas {replicas}, {size} launched",
-            advice="Leave --replicas away.",
+            advice="Leave out --replicas.",
         )
     if size % local:
         return Topology(processes_per_host=size)  # hosts with unequal slots

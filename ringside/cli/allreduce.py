@@ -61,20 +61,20 @@ from ringside_core.specs import (
 from ringside_core.text import byte_size
 
 NOTE = (
-    "float32; input and result are separate arrays (MPI's broadcast has one). The result of bare "
-    "MPI has its place in memory beforehand; TensorFlow and Horovod allocate theirs within the "
-    "time, as in a training. Times: the median of each rank over its repetitions, from a barrier "
-    "to its return; then least, mean and most over the ranks. algbw and busbw: GB/s (1e9 bytes) "
-    "as nccl-tests defines them, of the mean. n: repetitions. #wrong: elements unlike the closed "
-    "form, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
-    "then adds a gradient to it; of that nccl-tests defines no busbw."
+    "float32; input and result are separate arrays (MPI's broadcast has one array). Bare MPI "
+    "allocates its result before the timing; TensorFlow and Horovod allocate theirs within it, as "
+    "in training. Times: each rank's median over its repetitions, from a barrier to the return; "
+    "then minimum, mean and maximum over the ranks. algbw and busbw: GB/s (1e9 bytes) of the mean, "
+    "as nccl-tests defines them. n: repetitions. #wrong: elements that differ from the expected "
+    "value, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
+    "then adds a gradient to it; nccl-tests defines no busbw for that."
 )
 NOTE_ON_LINKS = (
-    "of link: the least time that the slowest link allows any stack, by the plain TCP transfer, ÷ "
-    "the time of the slowest rank, where busbw is of the mean; of an all-reduce with one rank a "
-    "host it is the slowest rank's bus bandwidth ÷ the link's. More than 100 % is possible by what "
-    "lies in buffers; more than 105 % is marked, since then the link was not the one that was "
-    "measured. Parameter servers: the last host serves, those before it have the workers."
+    "of link: the shortest time that the slowest link allows any stack (by the plain TCP transfer) "
+    "÷ the time of the slowest rank; busbw uses the mean instead. For an all-reduce with one rank "
+    "on each host, it is the slowest rank's bus bandwidth ÷ the link's. Buffers can make it more "
+    "than 100 %. More than 105 % is marked: the link then differed from the measured one. "
+    "Parameter servers: the last host has the server, the hosts before it the workers."
 )
 
 DOCUMENT = "communication.json"
@@ -83,47 +83,48 @@ DOCUMENT = "communication.json"
 def command(
     replicas: Annotated[
         int | None,
-        typer.Option(min=2, help="Ranks. Default: 2, or every slot of the hostfile."),
+        typer.Option(min=2, help="Number of ranks. Default: 2, or every slot of the hostfile."),
     ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(
-            help="Ranges (each 4 times the one before) and sizes, commas between. Default: "
-            f"{DEFAULT_SIZES}, between hosts what the link carries in {LONGEST_S:.0f} s."
+            help="Sizes and ranges (in steps of 4 times), separated by commas. Default: "
+            f"{DEFAULT_SIZES}; between hosts, up to what the link carries in "
+            f"{LONGEST_S:.0f} s."
         ),
     ] = None,
     stacks: Annotated[
         str,
         typer.Option(
-            help="Names with commas between, options after colons: "
+            help="Names, separated by commas; options after colons: "
             '"horovod gloo,horovod mpi:btl_tcp_flags=9".'
         ),
     ] = "all",
     repetitions: Annotated[
-        int, typer.Option(min=1, help="At most, of each operation at each size.")
+        int, typer.Option(min=1, help="Most repetitions of one operation at one size.")
     ] = 200,
     seconds: Annotated[
-        float, typer.Option(min=0.01, help="At most, for one operation at one size.")
+        float, typer.Option(min=0.01, help="Most seconds for one operation at one size.")
     ] = BUDGET_S,
     hostfile: HostfileFlag = None,
     interface: InterfaceFlag = None,
     oversubscribe: OversubscribeFlag = False,
     name: Annotated[
-        str | None, typer.Option(help="Of the folder. Default: allreduce, time.")
+        str | None, typer.Option(help="Name of the folder. Default: allreduce and time.")
     ] = None,
     output: OutputFolder = Path("runs"),
 ) -> None:
     """Time all-reduce, broadcast and push/pull of every stack that can run here, and check them.
 
-    One stack after the other, each in fresh processes, every rank pinned to its share of the cores.
-    The first repetitions (two, or a tenth) are checked and not counted; of large arrays there are
-    fewer, but five. Between hosts each link is measured first, by a plain transfer. Later
-    comparisons on the same hosts predict from the last measurement of all stacks at four sizes or
-    more, with no more ranks than cores.
+    The stacks run one after the other, each in fresh processes. Every rank is pinned to its share
+    of the cores. The first repetitions (two, or a tenth) are checked but not counted. Large arrays
+    get fewer repetitions, at least five. Between hosts, each link is measured first by a plain
+    transfer. Later comparisons on the same hosts use the last measurement that has all stacks, at
+    least four sizes, and no more ranks than cores.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
     if not math.isfinite(seconds):
-        raise RefusalError("--seconds must be a number of seconds.", received=seconds)
+        raise RefusalError("--seconds must be a finite number of seconds.", received=seconds)
     placement = placement_from(hostfile, interface, oversubscribe=oversubscribe)
     ranks = replicas or max(2, sum(host.slots for host in placement.hosts or ()))
     check_ranks(ranks)
@@ -168,13 +169,13 @@ def command(
 
 
 def _place(ranks: int, placement: Placement, output: Path, console: Console) -> Place:
-    """Where the ranks go: hosts that are ready, and what their links carry."""
+    """Where the ranks run: hosts that are ready, and the rates of their links."""
     if placement.hosts is None:
         place = Place.here(ranks)
         if ranks > place.cores:
             console.print(
-                f"more ranks ({ranks}) than usable cores ({place.cores}): they wait for each "
-                "other, and times are longer than the stacks need",
+                f"more ranks ({ranks}) than usable cores ({place.cores}): ranks wait for each "
+                "other, so the times are too long",
                 highlight=False,
             )
         return place
@@ -197,40 +198,40 @@ def link_text(link: Link) -> str:
 
 
 def _fitting(sizes: tuple[int, ...], place: Place, console: Console) -> tuple[int, ...]:
-    """What the slowest link carries in a reasonable time; told, if that is less."""
+    """The sizes that the slowest link carries in reasonable time; says so if some are left out."""
     bits_per_s = slowest_bits_per_s(place.links)
     if bits_per_s is None:
         return sizes
     fit = fitting(sizes, ranks=place.ranks, bits_per_s=bits_per_s)
     if fit != sizes:
         console.print(
-            f"sizes up to {byte_size(max(fit))}: more would take longer than {LONGEST_S:.0f} s "
-            "each time on the slowest link (--sizes insists)",
+            f"sizes up to {byte_size(max(fit))}: a larger one would take more than "
+            f"{LONGEST_S:.0f} s on the slowest link (give --sizes to time it anyway)",
             highlight=False,
         )
     return fit
 
 
 def _tell(stack: StackTimings, console: Console) -> None:
-    """One line, when a stack is through."""
+    """Print one line when a stack is done."""
     what = f"in {stack.wall_s:.0f} s" if stack.outcome.completed else _why(stack.outcome)
     console.print(f"{stack_name(stack.stack):<20} {what}", highlight=False)
 
 
 def _write(communication: Communication, folder: Path) -> None:
-    """After each stack: what was measured is not lost with the stacks that follow."""
+    """Write after each stack, so that a later failure loses nothing."""
     write_whole(folder / DOCUMENT, communication.to_json())
     write_whole(folder / "samples.csv", samples_csv(communication))
 
 
 def _what_is_there(folder: Path) -> str:
     if not (folder / DOCUMENT).exists():
-        return f"no stack is through: {folder}"
-    return f"the stacks that are through: {folder / DOCUMENT}, samples.csv"
+        return f"no stack is done: {folder}"
+    return f"the stacks that are done: {folder / DOCUMENT}, samples.csv"
 
 
 def _keep(communication: Communication, place: Place, console: Console) -> None:
-    """Keep it for later comparisons, or say in one line why not."""
+    """Keep the measurement for later comparisons, or print why not."""
     why_not = why_not_kept(communication, usable_cores=place.cores)
     if not why_not:
         try:
@@ -244,17 +245,17 @@ def _keep(communication: Communication, place: Place, console: Console) -> None:
 
 
 def render(communication: Communication) -> Group:
-    """A line for each stack, operation and size; below, why the others have none."""
+    """A line for each stack, operation and size; below, why other stacks have none."""
     return Group(_render_times(communication), _render_absent(communication))
 
 
 def _name(stack: StackTimings) -> str:
-    """A stack with its settings on lines of their own: beside figures both are too wide."""
+    """A stack and its settings, one on each line: on one line they are too wide for the table."""
     return "\n".join(stack_name(stack.stack).split(":"))
 
 
 def _render_absent(communication: Communication) -> Table:
-    """In a table of its own: a reason is longer than a cell among the figures is wide."""
+    """A table of its own: a reason is too long for a cell among the figures."""
     table = Table(box=None, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -314,7 +315,7 @@ def _cells(timing: Timing) -> tuple[str, ...]:
 
 
 def render_models(communication: Communication) -> Table:
-    """α, β and γ of each stack and operation, with their errors."""
+    """α, β and γ of each stack and operation, with the errors of the fit."""
     table = Table(title="latency α, seconds per byte β and γ, fitted", box=None)
     table.add_column("stack", overflow="fold", min_width=19, max_width=26)
     table.add_column("operation")
@@ -325,7 +326,7 @@ def render_models(communication: Communication) -> Table:
         for operation in dict.fromkeys(timing.operation for timing in stack.timings):
             timings = [t for t in stack.timings if t.operation == operation]
             if len(timings) < 2:
-                continue  # a line through one point says nothing
+                continue  # one point fits any line
             model = fit_cost_model(timings, add_seconds_per_byte=communication.add_seconds_per_byte)
             table.add_row(
                 _name(stack),

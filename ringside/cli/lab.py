@@ -65,7 +65,7 @@ def down(*, name: Name = "lab") -> None:
 
 @command.command()
 def rate(
-    rate: Annotated[str, typer.Argument(help="For example 100mbit.", metavar="RATE")],
+    rate: Annotated[str, typer.Argument(help="The new rate, for example 100mbit.", metavar="RATE")],
     *,
     host: Annotated[str | None, typer.Option(help="Only this host's link.")] = None,
     name: Annotated[
@@ -76,9 +76,9 @@ def rate(
     lab = lab_of(host) if host else name or "lab"
     if name not in (None, lab):
         raise RefusalError(
-            "--host names one of the lab's own hosts.",
+            "--host must name a host of the lab.",
             received=f"--host {host} --name {name}",
-            advice="Leave one of them away.",
+            advice="Leave out one of them.",
         )
     Lab.find(lab).set_rate(host, rate)
 
@@ -96,9 +96,9 @@ def mend(host: HostName) -> None:
 
 
 def _show(lab: Lab) -> None:
-    limit = "at most, whatever the others do" if lab.limited else "not limited: no cgroup cpu"
+    limit = "a limit for each host" if lab.limited else "not limited: no cgroup cpu"
     if lab.overbooked:
-        limit = "more than the machine has: a host's speed depends on the others"
+        limit = "more than the machine has, so the speed of a host depends on the others"
     table = Table(
         title=f"lab {lab.name} on {lab.interface}, this machine is {lab.head_address}",
         caption=f"cores: {limit}; TCP: {lab.congestion_control}",

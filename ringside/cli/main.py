@@ -1,4 +1,4 @@
-"""`ringside`: finds the command that was named and leaves the rest to it.
+"""`ringside`: find the named command and run it.
 
 Only the named command's module is imported, so `ringside --help` answers at once.
 """
@@ -31,11 +31,14 @@ COMMANDS = {
     ),
     "predict": (
         "ringside.cli.predict",
-        "Predict steps at sizes and links that nobody has at hand.",
+        "Predict step times at sizes and links that you cannot run.",
     ),
     "lab": ("ringside.cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
-    "doctor": ("ringside.cli.doctor", "Which backends can run here, and why others cannot."),
-    "report": ("ringside.cli.report", "Write a report again, or set two comparisons side by side."),
+    "doctor": ("ringside.cli.doctor", "Show which backends can run here, and why others cannot."),
+    "report": (
+        "ringside.cli.report",
+        "Write a report again, or compare two comparisons side by side.",
+    ),
     "verify-report": (
         "ringside.cli.verify_report",
         "Compute a whole report again from its raw samples.",
@@ -44,7 +47,7 @@ COMMANDS = {
 
 
 def build_app(arguments: list[str]) -> typer.Typer:
-    """The application with the named command loaded and the others by their help line only."""
+    """The application: the named command is loaded, the others have only a help line."""
     app = typer.Typer(
         name="ringside",
         help="Horovod and tf.distribute, side by side: same model, same data, measured.",
@@ -76,7 +79,7 @@ def _check_search_path() -> None:
 
 
 def _paragraphs(docstring: str) -> str:
-    """A docstring without the ends of its lines, which would be kept between its own margins."""
+    """A docstring with each paragraph on one line; typer would keep its line breaks."""
     return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
@@ -105,7 +108,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         _say(STOPPED)
         return 130
-    except OSError as error:  # of the machine: nothing that a traceback explains
+    except OSError as error:  # of the machine; a traceback explains nothing
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 2
     except Exception as error:
@@ -117,7 +120,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be what has gone
+    with contextlib.suppress(OSError):  # the terminal may be gone
         print(f"ringside: {text}", file=sys.stderr)
 
 

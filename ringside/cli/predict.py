@@ -86,7 +86,7 @@ def command(
         raise RefusalError(
             "ringside predict needs the folder of a comparison.",
             received="none",
-            advice="Or ask for --published.",
+            advice="Name one, or use --published.",
         )
     flags = _Flags(replicas, replicas_per_host, rate, scaling)
     prediction = _predicted(folder, communication, flags)
@@ -98,7 +98,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Flags:
-    """What is asked for, as it was typed."""
+    """The flags as typed."""
 
     replicas: str | None
     per_host: int

@@ -14,17 +14,17 @@ def command(
     now: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SECOND]", help="Folder of a later comparison, to set beside the first."
+            metavar="[SECOND]", help="Folder of a later comparison, to compare with the first."
         ),
     ] = None,
 ) -> None:
-    """Write the report again from results.json; of two folders, set them side by side.
+    """Write the report again from results.json; with two folders, compare them side by side.
 
     results.json itself stays as it is.
 
-    Of two, arm by arm: how many times as fast the second is as the first, what became slower or
-    faster, which certificates were lost. The pages are written into the second folder. A
-    regression is told and is no failure: the exit code is 0.
+    With two folders, it shows for each arm how fast the second is relative to the first, what
+    became slower or faster, and which certificates were lost. The pages are written into the second
+    folder. A regression is shown but is no failure: the exit code is 0.
     """
     if now is not None:
         _side_by_side(folder, now)

@@ -1,4 +1,4 @@
-"""Ctrl-C, kill, a closed terminal and a full disk: what a person is told, and how to go on."""
+"""Ctrl-C, kill, a closed terminal and a full disk: tell the person how to go on."""
 
 import contextlib
 import signal
@@ -19,10 +19,10 @@ class Stopped(SystemExit):
 
 @contextlib.contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises, so that every `with` is left.
+    """Let SIGTERM and SIGHUP raise SystemExit, as Ctrl-C raises, so that every `with` block ends.
 
-    What is ignored on purpose (nohup) stays so. A second signal cannot stop the cleaning up.
-    `launch.interrupts` takes over while processes of a run are there.
+    A signal that is ignored on purpose (nohup) stays ignored. A second signal cannot interrupt the
+    cleaning up. While processes of a run exist, `launch.interrupts` handles signals instead.
     """
 
     def none(number: int, frame: FrameType | None) -> None:
@@ -31,7 +31,7 @@ def ending_on_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         for one in held:
             signal.signal(one, none)
-        raise SystemExit(128 + number)  # as a shell would say it
+        raise SystemExit(128 + number)  # the exit code that a shell gives
 
     held = []
     if threading.current_thread() is threading.main_thread():  # no other can have handlers
@@ -47,11 +47,11 @@ def ending_on_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def telling(console: "Console", how_to_go_on: Callable[[], str]) -> Iterator[None]:
-    """Say how to go on where a command is stopped, or cannot write.
+    """Say how to go on if a command is stopped or cannot write.
 
     Args:
-        console: where it is said.
-        how_to_go_on: a sentence, asked for when it is needed.
+        console: where it is printed.
+        how_to_go_on: gives the sentence when it is needed.
     """
     try:
         yield
@@ -65,5 +65,5 @@ def telling(console: "Console", how_to_go_on: Callable[[], str]) -> Iterator[Non
 
 
 def _say(console: "Console", text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be what has gone
+    with contextlib.suppress(OSError):  # the terminal may be gone
         console.print(text, soft_wrap=True, highlight=False, markup=False)

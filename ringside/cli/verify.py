@@ -39,13 +39,15 @@ def command(
     backends: BackendNames = None,
     replicas: Sizes = None,
     steps: Annotated[
-        int, typer.Option(min=4, help="Updates to compare; they hold an epoch end.")
+        int, typer.Option(min=4, help="Updates to compare; they include the end of an epoch.")
     ] = DEFAULT_STEPS,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Make deliberate mistakes; the gate must catch all.")
+        bool,
+        typer.Option("--controls", help="Also make deliberate mistakes; the check must catch all."),
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show where each arm parts from the reference.")
+        bool,
+        typer.Option("--explain", help="Show where each arm first differs from the reference."),
     ] = False,
     hostfile: HostfileFlag = None,
     interface: InterfaceFlag = None,
@@ -68,11 +70,11 @@ def command(
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
     if controls and all(arm.replicas == 1 for arm in chosen.arms):
         raise RefusalError(
-            "--controls needs an arm of several replicas: one has nobody to disagree with.",
+            "--controls needs an arm with several replicas: one alone cannot disagree.",
             received=f"--replicas {replicas}",
             advice="Use --replicas 2.",
         )
-    for arm in chosen.arms:  # one that cannot join the launcher is refused
+    for arm in chosen.arms:  # refuses an arm that the launcher cannot start
         Start(placement, launcher).plan(chosen.spec_of(arm), output)
     chosen, _ = on_hosts(chosen, output)
     folder = new_folder(output, name or f"verify-{default_name(spec)}")
@@ -84,7 +86,7 @@ def command(
     if explain:
         for certificate in certificates:
             console.print(explanation(certificate), highlight=False, markup=False)
-    # An arm that is not certified without a mistake says nothing about the gate.
+    # Only a certified arm can show whether the check catches mistakes.
     right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
     matrix = make_mistakes(console, right, folder, start) if controls else None
     if matrix is not None:

@@ -1,4 +1,4 @@
-"""From what a person asked for to a list of arms."""
+"""The arms that a person asks for."""
 
 import os
 from collections.abc import Iterable
@@ -39,13 +39,12 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     """Every backend at every number of replicas; the serial reference is always among them.
 
     Args:
-        backends: names with commas between, each with options and settings after colons, such as
+        backends: names separated by commas, each with options and settings after colons, such as
             `mirrored,horovod:controller=mpi:steps_per_execution=10`.
-        replicas: numbers with commas between.
+        replicas: numbers separated by commas.
 
     Raises:
-        RefusalError: an unknown backend, option or setting, a number that is none, the same arm
-            twice.
+        RefusalError: an unknown backend, option or setting, a bad number, or the same arm twice.
     """
     sizes = _sizes(replicas)
     arms: list[Arm] = []
@@ -74,7 +73,7 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
 
 
 def _values(text: str, pairs: list[str]) -> dict[str, str]:
-    """What stands after the colons, by name."""
+    """The values after the colons, by name."""
     values: dict[str, str] = {}
     for name, value in map(parse_option, pairs):
         if name in values:
@@ -89,7 +88,7 @@ def _values(text: str, pairs: list[str]) -> dict[str, str]:
 def _options_and_settings(
     text: str, backend: str, values: dict[str, str]
 ) -> tuple[BackendOptions, Settings]:
-    """Options of the backend, and what else are settings of the arm; `text` is how it was typed."""
+    """The options of the backend and the settings of the arm, from `values` of the typed `text`."""
     kind = backend_row(backend).options
     options, settings = kind.model_fields, Settings.model_fields
     for name in values:
@@ -106,7 +105,7 @@ def _options_and_settings(
             backend_options(backend, {n: v for n, v in values.items() if n in options}),
             Settings(**own),
         )
-    except RefusalError as error:  # which names the noun: a person typed an arm
+    except RefusalError as error:  # it names the noun, but the person typed an arm
         rule = error.rule.removeprefix(f"{kind.__name__}: ")
         rule = rule.removeprefix(f"{Settings.__name__}: ")
         raise RefusalError(
@@ -116,7 +115,7 @@ def _options_and_settings(
 
 def _refuse_twice(arms: Iterable[Arm]) -> None:
     named_as: dict[tuple[str, str, str, int], list[str]] = {}
-    for arm in arms:  # by what it is: `horovod` and `horovod:compression=none` are the same
+    for arm in arms:  # `horovod` and `horovod:compression=none` are the same
         key = (
             arm.backend,
             arm.options.model_dump_json(),
@@ -132,7 +131,7 @@ def _refuse_twice(arms: Iterable[Arm]) -> None:
 def refuse_same_runs(
     shared: Shared, arms: Iterable[Arm], placement: Placement = THIS_MACHINE
 ) -> None:
-    """Refuse arms that differ in name only: a setting of one is what all others have anyway."""
+    """Refuse arms that differ only in name: a setting of one equals what all others have."""
     labels: dict[str, str] = {}
     for arm in arms:
         first = labels.setdefault(shared.spec_of(arm, placement).content_hash, arm.label)

@@ -1,4 +1,4 @@
-"""Which arms can run here, and why others cannot, before anything is trained."""
+"""Find out which arms can run here, and why others cannot, before anything is trained."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
     """Which arms can run here. A process of its own loads TensorFlow and finds out.
 
     Returns:
-        The arms that can run, and the others with the reason.
+        The arms that can run, and the others with their reasons.
 
     Raises:
         RefusalError: the workload cannot be trained under any backend, or no arm can run.

@@ -1,4 +1,4 @@
-"""How long runs took, kept for the estimate of later comparisons on this machine."""
+"""How long runs took: kept, so that later comparisons on this machine can estimate their time."""
 
 import json
 import os
@@ -12,12 +12,12 @@ MOST_KEPT = 2000
 
 
 def durations_file() -> Path:
-    """Where they are kept."""
+    """The file in which they are kept."""
     return cache_dir() / "durations.json"
 
 
 def known_durations() -> dict[str, float]:
-    """Seconds by key, the oldest first; empty where there is no whole file."""
+    """Seconds by key, the oldest first; empty if there is no readable file."""
     try:
         found = json.loads(durations_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def known_durations() -> dict[str, float]:
 
 
 def remember(spec: RunSpec, seconds: float, placement: Placement = THIS_MACHINE) -> None:
-    """Keep how long a whole run took; where nothing can be kept, nothing is."""
+    """Keep how long a whole run took. A cache that cannot be written is no error."""
     kept = known_durations()
     kept.pop(_key(spec, placement), None)
     kept[_key(spec, placement)] = round(seconds, 2)
@@ -40,7 +40,7 @@ def remember(spec: RunSpec, seconds: float, placement: Placement = THIS_MACHINE)
 
 
 def expected_s(specs: Iterable[RunSpec], placement: Placement = THIS_MACHINE) -> float | None:
-    """About how long these runs take one after the other; None: not all of them are known."""
+    """About how long these runs take, one after the other; None: one of them is unknown."""
     kept = known_durations()
     times = [kept.get(_key(spec, placement)) for spec in specs]
     known = [time for time in times if time is not None]
@@ -48,6 +48,6 @@ def expected_s(specs: Iterable[RunSpec], placement: Placement = THIS_MACHINE) ->
 
 
 def _key(spec: RunSpec, placement: Placement) -> str:
-    """What a run is, but for its seed: every round has another."""
+    """Identifies a run without its seed, which differs in each round."""
     place = os.getcwd() if ":" in spec.workload or spec.data_dir else ""
     return f"{spec.replace(seed=0).content_hash[:16]}{','.join(placement.names)}{place}"

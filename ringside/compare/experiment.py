@@ -60,7 +60,7 @@ from ringside_core.text import file_name
 
 RESULTS = "results.json"
 LONGEST_NAME = 80  # characters of a label in the name of a folder
-# Runs one arm in a folder of its own; says what became of it and what else the machine did.
+# Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
 
 
@@ -70,9 +70,9 @@ class Chosen:
 
     Attributes:
         shared: what all arms share.
-        arms: those that have room.
+        arms: those that the hosts have room for.
         no_room: the others.
-        placement: where they go.
+        placement: where the arms run.
     """
 
     shared: Shared
@@ -94,32 +94,33 @@ def choose_arms(
     """The arms that the flags name, and what they share.
 
     Raises:
-        RefusalError: no such arm, a batch that does not divide among its replicas, the same run
-            twice, or no room for it on the hosts.
+        RefusalError: an unknown arm, a batch that the replicas cannot divide, the same run twice,
+            or no room on the hosts.
     """
     named = backends or default_backends(on_hosts=bool(placement.names))
     # Between hosts: one replica, which scaling is measured against, and all that have room.
     sizes = f"1,{all_slots(placement)}" if placement.names else "1,2"
     arms, no_room = with_room(parse_arms(named, replicas or sizes), placement)
     with_cores = shared.with_cores(cores_here(arms))
-    refuse_same_runs(with_cores, arms, placement)  # and what cannot run, before any start
+    refuse_same_runs(with_cores, arms, placement)  # also refuses specs that cannot run
     # Cores of hosts are known once the hosts are asked, see `on_hosts`.
     return Chosen(shared if placement.names else with_cores, arms, no_room, placement)
 
 
 def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]]:
-    """Ask every host whether it is ready; each replica gets the cores that all of them have.
+    """Ask every host whether it is ready, and give each replica cores that every host has.
+
+    Without a hostfile no host is asked.
 
     Args:
-        chosen: by its flags.
+        chosen: what the flags ask for.
         folder: where the results will go.
 
     Returns:
-        The choice with those cores and the interface that is used, and what the hosts said, by
-        their names. Without a hostfile nobody is asked.
+        The choice with those cores and the network interface, and the facts of each host by name.
 
     Raises:
-        RefusalError: some are not; all reasons at once.
+        RefusalError: some hosts are not ready; the message has all reasons.
     """
     placement = chosen.placement
     if not placement.names:
@@ -137,7 +138,7 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
 
 
 def able_here(console: Console, chosen: Chosen) -> tuple[list[Subject], tuple[NotRun, ...]]:
-    """The arms that can run, with their runs; a line for each of the others.
+    """The arms that can run here, with their runs; prints a line for each of the others.
 
     This machine is asked even if the runs go to other hosts: `check_hosts` makes sure that those
     have the same versions, and what can run depends on what is installed.
@@ -164,7 +165,7 @@ def begin(
     why: bool,
     trials_each: int,
 ) -> Comparison:
-    """A comparison with the arms that can run here, on disk, before anything has run."""
+    """Write a comparison to disk, with the arms that can run here and no runs yet."""
     placement = chosen.placement
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
@@ -203,7 +204,7 @@ def begin(
 
 
 def circumstances(shared: Shared) -> Circumstances:
-    """What runs of this process depend on, beside the machine: see Circumstances."""
+    """What the runs of this process depend on besides the machine, see Circumstances."""
     orders = store.orders()
     told = "\n".join(f"{name}={value}" for name, value in orders.items())
     return Circumstances(
@@ -215,7 +216,7 @@ def circumstances(shared: Shared) -> Circumstances:
 
 
 def _names_relative_files(shared: Shared) -> bool:
-    """Whether a file is looked for from the working directory."""
+    """Whether a file name is relative to the working directory."""
     code = [shared.workload, shared.pipeline.filter or ""]
     if any(".py:" in name and not Path(name).is_absolute() for name in code):
         return True
@@ -223,16 +224,16 @@ def _names_relative_files(shared: Shared) -> bool:
 
 
 class Observer:
-    """Is told what happens; this one does nothing with it."""
+    """Is told what happens. This one ignores it."""
 
     def start(self, label: str) -> None:
         """A run begins."""
 
     def step(self, progress: Progress) -> None:
-        """A process of the running arm got on."""
+        """A process of the running arm made progress."""
 
     def end(self, run: Run, disturbed: str) -> None:
-        """A run is over; `disturbed` says what disturbed it, or nothing."""
+        """A run is over; `disturbed` says what disturbed it, and is empty if nothing did."""
 
     def round_end(self, comparison: Comparison, state: State) -> None:
         """A whole round is made."""
@@ -241,7 +242,7 @@ class Observer:
 def launched(
     deadline_s: float, observer: Observer, placement: Placement = THIS_MACHINE
 ) -> Executor:
-    """Runs arms by their launchers where they belong, and watches what else is done there."""
+    """An executor that starts arms by their launchers and watches what else their hosts do."""
 
     def executed(spec: RunSpec, run_dir: Path) -> Execution:
         return execute(
@@ -256,7 +257,7 @@ def launched(
         return execution, watch.load
 
     def on_hosts(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
-        # Another host of the hostfile may be off.
+        # Only hosts that the run uses: another host of the hostfile may be down.
         watch = HostsWatch(used_hosts([spec], placement).names)
         execution = executed(spec, run_dir)
         return execution, watch.load(execution)
@@ -267,25 +268,25 @@ def launched(
 def run_rounds(
     comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
 ) -> Comparison:
-    """Make rounds until they show enough; what has been seen is on disk after each run.
+    """Make rounds until `why_end` finds a reason to stop. Each run is on disk when it ends.
 
-    A round of which some runs are there already is completed.
+    A round that an interrupted call left half made is completed first.
 
     Args:
         comparison: with its arms, and with the runs of an earlier call that was interrupted.
         folder: of the comparison.
         executor: runs an arm.
-        observer: is told.
+        observer: is told what happens.
 
     Raises:
-        RefusalError: code changed while rounds were made; no run that may be of another code than
-            was certified is kept.
+        RefusalError: the code changed while rounds were made. A run that may have used other code
+            than was certified is not kept.
     """
     began, before_s = time.monotonic(), spent_s(comparison)
     keep(comparison, folder)
     _refuse_changes(comparison)
     if comparison.runs and len(still_to_run(comparison)[1]) == len(comparison.arms):
-        comparison = _after_round(comparison, before_s, folder, observer)  # perhaps the last one
+        comparison = _after_round(comparison, before_s, folder, observer)  # it may be the last
     while not comparison.ended_because:
         number, due = still_to_run(comparison)
         for arm in due:
@@ -305,7 +306,7 @@ def run_rounds(
             )
             keep(comparison, folder)
             observer.end(run, disturbance(run))
-        clock_s = before_s + time.monotonic() - began  # what lies between the runs, too
+        clock_s = before_s + time.monotonic() - began  # includes the time between the runs
         comparison = _after_round(comparison, clock_s, folder, observer)
     return comparison
 
@@ -313,7 +314,7 @@ def run_rounds(
 def _after_round(
     comparison: Comparison, clock_s: float, folder: Path, observer: Observer
 ) -> Comparison:
-    """The comparison with why it ends, if it does now that no round is half made."""
+    """Decide after a whole round whether it was the last one, and why."""
     state = state_of(comparison, spent_s=max(clock_s, spent_s(comparison)))
     comparison = comparison.replace(ended_because=why_end(comparison.asked, state))
     keep(comparison, folder)
@@ -322,7 +323,7 @@ def _after_round(
 
 
 def _refuse_changes(comparison: Comparison) -> None:
-    """Refuse to go on with other code than that with which it began and that was certified."""
+    """Refuse to go on with other code than the code that it began with and that was certified."""
     if why := store.changed_since(comparison.certificates, comparison.code_version):
         raise RefusalError(
             "Nothing may change while rounds are made.",
@@ -342,20 +343,20 @@ def run_arm(
     placement: Placement,
     place: str = "runs",
 ) -> Run:
-    """One execution of an arm, in a folder of its own.
+    """Run an arm once, in its own folder.
 
     Args:
         arm: to run.
         spec: of the run.
-        number: of its round.
-        position: of the run among all.
+        number: of the round.
+        position: of the run among all runs.
         folder: of the comparison.
         executor: runs it.
-        placement: where.
-        place: folder for the runs, in that of the comparison.
+        placement: where it runs.
+        place: folder for the runs, within the folder of the comparison.
     """
     run_dir = folder / place / f"{position:03d}-{file_name(arm.label, longest=LONGEST_NAME)}"
-    if run_dir.exists():  # of a run that was interrupted: it is not in the results
+    if run_dir.exists():  # from an interrupted run, which is not in the results
         shutil.rmtree(run_dir)
     execution, load = executor(arm, spec, run_dir)
     if execution.outcome.completed:
@@ -372,12 +373,12 @@ def run_arm(
 
 
 def keep(comparison: Comparison, folder: Path) -> None:
-    """Write down everything that was seen so far, whole or not at all."""
+    """Write everything seen so far to disk, completely or not at all."""
     write_whole(folder / RESULTS, comparison.to_json())
 
 
 def still_to_run(comparison: Comparison) -> tuple[int, list[Arm]]:
-    """The number of the round to make or to complete, and the arms that it still needs in order."""
+    """The round to make or to complete, and the arms that it still needs, in order."""
     last = max((run.round for run in comparison.runs), default=0)
     for number in (last, last + 1):
         done = {run.arm for run in comparison.runs if run.round == number}
@@ -389,7 +390,7 @@ def still_to_run(comparison: Comparison) -> tuple[int, list[Arm]]:
 
 
 def spent_s(comparison: Comparison) -> float:
-    """Time that the runs took, from the start of the first process of each to its last's end."""
+    """Total time of the runs, each from the start of its first process to the end of its last."""
     return sum(run.wall_s for run in comparison.runs)
 
 

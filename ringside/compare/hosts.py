@@ -21,17 +21,18 @@ from ringside_core.specs import (
     RunSpec,
     assign_slots,
 )
+from ringside_core.text import plural
 
-LINK_S = 1.0  # for each of them, before the first run and after the last
+LINK_S = 1.0  # to measure each link, before the first run and after the last
 
 
 def all_slots(placement: Placement) -> int:
-    """Replicas for which there is room on the hosts; 0: there is no hostfile."""
+    """Replicas that the hosts have room for; 0: there is no hostfile."""
     return sum(host.slots for host in placement.hosts or ())
 
 
 def fullest(specs: Iterable[RunSpec], placement: Placement) -> dict[str, int]:
-    """The most replicas that one of the runs has on each host; hosts without any are left out."""
+    """The most replicas that any of the runs has on each host; unused hosts are left out."""
     most: dict[str, int] = {}
     for spec in specs:
         for name, slots in slots_used(spec, placement).items():
@@ -40,7 +41,7 @@ def fullest(specs: Iterable[RunSpec], placement: Placement) -> dict[str, int]:
 
 
 def used_hosts(specs: Iterable[RunSpec], placement: Placement) -> Placement:
-    """The placement without hosts on which none of the runs has anything."""
+    """The placement without the hosts that no run uses."""
     used = {*fullest(specs, placement), *placement.servers_on}
     return placement.replace(
         hosts=tuple(host for host in placement.hosts or () if host.name in used)
@@ -52,11 +53,11 @@ def with_room(
 ) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
     """The arms that the hosts have room for, and the others with the reason.
 
-    A process that holds all replicas must find them on the first host, where the serial reference
-    is: on another one it would be compared across machines.
+    One process that holds all replicas must fit on the first host, where the serial reference runs.
+    On another host the two would be compared across machines.
 
     Raises:
-        RefusalError: more replicas than slots, or no arm but the reference has room.
+        RefusalError: more replicas than slots, or only the reference has room.
     """
     if placement.hosts is None:
         return arms, ()
@@ -65,19 +66,18 @@ def with_room(
     able, unable = [], []
     for arm in arms:
         if arm.capabilities.process_model == "single" and arm.replicas > first.slots:
-            told = "slot" if first.slots == 1 else "slots"
             reason = (
                 f"its {arm.replicas} replicas are in one process, and {first.name}, the first "
-                f"host, has {first.slots} {told}"
+                f"host, has {plural(first.slots, 'slot')}"
             )
             unable.append(NotRun(label=arm.label, reason=reason))
         else:
             able.append(arm)
     if unable and all(arm.capabilities.family == "none" for arm in able):
         raise RefusalError(
-            "At least one arm beside the reference must have room on the hosts.",
+            "At least one arm besides the reference must have room on the hosts.",
             received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),
-            advice="Choose backends that reach over hosts, or fewer --replicas.",
+            advice="Choose backends that can use several hosts, or fewer --replicas.",
         )
     return tuple(able), tuple(unable)
 
@@ -85,10 +85,10 @@ def with_room(
 def ready_hosts(
     specs: Sequence[RunSpec], placement: Placement, folder: Path
 ) -> dict[str, HostFacts]:
-    """What each host says of itself that one of the runs uses.
+    """Ask each host that one of the runs uses for its cores, address and interface.
 
     Raises:
-        RefusalError: some are not ready; all reasons at once.
+        RefusalError: some hosts are not ready; the message has all reasons.
     """
     return check_hosts(used_hosts(specs, placement), Site.here(), folder=folder, specs=specs)
 
@@ -96,9 +96,9 @@ def ready_hosts(
 def links_between(
     console: Console, placement: Placement, used: Collection[str]
 ) -> tuple[Link, ...]:
-    """What the links between the hosts that are used carry just now; none, if one carries nothing.
+    """Measure the links between the hosts that are used; empty if one of them carries nothing.
 
-    That is told and not refused: what runs make of such a link is their outcome.
+    A dead link is reported, not refused: the runs over it then fail with their own outcome.
     """
     hosts = tuple(host for host in placement.hosts or () if host.name in used)
     if len(hosts) < 2:
@@ -119,7 +119,7 @@ def kept_communication(
     facts: Mapping[str, HostFacts],
     links: tuple[Link, ...],
 ) -> Communication | None:
-    """All-reduces between as many ranks as the largest arms have, on the same hosts."""
+    """Kept times of all-reduces on these hosts, with as many ranks as the largest arm."""
     used = tuple(host for host in placement.hosts or () if host.name in facts)
     most = max(arm.replicas for arm in arms)
     return find_communication(

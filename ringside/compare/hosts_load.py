@@ -1,4 +1,4 @@
-"""What else the hosts of a run did: their kernels are asked over ssh, before and after."""
+"""Measure what else the hosts did during a run: ask their kernels over ssh, before and after."""
 
 import os
 import time
@@ -23,12 +23,12 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Look:
-    """What one host said.
+    """The answer of one host.
 
     Attributes:
         hostname: its own name, as in records.
-        boot: the same for hosts that are one machine, as those of a lab are.
-        text: of /proc/vmstat and /proc/stat.
+        boot: id of its kernel's start; hosts on one machine, such as those of a lab, have the same.
+        text: contents of /proc/vmstat and /proc/stat.
     """
 
     hostname: str
@@ -36,14 +36,14 @@ class Look:
     text: str
 
     def ticks(self, cores: Collection[int]) -> Ticks | None:
-        """CPU time of these processors since the machine started; None: one of them is off."""
+        """CPU time of these processors since the machine started; None: one of them is offline."""
         there = {line.split()[0] for line in self.text.splitlines()}
         if not there.issuperset(f"cpu{core}" for core in cores):
             return None
         return read_ticks(self.text, set(cores))
 
     def swapped_bytes(self) -> int:
-        """Read from and written to swap since the machine started."""
+        """Bytes read from and written to swap since the machine started."""
         pairs = (line.split() for line in self.text.splitlines())
         return PAGE_BYTES * sum(int(value[0]) for name, *value in pairs if name in SWAPS)
 
@@ -53,9 +53,9 @@ class Launcher:
     """The process that started the run.
 
     Attributes:
-        boot: of the kernel that it is on.
+        boot: id of its kernel's start.
         hostname: of its machine, as in records.
-        cpu_s: that it and its children used, which it waited for.
+        cpu_s: CPU time of it and of the children that it waited for.
     """
 
     boot: str
@@ -63,10 +63,10 @@ class Launcher:
     cpu_s: float
 
     def with_records(self, records: Collection[RunRecord]) -> float:
-        """CPU time of itself and of the processes that left records on its kernel.
+        """CPU time of itself and of the processes on its kernel that left records.
 
-        Those on its own machine are its children, so that their time is in its own already; those
-        on other hosts of this kernel (of a lab) were started by sshd.
+        Processes on its own machine are its children: their time is already in its own. Processes
+        on other hosts of the same kernel (a lab) were started by sshd.
         """
         children = sum(one.cpu_s for one in records if one.machine.host == self.hostname)
         others = sum(one.cpu_s for one in records if one.machine.host != self.hostname)
@@ -76,12 +76,12 @@ class Launcher:
 class HostsWatch:
     """Watches the processors that a run is pinned to, on all of its hosts.
 
-    Others' time is busy time − the CPU time of the run's own processes, as they wrote it into their
-    records, on this machine what this process and its children used, and STARTING_S for each host:
-    nobody counts that, and short runs on a quiet host must not be called disturbed. So a stranger
-    is seen too small by at most that. Hosts with one kernel have one /proc/stat, so they are looked
-    at as one machine. Where this machine is a host of the run, the processes on it are children of
-    this one: their time is not counted twice.
+    CPU time of others = busy time − CPU time of the run's own processes (from their records; on
+    this machine, from this process and its children) − STARTING_S for each host. Nobody counts the
+    time of STARTING_S, and a short run on a quiet host must not be called disturbed; so others are
+    underestimated by at most that much. Hosts with one kernel share /proc/stat and are treated as
+    one machine. If this machine is a host of the run, the processes on it are children of this one,
+    and their time is counted once.
 
     Args:
         names: of the hosts.
@@ -94,7 +94,7 @@ class HostsWatch:
         self._before = looks(names)
 
     def load(self, execution: Execution) -> Load | None:
-        """What was seen since; None: a run left no account of itself, or a host none."""
+        """What was seen since; None: the run has no records, or a host did not answer."""
         if not execution.outcome.completed or self._before is None:
             return None
         after = looks(self._names)
@@ -117,19 +117,19 @@ def load_between(
     wall_s: float,
     launcher: Launcher,
 ) -> Load | None:
-    """Others' time between two looks at the hosts; None: it is not known.
+    """CPU time of others between two answers of the hosts; None: it is not known.
 
     Args:
-        before: at the beginning, by name of the host.
-        after: at the end.
+        before: answers at the beginning, by name of the host.
+        after: answers at the end.
         records: of the processes of the run.
-        wall_s: between the looks.
-        launcher: what started the run.
+        wall_s: time between the answers.
+        launcher: the process that started the run.
     """
     kernels: dict[str, list[str]] = {}
     for name, look in before.items():
         if after[name].boot != look.boot:
-            return None  # it was started anew meanwhile
+            return None  # it was restarted meanwhile
         kernels.setdefault(look.boot, []).append(name)
     cores = others = steal = swapped = 0.0
     for boot, names in kernels.items():
@@ -163,9 +163,9 @@ def load_between(
 
 
 def _spent(first: Look, last: Look, cores: Collection[int]) -> tuple[Ticks, int] | None:
-    """CPU time of these processors between two looks, and bytes swapped meanwhile.
+    """CPU time of these processors between two answers, and bytes swapped meanwhile.
 
-    None: a processor is off, or a counter has gone back. 0 would make an unknown host a quiet one.
+    None: a processor is offline, or a counter went back. Zero would call an unknown host quiet.
     """
     began, ended = first.ticks(cores), last.ticks(cores)
     if began is None or ended is None:
@@ -178,7 +178,7 @@ def _spent(first: Look, last: Look, cores: Collection[int]) -> tuple[Ticks, int]
 
 
 def looks(names: tuple[str, ...]) -> dict[str, Look] | None:
-    """Ask all hosts at once; None: one of them does not answer."""
+    """Ask all hosts at once; None: one of them did not answer."""
     answers = ssh.ask_all(dict.fromkeys(names, ASK), limit_s=LIMIT_S, here=Site.here().names)
     found = {
         name: Look(*answer.split("\n", 2))

@@ -16,9 +16,10 @@ class ComparisonProgress(Observer):
     """Two bars: runs of the comparison, steps of the running arm.
 
     Args:
-        console: where they go.
-        total_runs: None: nobody knows yet.
-        unit: what a run belongs to: a round, or the trials.
+        console: where they are shown.
+        total_runs: None: not known yet.
+        done: runs that are there already.
+        unit: what a run is counted by: `round` or `trial`.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class ComparisonProgress(Observer):
         self._bars.reset(self._steps, total=None, description=f"{label}: starting")
 
     def step(self, progress: TaskProgress) -> None:
-        """A process of the run got on."""
+        """A process of the run made progress."""
         if progress.total_steps:
             self._bars.update(
                 self._steps,
@@ -63,7 +64,7 @@ class ComparisonProgress(Observer):
             self._bars.update(self._steps, description=f"{self._label}: {progress.phase}")
 
     def end(self, run: Run, disturbed: str) -> None:
-        """A run is over: one line, with its outcome, and what disturbed it."""
+        """A run is over: print a line with its outcome, and what disturbed it."""
         self._bars.advance(self._runs)
         style = "green" if run.outcome.completed else "red"
         number = run.round + 1 if self._unit == "round" else run.position + 1
@@ -78,10 +79,10 @@ class ComparisonProgress(Observer):
             self._console.print(f"  [yellow]disturbed[/]: {disturbed}", highlight=False)
 
     def round_end(self, comparison: Comparison, state: State) -> None:
-        """A whole round is made: how far, how precise, how long still."""
+        """A whole round is made: print how many, the widest interval and the time left."""
         told = [f"{plural(state.made, 'round')} made"]
         if disturbed := state.made - state.undisturbed:
-            again = "" if comparison.ended_because else ", to be made again at the end"
+            again = "" if comparison.ended_because else ", to be repeated at the end"
             told.append(f"{disturbed} of them disturbed{again}")
         if state.widest is not None:
             told.append(f"widest interval {width_of(state.widest)}")

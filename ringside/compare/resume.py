@@ -1,4 +1,4 @@
-"""Go on with a comparison that was interrupted: where it began, and with the same code."""
+"""Resume an interrupted comparison: on the same hosts, with the same code and circumstances."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,19 +31,19 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
     """The comparison in a folder, ready to go on.
 
     Args:
-        folder: in which its results are.
+        folder: with its results.
         interval_width: a new one; None: as before.
         budget: likewise.
 
     Raises:
-        RefusalError: there is none, it is finished, its runs are not those that it would have made,
-            or machine, packages, code or circumstances are others now.
+        RefusalError: there is none, it is finished, its runs do not match its arms, or the machine,
+            packages, code or circumstances have changed.
     """
     path = folder / RESULTS
     comparison = _read(path)
     if comparison.shared is None:
         raise RefusalError(
-            "This comparison is of an older version, which did not keep what it trained.",
+            "An older version made this comparison, and it did not keep what it trained.",
             received=str(path),
             advice="Start a new one.",
         )
@@ -67,8 +67,8 @@ def _read(path: Path) -> Comparison:
         raise RefusalError(
             "--resume needs the folder of a comparison.",
             received=f"{path}: {error}" if isinstance(error, UnicodeDecodeError) else error,
-            advice="Where nothing was measured yet, start the comparison again: certificates that "
-            "were made are used again.",
+            advice="If nothing was measured yet, start the comparison again: the certificates are "
+            "used again.",
         ) from None
     return Comparison.from_json(text, origin=str(path))
 
@@ -84,7 +84,7 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
         asked = asked.replace(
             interval_width=parse_width(interval_width),
             most=max(MOST_ROUNDS, asked.least),
-            budget_s=asked.budget_s or DEFAULT_BUDGET_S,  # counted rounds may have had none
+            budget_s=asked.budget_s or DEFAULT_BUDGET_S,  # with --rounds there may be no budget
         )
     if budget is not None:
         asked = asked.replace(budget_s=parse_duration(budget))
@@ -92,19 +92,19 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
 
 
 def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFacts) -> None:
-    """Refuse to mix results of two machines, sets of packages, or versions of the code."""
+    """Refuse to mix results of two machines, sets of packages or versions of the code."""
     before, now = comparison.machine.model_dump(), machine.model_dump()
     for field, was in before.items():
         if was != now[field]:
             was_told, now_told = _difference(was, now[field])
             raise RefusalError(
-                f"A comparison goes on where it began: {field} must be the same.",
+                f"A comparison must go on where it began: {field} must be the same.",
                 received=f"{now_told}, and it was {was_told}",
                 advice="Start a new comparison here.",
             )
     if comparison.code_version != store.code_version():
         raise RefusalError(
-            "A comparison goes on with the code with which it began.",
+            "A comparison must go on with the code that it began with.",
             received=f"code {store.code_version()[:DIGITS]}, and it was "
             f"{comparison.code_version[:DIGITS] or 'not written down'}",
             advice="Start a new comparison.",
@@ -120,14 +120,14 @@ def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFact
             why = store.stale(one, due, comparison.placement)
         if why:
             raise RefusalError(
-                "What was certified must still be so.",
+                "The certificates must still hold.",
                 received=f"{one.arm.label}: {why}",
                 advice="Start a new comparison.",
             )
 
 
 def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
-    """Refuse runs and trials that this comparison would not have made."""
+    """Refuse runs and trials that do not match their arms."""
     arms = {arm.label: arm for arm in comparison.arms}
     for index, run in enumerate(comparison.runs):
         due = comparison.spec_of(arms[run.arm], run.round)
@@ -148,14 +148,14 @@ def _refuse_other_spec(place: str, spec: RunSpec, due: RunSpec) -> None:
         found, wanted = (one.model_dump(mode="json") for one in (spec, due))
         where, has, should = next(differences(found, wanted))
         raise RefusalError(
-            "Each run must be what its arm runs in that round.",
+            "Each run must have the spec of its arm in that round.",
             received=f"{place}.{where}={has!r}, and it should be {should!r}",
             advice="Start a new comparison.",
         )
 
 
 def _difference(was: object, now: object) -> tuple[str, str]:
-    """Both values; of two tables, those of the first key in which they differ."""
+    """Both values as text; of two tables, the values of the first key that differs."""
     if isinstance(was, dict) and isinstance(now, dict):
         key = next(k for k in sorted({*was, *now}) if was.get(k) != now.get(k))
         return f"{key} {was.get(key, 'absent')}", f"{key} {now.get(key, 'absent')}"
@@ -163,11 +163,11 @@ def _difference(was: object, now: object) -> tuple[str, str]:
 
 
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
-    """Refuse to mix rounds that were made under two sets of circumstances; both are told."""
-    variables = "A comparison goes on with the environment variables with which it began."
+    """Refuse to mix rounds that were made under different circumstances; name both."""
+    variables = "A comparison must go on with the environment variables that it began with."
     rule, received = "", ""
     if before.cores != now.cores:
-        rule = "A comparison goes on with the cores with which it began."
+        rule = "A comparison must go on with the cores that it began with."
         found, was = (", ".join(map(str, one.cores)) for one in (now, before))
         received = f"{found}, and it was {was}"
     elif before.variables != now.variables:
@@ -181,11 +181,11 @@ def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> Non
         found, was = (one.variables_sha256[:12] for one in (now, before))
         received = f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"
     elif before.folder != now.folder:
-        rule = "A comparison of relative file names goes on in the folder where it was typed."
+        rule = "A comparison with relative file names must go on in the folder where it began."
         received = f"{now.folder or 'nowhere'}, and it was {before.folder or 'nowhere'}"
     if rule:
         raise RefusalError(
-            rule, received=received, advice="Make it so again, or start a new comparison."
+            rule, received=received, advice="Restore that, or start a new comparison."
         )
 
 
@@ -193,8 +193,8 @@ def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
     """Ask every host of an interrupted comparison whether it is still ready.
 
     Raises:
-        RefusalError: some are not, or a host has another address, fewer cores, or a link that
-            carries something else now.
+        RefusalError: a host is not ready, or it has another address, too few cores, or a link with
+            another rate.
     """
     placement = comparison.placement
     if not placement.names:
@@ -204,7 +204,7 @@ def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
     for name, facts in found.items():
         if facts.address != (was := comparison.addresses.get(name, "")):
             raise RefusalError(
-                "A comparison goes on with the hosts with which it began.",
+                "A comparison must go on with the hosts that it began with.",
                 received=f"{name} is {facts.address}, and it was {was or 'not used'}",
                 advice="Start a new comparison.",
             )
@@ -218,15 +218,15 @@ def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
 def refuse_fewer_cores(
     comparison: Comparison, most: Mapping[str, int], cores: Mapping[str, int]
 ) -> None:
-    """Refuse hosts that have too few cores now for the share that each replica was given.
+    """Refuse hosts that now have too few cores for their replicas.
 
     Args:
-        comparison: that goes on.
+        comparison: the one that is resumed.
         most: replicas on each host, see `fullest`.
-        cores: usable ones of each host now, by its name.
+        cores: usable cores of each host now, by name.
 
     Raises:
-        RefusalError: replicas would share cores, which they did not before.
+        RefusalError: replicas would share cores, and did not before.
     """
     each = comparison.shared.cores_per_replica if comparison.shared else None
     if each is None or comparison.oversubscribe:
@@ -238,21 +238,21 @@ def refuse_fewer_cores(
     ]
     if few:
         raise RefusalError(
-            "A comparison goes on with the cores with which it began.",
+            "A comparison must go on with the cores that it began with.",
             received=f"usable cores of hosts: {'; '.join(few)}",
             advice="Give the hosts their cores back, or start a new comparison.",
         )
 
 
 def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
-    """Refuse to mix rounds over links that carry something else now.
+    """Refuse to mix rounds over links whose rate has changed.
 
     Args:
-        before: as they were when the comparison began.
-        now: the same links.
+        before: the links as the comparison began.
+        now: the same links now.
 
     Raises:
-        RefusalError: with both rates of each that changed.
+        RefusalError: with both rates of each link that changed.
     """
     today = links_by_pair(now)
     changed = []
@@ -265,7 +265,7 @@ def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
             )
     if changed:
         raise RefusalError(
-            "A comparison goes on with links that carry what they did when it began.",
+            "A comparison must go on with links of the rates that it began with.",
             received="; ".join(changed),
-            advice="Go on when the network is as it was, or start a new comparison.",
+            advice="Go on when the network is as before, or start a new comparison.",
         )

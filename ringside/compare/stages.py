@@ -1,4 +1,4 @@
-"""What a comparison does one after the other; each stage leaves out what is there already."""
+"""The stages of a comparison: certify, tune, make rounds. Each skips what is done already."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ringside_core.text import duration, percent, plural
 
 
 def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
-    """Certify, tune, and make rounds, as far as that is still to be done."""
+    """Certify, tune and make rounds, as far as this is still to be done."""
     comparison = _certified(console, comparison, folder)
     if comparison.trials_each and not comparison.runs:
         comparison = _certified(console, _tuned(console, comparison, folder), folder)
@@ -59,20 +59,20 @@ def announcement(comparison: Comparison) -> list[str]:
         rounds += f" or {duration(asked.budget_s)} are over"
     lines = [f"{plural(len(arms), 'arm')} × {rounds}"]
     if comparison.addresses and looks(tuple(comparison.addresses)) is None:
-        lines.append("nobody can look at what else the hosts do: no round is known to be quiet")
+        lines.append("the load of the hosts cannot be watched: nobody knows which rounds are quiet")
     placement = comparison.placement
     round_s = expected_s((comparison.spec_of(arm) for arm in arms), placement)
     if round_s is None:
-        return [*lines, "how long a round takes, the first one will say"]
+        return [*lines, "the first round will show how long a round takes"]
     least = duration(round_s * asked.least)
-    told = f"about {duration(round_s)} for a round, as earlier runs took; {least} for {asked.least}"
+    told = f"about {duration(round_s)} a round, judging by earlier runs; {least} for {asked.least}"
     if asked.budget_s is not None and round_s * asked.least > asked.budget_s:
-        told += ", which is more than the budget: they are made all the same"
+        told += ", which is more than the budget: they are always made"
     return [*lines, told]
 
 
 def _certified(console: Console, comparison: Comparison, folder: Path) -> Comparison:
-    """Certify what is to be ranked and has no certificate yet; a twin needs none of its own."""
+    """Certify each arm that will be ranked and has no certificate yet; a twin needs none."""
     if not comparison.verify:
         return comparison
     there = {certificate.arm.label for certificate in comparison.certificates}
@@ -91,7 +91,7 @@ def _certified(console: Console, comparison: Comparison, folder: Path) -> Compar
 
 
 def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison:
-    """Make the trials; say for each arm what was chosen."""
+    """Make the trials; print for each arm which setting was chosen."""
     arms, each = arms_to_tune(comparison), comparison.trials_each
     total = each * len(arms)
     once_s = expected_s((comparison.spec_of(arm) for arm in arms), comparison.placement)
@@ -110,6 +110,6 @@ def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison
     for trial in comparison.trials:
         if trial.chosen:
             kept = trial.arm.label == trial.tuned_from
-            told = "nothing was faster than as it is" if kept else f"tuned: {trial.arm.label}"
+            told = "no other setting was faster" if kept else f"tuned: {trial.arm.label}"
             console.print(f"{trial.tuned_from:<34} {told}", highlight=False, markup=False)
     return comparison

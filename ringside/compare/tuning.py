@@ -35,7 +35,7 @@ Changes = Mapping[str, KnobValue]
 
 @dataclass(frozen=True)
 class Tried:
-    """What a setting came to: examples/s, None if its run says nothing."""
+    """A setting and its throughput in examples/s; None: its run gave no number."""
 
     changes: Changes
     throughput: float | None
@@ -44,16 +44,16 @@ class Tried:
 def next_setting(
     singles: Sequence[tuple[str, KnobValue]], tried: Sequence[Tried], trials: int
 ) -> dict[str, KnobValue] | None:
-    """The setting to try next; None: there is none.
+    """The setting to try next; None: there is none left.
 
-    First the arm as it is. Then one knob at a time, in the order of `singles`. When two thirds of
-    the trials are used and at least two knobs were better than the arm as it is, the best value of
-    each of them together; after that without the one that gained least, and so on.
+    First comes the unchanged arm, then one knob at a time, in the order of `singles`. When two
+    thirds of the trials are used and at least two knobs were faster than the unchanged arm, their
+    best values are tried together; then without the knob that gained least, and so on.
 
     Args:
         singles: (knob, value) pairs in a drawn order.
-        tried: the settings tried so far, in their order.
-        trials: how many there are.
+        tried: the settings tried so far, in order.
+        trials: how many trials may be made.
     """
     if len(tried) >= trials:
         return None
@@ -68,7 +68,7 @@ def next_setting(
 
 
 def _combinations(tried: Sequence[Tried]) -> list[dict[str, KnobValue]]:
-    """The best value of each knob that alone was better than the arm as it is: all, then fewer."""
+    """Best values of the knobs that alone beat the unchanged arm: all together, then fewer."""
     as_it_is = next((one.throughput for one in tried if not one.changes), None) or 0.0
     best: dict[str, tuple[float, KnobValue]] = {}
     for one in tried:
@@ -81,7 +81,7 @@ def _combinations(tried: Sequence[Tried]) -> list[dict[str, KnobValue]]:
 
 
 def best_of(tried: Sequence[Tried]) -> Tried | None:
-    """The setting with the highest throughput; None: no trial has any. The first of equal ones."""
+    """The setting with the highest throughput, the first of equal ones; None: none has any."""
     measured = [one for one in tried if one.throughput is not None]
     return max(measured, key=lambda one: one.throughput or 0.0, default=None)
 
@@ -94,10 +94,10 @@ def arms_to_tune(comparison: Comparison) -> list[Arm]:
 def tune(
     comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
 ) -> Comparison:
-    """Make the trials that are still to be made; the best settings become arms of their own.
+    """Make the missing trials; the best setting of each arm becomes an arm of its own.
 
-    Trials that the comparison holds already are not made again. A setting that fails is a trial
-    with its reason.
+    Trials that the comparison already holds are not repeated. A setting that fails is kept as a
+    trial with its reason.
     """
     comparison = comparison.replace(
         arms=tuple(arm for arm in comparison.arms if not arm.tuned_from)
@@ -130,7 +130,7 @@ def tune(
 
 
 def changes_of(comparison: Comparison, trial: Trial) -> dict[str, KnobValue]:
-    """What a trial changed of the arm for which it was made."""
+    """What a trial changed in its arm."""
     original = next(arm for arm in comparison.arms if arm.label == trial.tuned_from)
     before = {**dict(original.options), **dict(original.settings)}
     after = {**dict(trial.arm.options), **dict(trial.arm.settings)}
@@ -152,7 +152,7 @@ def _throughput(run: Run) -> float | None:
 def _able(
     comparison: Comparison, arm: Arm, singles: list[tuple[str, KnobValue]]
 ) -> list[tuple[str, KnobValue]]:
-    """Those that a run of this arm does not refuse before it is started."""
+    """The settings with which a run of this arm can be started."""
     able = []
     for name, value in singles:
         try:
@@ -171,7 +171,7 @@ def _as_trial(arm: Arm, changes: Changes) -> Arm:
 
 
 def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Comparison:
-    """Mark the best trial; unless it is the arm as it is, add its settings at all sizes."""
+    """Mark the best trial. If it changes the arm, add arms with its settings at all sizes."""
     if best is None:
         return comparison
     chosen = _as_trial(arm, best.changes).label
