@@ -47,7 +47,10 @@ def spec_from_flags(
         str, typer.Option(help="A name, path/to/file.py:function or package.module:function.")
     ] = "digits",
     workload_option: Annotated[
-        list[str] | None, typer.Option("-w", "--workload-option", help="Option of the workload, name=value, repeatable.")
+        list[str] | None,
+        typer.Option(
+            "-w", "--workload-option", help="Option of the workload, name=value, repeatable."
+        ),
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder of the data sets.")] = None,
     option: Annotated[
@@ -78,7 +81,9 @@ def spec_from_flags(
     ] = "batch",
     cache: Annotated[bool, typer.Option(help="Read the data into memory once.")] = True,
     shuffle: Annotated[bool, typer.Option(help="A new order in each epoch.")] = True,
-    shuffle_buffer: Annotated[int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")] = 4096,
+    shuffle_buffer: Annotated[
+        int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")
+    ] = 4096,
     parallel_map: Annotated[int, typer.Option(min=1, help="Batches prepared in parallel.")] = 2,
     interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,
     filter: Annotated[

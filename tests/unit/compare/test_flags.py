@@ -73,8 +73,8 @@ def test_the_estimate_is_from_earlier_runs(tmp_path: Path, monkeypatch: pytest.M
 
     assert before[0] == after[0]
     assert "3 arms × at least 3 rounds" in before[0] and "at most 5.0 % wide or 5 min" in before[0]
-    assert before[1] == "how long a round takes, the first one will say"
-    assert "about 6.7 min for a round" in after[1] and "20 min for 3" in after[1]
+    assert before[1] == "the first round will show how long a round takes"
+    assert "about 6.7 min a round" in after[1] and "20 min for 3" in after[1]
     assert "more than the budget" in after[1]
 
 

@@ -74,7 +74,7 @@ def test_one_process_must_find_its_replicas_on_the_first_host() -> None:
     ("backends", "replicas", "words"),
     [
         ("horovod", "5", "5 replicas, 4 slots"),
-        ("mirrored", "4", "At least one arm beside the reference must have room"),
+        ("mirrored", "4", "At least one arm besides the reference must have room"),
     ],
 )
 def test_arms_without_any_room_are_refused(backends: str, replicas: str, words: str) -> None:
@@ -212,8 +212,8 @@ def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPa
     blind, seeing = (" ".join(stages.announcement(placed())) for _ in range(2))
 
     assert asked == [("a", "b")] * 2
-    assert "no round is known to be quiet" in blind
-    assert "no round is known to be quiet" not in seeing
+    assert "nobody knows which rounds are quiet" in blind
+    assert "nobody knows which rounds are quiet" not in seeing
 
 
 def test_a_file_of_version_3_is_of_one_machine() -> None:

@@ -149,7 +149,7 @@ def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> Non
     listed = capsys.readouterr().out
 
     assert "Show each backend with `ready`" in own
-    assert "Which backends can run here" in listed and "Show each backend" not in listed
+    assert "Show which backends can run here" in listed and "Show each backend" not in listed
 
 
 def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
