@@ -231,9 +231,9 @@ def test_an_interrupted_command_keeps_the_stacks_that_are_through(
     assert code == 130
     assert find_communication() is None
     if not through:
-        assert list(folder.iterdir()) == [] and "stopped; no stack is through" in said
+        assert list(folder.iterdir()) == [] and "stopped; no stack is done" in said
         return
-    assert "stopped; the stacks that are through: " in said
+    assert "stopped; the stacks that are done: " in said
     told = Communication.from_json((folder / "communication.json").read_text())
     assert [stack.stack for stack in told.stacks] == list(STACKS)[:2]
     rows = list(csv.DictReader(io.StringIO((folder / "samples.csv").read_text())))

@@ -100,7 +100,7 @@ def test_a_model_is_printed_with_its_error() -> None:
         (["--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
         (["--sizes", "6B"], "multiple of 4 bytes"),
         (["--replicas", "1"], "greater than or equal to 2"),
-        (["--seconds", "inf"], "must be a number of seconds. Received: inf"),
+        (["--seconds", "inf"], "must be a finite number of seconds. Received: inf"),
         (["--seconds", "nan"], "greater than or equal to 0.01"),
         # 2 arrays × 2 ranks × 1 EiB
         (["--sizes", "1073741824GiB"], "2 arrays of 1,073,741,824 GiB each: 4,294,967,296 GiB"),
