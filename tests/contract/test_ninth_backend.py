@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from launch import Execution, Site, execute, make_plan
+from launch import Site, execute, make_plan
 from ringside.cli import main
 from ringside.compare.arms import parse_arms
 from ringside.compare.tuning import candidates
-from ringside_core.specs import BACKENDS, RefusalError, backend_options
+from ringside_core.specs import BACKENDS, Execution, RefusalError, backend_options
 from tests.contract import test_contract as contract
 from tests.contract.cases import Case
 from tests.contract.ninth import ROW, NinthOptions
