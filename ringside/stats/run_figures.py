@@ -160,11 +160,6 @@ def throughput_examples_s(run: Run) -> Figure:
     return Figure(examples / seconds)
 
 
-def step_time_ms(run: Run) -> Figure:
-    """Median over all steps of the counted epochs, ms; see `step_times_ms`."""
-    return step_quantiles_ms(run)[0]
-
-
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
     """Median, p95 and p99 over all steps of the counted epochs, ms; see `step_times_ms`.
 
@@ -237,7 +232,7 @@ def clock_share(run: Run, median: Figure) -> Figure:
 
     Args:
         run: with the records of its processes.
-        median: the step time of the run in ms, see `step_time_ms`.
+        median: the step time of the run in ms, see `step_quantiles_ms`.
     """
     costs = [record.clock_s_per_step for record in timed_records(run)]
     told = [cost for cost in costs if cost is not None]

@@ -63,7 +63,7 @@ def test_one_epoch_has_no_throughput() -> None:
 
     assert run_figures.throughput_examples_s(run).value is None
     assert run_figures.throughput_examples_s(run).reason == "needs at least 2 epochs"
-    assert run_figures.step_time_ms(run).reason == "needs at least 2 epochs"
+    assert run_figures.step_quantiles_ms(run)[0].reason == "needs at least 2 epochs"
 
 
 def test_step_time_takes_the_slowest_rank_of_each_step() -> None:
@@ -83,7 +83,7 @@ def test_step_time_takes_the_slowest_rank_of_each_step() -> None:
     by_hand = 1000 * np.diff(ends, axis=2, prepend=0.0).max(axis=0).ravel()
     assert times == pytest.approx(by_hand.tolist())
     assert times == pytest.approx([200, 100, 700, 300, 500, 100])
-    assert run_figures.step_time_ms(run).value == pytest.approx(250)
+    assert run_figures.step_quantiles_ms(run)[0].value == pytest.approx(250)
 
 
 def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
@@ -275,7 +275,7 @@ def test_a_time_of_several_steps_is_divided_by_them() -> None:
     run = run_of(arm_of("serial"), [record(spec, [one, one])])
 
     assert step_times_ms(run) == pytest.approx([100, 200, 50])
-    assert run_figures.step_time_ms(run).value == pytest.approx(100)
+    assert run_figures.step_quantiles_ms(run)[0].value == pytest.approx(100)
 
 
 def test_sent_bytes_are_summed_over_hosts_and_interfaces() -> None:
