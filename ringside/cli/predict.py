@@ -27,6 +27,7 @@ from ringside_core.specs import (
     RefusalError,
     write_whole,
 )
+from ringside_core.text import is_whole_number
 
 if TYPE_CHECKING:
     from ringside.predict.predict import Asked
@@ -216,7 +217,7 @@ def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -
         )
     else:
         texts = [text.strip() for text in flags.replicas.split(",")]
-        if not all(text.isdecimal() for text in texts):
+        if not all(map(is_whole_number, texts)):
             raise RefusalError(
                 "--replicas must be whole numbers, separated by commas.",
                 received=repr(flags.replicas),

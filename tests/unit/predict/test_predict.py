@@ -377,6 +377,7 @@ def test_the_same_documents_give_the_same_numbers(tmp_path: Path) -> None:
     ("flags", "words"),
     [
         (["--replicas", "4;8"], "whole numbers, separated"),
+        (["--replicas", "9" * 5000], "whole numbers, separated"),
         (["--replicas", "8192"], "1 to 4,096 replicas"),
         (["--rate", "fast"], "100mbit"),
         (["--published"], "takes no other flag"),
