@@ -161,8 +161,9 @@ class Ratio:
 def drift_of(rates: pd.DataFrame) -> tuple[float, float]:
     """Change of log examples/s from one place in the order to the next, and its information.
 
-    Ordinary least squares of log y = arm + round + drift · position (docs/decisions/0005), after
-    Frisch and Waugh (1933): what arms and rounds explain is taken from both sides first.
+    Ordinary least squares of log y = arm + round + drift · position
+    (docs/decisions/0005-verdicts.md), after Frisch and Waugh (1933): what arms and rounds explain
+    is first taken from both sides.
     """
     if rates.empty:
         return 0.0, 0.0

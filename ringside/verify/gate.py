@@ -1,9 +1,9 @@
 """The gate: does an arm compute what the serial reference computes? Only NumPy, no TensorFlow.
 
 The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
-all arrays of its kind (docs/decisions/0004). Everything that an update changes is looked at after
-each update, in every process: weights, optimizer variables, loss; and the metrics, evaluation and
-predictions that come of them.
+all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
+gate compares all that it changed, in every process: weights, optimizer variables, loss. It also
+compares the metrics, the evaluation and the predictions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ A batch is (x, y, weight, scale, id) of one replica: each [per_replica_batch, �
 The order is a pure function of (seed, epoch, position): position → shuffled example number →
 element. So global batch k holds the same examples under every synchronous backend and at every
 number of replicas. Replica r takes its r-th slice. A restart at step k continues with the same
-examples (docs/decisions/0002).
+examples (docs/decisions/0002-one-way-for-data.md).
 
 The last, short batch is kept. It is filled up with other examples, of weight 0 and id -1; real
 examples have weight 1, or the user's weight. In training the loss is multiplied by weight × scale,
