@@ -62,13 +62,14 @@ def quick_horovodrun() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _forkery() -> Iterator[Forkery]:
-    with Forkery() as forkery:
-        yield forkery
+def forkery() -> Iterator[Forkery]:
+    """What starts processes that have TensorFlow loaded."""
+    with Forkery() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def warm(_forkery: Forkery, quick_horovodrun: None) -> Iterator[None]:
+def warm(forkery: Forkery, quick_horovodrun: None) -> Iterator[None]:
     """Plans of this file start forks of a process that has loaded TensorFlow (warm.py)."""
     import dataclasses
 
@@ -77,7 +78,7 @@ def warm(_forkery: Forkery, quick_horovodrun: None) -> Iterator[None]:
     here = Site.here
 
     def with_forks() -> Site:
-        return dataclasses.replace(here(), python=_forkery.python)
+        return dataclasses.replace(here(), python=forkery.python)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Site, "here", with_forks)

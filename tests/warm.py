@@ -10,7 +10,7 @@ What is tested in forks: what processes compute. Not how they are started, found
 
 import atexit
 import contextlib
-import importlib
+import ctypes
 import json
 import os
 import random
@@ -63,7 +63,7 @@ os._exit(code)
 class Forkery:
     """A process with TensorFlow that forks; `python` is what to start in the place of Python."""
 
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forkery-")
         address = str(Path(self._folder.name) / "socket")
         client = Path(self._folder.name) / "python"
@@ -84,9 +84,14 @@ class Forkery:
                 stderr=output,
                 start_new_session=True,
             )
+        self._log = log
+
+    def __enter__(self) -> Self:
         assert self._process.stdout is not None
         if self._process.stdout.readline() != b"ready\n":
-            raise RuntimeError(log.read_text())
+            said = self._log.read_text()
+            self.__exit__(None, None, None)
+            raise RuntimeError(said)
         return self
 
     def __exit__(
@@ -152,16 +157,18 @@ def serve(address: str) -> NoReturn:
 
 def import_all() -> None:
     """Everything that takes long to import; nothing of it may start TensorFlow."""
-    from ringside_core.keras import tf
-
-    assert tf.keras.Sequential  # loaded when first asked for
-    for module in (
-        *("horovod.tensorflow", "typer", "ringside.verify.task"),
-        *("ringside.verify.recorder", "trainers.fit", "trainers.predict", "trainers.process"),
-    ):
-        importlib.import_module(module)
+    # As ringside_core.keras does, which imports TensorFlow first where a person's code runs.
+    os.environ.update(TF_USE_LEGACY_KERAS="1", TF_CPP_MIN_LOG_LEVEL="3")
+    import horovod.tensorflow
+    import typer
     from tensorflow.python.eager import context
 
+    from ringside.verify import recorder, task
+    from ringside_core.keras import tf
+    from trainers import fit, predict, process
+
+    # Keras is loaded when it is first asked for.
+    assert all((tf.keras.Sequential, horovod, typer, recorder, task, fit, predict, process))
     assert not context.context_safe(), "threads of TensorFlow would be missing in a fork"
 
 
@@ -189,6 +196,7 @@ def _fork(listening: socket.socket, forks: Mapping[int, _Fork], added: Mapping[s
 
 def _run(order: Mapping[str, Any], fds: Sequence[int]) -> int:
     """Do in this fork what Python would have done; the exit code."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with whom it was forked from
     os.setsid()
     for target, one in enumerate(fds):
         os.dup2(one, target)

@@ -1,4 +1,4 @@
-"""The table of backends: a new backend is a new row."""
+"""The tables of backends, for all tests that start some: a new backend is a new row."""
 
 from dataclasses import dataclass, field
 
@@ -20,21 +20,28 @@ class Case:
         extra = "".join(f"-{value}" for value in self.options.values())
         return f"{self.backend}{extra}-{self.replicas}"
 
+    def __hash__(self) -> int:
+        return hash(str(self))  # options are a dict, and in the text
+
     @property
     def synchronous(self) -> bool:
         """Whether all replicas make one update together; one replica always does."""
         return capabilities_of(self.backend).synchronous or self.replicas == 1
 
+    @property
+    def topology(self) -> Topology:
+        """All replicas on this machine."""
+        single = capabilities_of(self.backend).process_model == "single"
+        name = "replicas_per_process" if single else "processes_per_host"
+        return Topology(**{name: self.replicas})
+
     def spec(self, workload: str, **changes: object) -> RunSpec:
         """A small run of this case, in float64 so that differences are not rounding."""
-        single = capabilities_of(self.backend).process_model == "single"
         fields: dict[str, object] = {
             "workload": workload,
             "backend": self.backend,
             "options": self.options,
-            "topology": Topology(replicas_per_process=self.replicas)
-            if single
-            else Topology(processes_per_host=self.replicas),
+            "topology": self.topology,
             "global_batch": GLOBAL_BATCH,
             "epochs": EPOCHS,
             "precision": "float64",
@@ -56,4 +63,11 @@ BACKEND_CASES = [
     Case("horovod", 1),
     Case("horovod", 3, {"controller": "gloo"}),
     Case("horovod", 2, {"controller": "mpi"}),
+]
+
+PAIRS = [
+    # One for each way of adding up.
+    Case("mirrored", 2),
+    Case("multi_worker_mirrored", 2),
+    Case("horovod", 2, {"controller": "gloo"}),
 ]

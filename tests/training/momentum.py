@@ -13,6 +13,7 @@ from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surround
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
 from tests.contract.linear import linear
+from tests.independent import order
 from trainers.driver import Listener
 from trainers.fit import fit
 
@@ -101,13 +102,6 @@ def train_serial(
 
 def planned(epoch: int, replicas: int) -> np.ndarray:
     """What each replica is to be fed, [steps, replicas, batch]; -1 is padding."""
-    order = [
-        int(
-            tf.random.experimental.index_shuffle(
-                np.int64(position), seed=[SEED, epoch], max_index=np.int64(NUM_TRAIN - 1)
-            )
-        )
-        for position in range(NUM_TRAIN)
-    ]
-    padded = order + [-1] * (STEPS * GLOBAL_BATCH - NUM_TRAIN)
+    numbers = order(epoch, seed=SEED, total=NUM_TRAIN)
+    padded = numbers + [-1] * (STEPS * GLOBAL_BATCH - NUM_TRAIN)
     return np.array(padded).reshape(STEPS, replicas, GLOBAL_BATCH // replicas)

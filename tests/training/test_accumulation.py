@@ -1,4 +1,7 @@
-"""Gradient accumulation: passes of a replica make the update that its whole batch would make."""
+"""Gradient accumulation: passes make the update that the whole batch would make.
+
+Replicas in passes: test_replicas.py.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +12,11 @@ import pytest
 from ringside_core.keras import tf
 from ringside_core.specs import BatchPlan, RefusalError
 from ringside_core.workloads.workload import Workload
-from tests.training.replicas.runs import (
-    ARMS,
-    EPOCHS,
-    REPLICAS,
-    batches,
-    spec_of,
-    train_launched,
-    train_serial,
-)
+from tests.contract.cases import EPOCHS
+from tests.training.replicas.runs import batches, spec_of, train_serial
 from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 from trainers.accumulation import Passes
 
-pytestmark = pytest.mark.usefixtures("warm")
 RATE = 0.0625  # a legacy optimizer keeps it in float32: this one stays what it is
 ABSOLUTE = 1e-12
 Clip = Callable[[list[np.ndarray]], list[np.ndarray]]
@@ -148,19 +143,6 @@ def test_passes_equal_keras_own_step(name: str) -> None:
     weights, _ = train_serial(ZOO[name](), gradient_accumulation_steps=3)
 
     assert_close(weights, whole)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arm", ARMS)
-def test_replicas_in_passes_equal_the_serial_run(arm: str) -> None:
-    """Two replicas, each in three passes, reduce once and then clip: as one serial pass does."""
-    whole, _ = train_serial(ZOO["global_clipnorm"]())
-
-    replicas = train_launched(arm)["global_clipnorm", 3]
-
-    assert len(replicas) == REPLICAS
-    for weights in replicas:
-        assert_close(list(weights), whole)
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:

@@ -1,4 +1,7 @@
-"""Batch normalisation: statistics of each replica, or of all, and what is left of them."""
+"""Batch normalisation: statistics of each replica, or of all, and what is left of them.
+
+Here one process computes as several replicas would; real ones: test_replicas.py.
+"""
 
 from typing import Any
 
@@ -7,21 +10,13 @@ import pytest
 
 from ringside_core.keras import tf
 from ringside_core.workloads.workload import Workload
-from tests.training.replicas.runs import (
-    ARMS,
-    EPOCHS,
-    REPLICAS,
-    batches,
-    train_launched,
-    train_serial,
-)
-from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
+from tests.contract.cases import EPOCHS
+from tests.training.replicas.runs import batches, train_serial
+from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN
 
-pytestmark = pytest.mark.usefixtures("warm")
 RATE, EPSILON = 0.05, 1e-3
 MOMENTUM = 0.75  # tf-keras takes 1 - momentum in float32 in any run: this one stays what it is
 ABSOLUTE = 1e-10
-arms = pytest.mark.parametrize("arm", ARMS)
 
 
 def normalised_regression(*, synchronized: bool = False) -> Workload:
@@ -108,32 +103,3 @@ def test_synchronised_statistics_are_those_of_the_whole_batch() -> None:
     weights, _ = train_serial(normalised_regression(synchronized=True))
 
     assert_close(weights, by_hand(replicas=1)[0])
-
-
-@pytest.mark.slow
-@arms
-@pytest.mark.parametrize("passes", [1, 2])
-def test_replicas_normalise_by_their_own_slices(arm: str, passes: int) -> None:
-    """Real replicas end where virtual ones do, and all of them hold the same moving statistics."""
-    expected, _ = train_serial(
-        ZOO["batch_norm"](), virtual_replicas=REPLICAS, gradient_accumulation_steps=passes
-    )
-
-    replicas = train_launched(arm)["batch_norm", passes]
-
-    assert len(replicas) == REPLICAS
-    for weights in replicas:
-        assert_close(weights, expected)
-
-
-@pytest.mark.slow
-@arms
-def test_synchronised_replicas_normalise_by_the_global_batch(arm: str) -> None:
-    """They end where one replica with the whole batch does."""
-    expected, _ = train_serial(ZOO["sync_batch_norm"]())
-
-    replicas = train_launched(arm)["sync_batch_norm", 1]
-
-    assert len(replicas) == REPLICAS
-    for weights in replicas:
-        assert_close(weights, expected)

@@ -15,7 +15,7 @@ from ringside_core.specs import InputShard, RefusalError, Topology
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import ArraySource, StreamSource
 from tests.contract.linear import linear
-from tests.contract.test_contract import splitmix64
+from tests.independent import splitmix64
 from tests.training.misfed import SKIPPED, TWICE, feed_honestly, feed_twice, skip_one
 from tests.training.momentum import planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, fed, pipeline, records

@@ -16,7 +16,8 @@ from launch import (
 from ringside_core.specs import Execution, InputShard, RefusalError, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
-from tests.contract.test_contract import load_weights, splitmix64
+from tests.contract.test_contract import load_weights
+from tests.independent import splitmix64
 from tests.training.momentum import momentum, planned, spec_of, train_serial
 from tests.training.test_pipeline import examples, pipeline, records
 

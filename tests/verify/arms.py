@@ -6,10 +6,9 @@ from ringside.verify.certify import Subject
 from ringside_core.specs import (
     Arm,
     RunSpec,
-    Topology,
     backend_options,
-    capabilities_of,
 )
+from tests.contract.cases import Case
 
 
 def subject(
@@ -20,10 +19,7 @@ def subject(
 ) -> Subject:
     """An arm and its run; the digits in batches of 48 unless something else is said."""
     typed = backend_options(backend, options or {})
-    single = capabilities_of(backend).process_model == "single"
-    topology = (
-        Topology(replicas_per_process=replicas) if single else Topology(processes_per_host=replicas)
-    )
+    topology = Case(backend, replicas).topology
     extra = "".join(f":{key}={value}" for key, value in (options or {}).items())
     label = f"{backend}{extra} ×{replicas}"
     arm = Arm(label=label, group=backend + extra, backend=backend, options=typed, replicas=replicas)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ringside.verify.mistakes import EPOCHS, GLOBAL_BATCH, TRAIN_EXAMPLES, VALIDATION_EXAMPLES
+from tests.independent import order
 
 RATE, MOMENTUM = 0.05, 0.875
 Weights = list[np.ndarray]
@@ -20,15 +21,6 @@ class Batch:
     y: np.ndarray
     weight: np.ndarray
     scale: float
-
-
-def order(epoch: int, *, seed: int, total: int) -> list[int]:
-    """Example numbers in the order of an epoch."""
-    from ringside_core.keras import tf
-
-    shuffle = tf.random.experimental.index_shuffle
-    last = np.int64(total - 1)
-    return [int(shuffle(np.int64(p), seed=[seed, epoch], max_index=last)) for p in range(total)]
 
 
 def batches(

@@ -18,7 +18,8 @@ pytestmark = [
 EXACT = [
     subject("one_device", 1),
     subject("parameter_server", 1),
-    *(subject(name, size, options) for name, options in SYNCHRONOUS for size in (2, 3)),
+    subject("mirrored", 2),  # of two replicas test_controls.py asks all others, without a mistake
+    *(subject(name, 3, options) for name, options in SYNCHRONOUS),
 ]
 OTHERS = [
     subject("parameter_server", 2),

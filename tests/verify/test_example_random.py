@@ -15,29 +15,21 @@ from scipy.special import ndtri
 from ringside.verify.example_random import tie_to_examples
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from tests.independent import splitmix64
 
 layers = tf.keras.layers
 IDS = [5, 0, 1436, -1, 7]
 STEP = 3
-WORD = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
-
-
-def splitmix(state: int) -> int:
-    """Next output of splitmix64 (Steele, Lea, Flood 2014), in whole numbers."""
-    z = (state + GAMMA) & WORD
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & WORD
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & WORD
-    return z ^ z >> 31
 
 
 def expected_bits(
     ids: list[int], elements: int, *, step: int = STEP, layer: int = 0, draw: int = 0
 ) -> np.ndarray:
     """What a layer draws, [example, element] as whole numbers below 2**64."""
-    at_step = splitmix(splitmix(layer * 2**32 + draw) + step)
-    keys = [splitmix(at_step + number) for number in ids]
-    rows = [[splitmix(key + element * GAMMA) for element in range(elements)] for key in keys]
+    at_step = splitmix64(splitmix64(layer * 2**32 + draw) + step)
+    keys = [splitmix64(at_step + number) for number in ids]
+    rows = [[splitmix64(key + element * GAMMA) for element in range(elements)] for key in keys]
     return np.array(rows, dtype=object)
 
 

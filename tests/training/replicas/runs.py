@@ -1,9 +1,9 @@
-"""Trainings of small workloads: serial in this process, or as replicas in fresh ones."""
+"""Trainings of small workloads: serial in this process, or as replicas in others."""
 
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,46 +13,41 @@ import numpy as np
 from backends import make_backend
 from launch import Site, execute, make_plan
 from ringside_core.keras import tf
-from ringside_core.specs import (
-    EpochRecord,
-    RecordInProgress,
-    RunSpec,
-    Surroundings,
-    Topology,
-    capabilities_of,
-)
+from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings
 from ringside_core.workloads.workload import Workload
+from tests.contract.cases import SEED, Case
+from tests.independent import order
 from tests.training.listening import AtEnd
 from tests.verify.zoo import GLOBAL_BATCH
 from trainers.fit import fit
 
-EPOCHS, SEED = 2, 5
 DEADLINE_S = 240.0
-# One start of processes serves all tests: (workload of the zoo, gradient accumulation steps).
-CASES = (("batch_norm", 1), ("batch_norm", 2), ("sync_batch_norm", 1), ("global_clipnorm", 3))
-ARMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "mirrored": ("mirrored", {}),
-    "multi_worker_mirrored": ("multi_worker_mirrored", {}),
-    "horovod": ("horovod", {"controller": "gloo"}),
+Answers = list[dict[str, dict[str, Any]]]
+# One start of processes serves all tests: (workload, what is otherwise than in Case.spec) by name.
+LINEAR = "tests.contract.linear:linear"
+CASES: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "plain": (LINEAR, {}),
+    "three_at_once": (LINEAR, {"steps_per_execution": 3}),
+    "no_reduction": (LINEAR, {"ablation": "no_reduction"}),
+    "no_input": (LINEAR, {"ablation": "no_input"}),
+    **{
+        f"{name}-{passes}": (
+            f"tests.verify.zoo:{name}",
+            {"global_batch": GLOBAL_BATCH, "gradient_accumulation_steps": passes},
+        )
+        for name, passes in (
+            *(("batch_norm", 1), ("batch_norm", 2)),
+            *(("sync_batch_norm", 1), ("global_clipnorm", 3)),
+        )
+    },
 }
-REPLICAS = 2
+ALONE: Mapping[str, tuple[str, Mapping[str, object]]] = {"unused": (LINEAR, {"ablation": "unused"})}
 
 
-def spec_of(backend: str = "serial", **changes: Any) -> RunSpec:
-    """A run in float64, so that differences are not rounding."""
-    fields: dict[str, Any] = {
-        "workload": "tests.verify.zoo:dense",
-        "backend": backend,
-        "options": {},
-        "topology": Topology(),
-        "global_batch": GLOBAL_BATCH,
-        "epochs": EPOCHS,
-        "precision": "float64",
-        "seed": SEED,
-        "save": "record",
-        **changes,
-    }
-    return RunSpec(**fields)
+def spec_of(**changes: Any) -> RunSpec:
+    """A serial run of the size of the zoo."""
+    fields = {"global_batch": GLOBAL_BATCH, "save": "record", **changes}
+    return Case("serial", 1).spec("tests.verify.zoo:dense", **fields)
 
 
 def train_serial(
@@ -79,45 +74,31 @@ def train_serial(
 
 
 @cache
-def train_launched(arm: str) -> Mapping[tuple[str, int], Sequence[Sequence[np.ndarray]]]:
-    """Train all cases in fresh processes: for each, the final weights of every replica."""
-    backend, options = ARMS[arm]
-    single = capabilities_of(backend).process_model == "single"
-    name = "replicas_per_process" if single else "processes_per_host"
-    spec = spec_of(backend, options=options, topology=Topology(**{name: REPLICAS}))
+def train_launched(case: Case) -> Answers:
+    """What each process of a case says of each training; the processes are started once."""
+    spec = case.spec("tests.contract.linear:linear", save="record")
+    trainings = CASES if case.replicas > 1 else ALONE
     site = dataclasses.replace(Site.here(), root=str(Path(__file__).parent))
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
-        (run_dir / "cases.json").write_text(json.dumps(CASES))
+        (run_dir / "cases.json").write_text(json.dumps(trainings))
         execution = execute(make_plan(spec, run_dir=run_dir, site=site), deadline_s=DEADLINE_S)
         assert execution.outcome.completed, execution.last_lines
-        return {
-            (name, steps): _every_replica(sorted(run_dir.glob(f"{name}-{steps}-*.npz")))
-            for name, steps in CASES
-        }
+        return [json.loads(path.read_text()) for path in sorted(run_dir.glob("answer-*.json"))]
 
 
-def _every_replica(answers: Sequence[Path]) -> list[list[np.ndarray]]:
-    found = []
-    for path in answers:
-        with np.load(path) as arrays:
-            found += [list(one) for one in zip(*arrays.values(), strict=True)]
-    return found
+def replicas_of(case: Case, name: str) -> list[list[np.ndarray]]:
+    """The final weights of every replica after a training."""
+    found = [one for answer in train_launched(case) for one in answer[name]["weights"]]
+    return [[np.asarray(array) for array in weights] for weights in found]
 
 
 def batches(num_examples: int, global_batch: int, epoch: int) -> list[tuple[list[int], int]]:
     """Example numbers of each global batch with its padding, and how many of them are true."""
-    order = [
-        int(
-            tf.random.experimental.index_shuffle(
-                np.int64(position), seed=[SEED, epoch], max_index=np.int64(num_examples - 1)
-            )
-        )
-        for position in range(num_examples)
-    ]
+    numbers = order(epoch, seed=SEED, total=num_examples)
     return [
         (
-            [order[position % num_examples] for position in range(begin, begin + global_batch)],
+            [numbers[position % num_examples] for position in range(begin, begin + global_batch)],
             min(global_batch, num_examples - begin),
         )
         for begin in range(0, num_examples, global_batch)

@@ -1,14 +1,12 @@
-"""Started in place of Ringside's train.py: trains workloads of the zoo, and tells the weights.
+"""Started in place of Ringside's train.py: one start serves several trainings.
 
-`cases.json` lists [workload, gradient accumulation steps]; one start serves them all.
+`cases.json` maps a name to a workload, and to what of the spec is changed for it.
 """
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from launch.task import Reporter, end_process, run_launched
 from ringside_core.specs import RecordInProgress, RunSpec, Surroundings
@@ -25,27 +23,47 @@ def work(
     with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
-        for done, (name, steps) in enumerate(cases):
+        answers = {}
+        for done, (name, (workload, changes)) in enumerate(cases.items()):
             reporter.step(done, len(cases))
-            spec = record.spec.replace(gradient_accumulation_steps=steps)
-            weights = train(name, spec, backend, run_dir)
-            np.savez(run_dir / f"{name}-{steps}-{surroundings.task_name}.npz", *weights)
+            own = record.spec.replace(workload=workload, **changes)
+            answers[name] = train(own, backend, run_dir / name)
+    (run_dir / f"answer-{surroundings.task_name}.json").write_text(json.dumps(answers))
 
 
-def train(name: str, spec: RunSpec, backend: Any, run_dir: Path) -> list[np.ndarray]:
-    """The final weights of all replicas of this process, each [replicas, …]."""
+def train(spec: RunSpec, backend: Any, run_dir: Path) -> dict[str, Any]:
+    """What `fit` told, and the final weights of each replica of this process."""
+    from ringside_core.workloads.registry import load_workload
     from tests.training.listening import AtEnd
-    from tests.verify.zoo import ZOO
+    from trainers.driver import Progress
     from trainers.fit import fit
 
-    weights: list[np.ndarray] = []
+    record = RecordInProgress.begun(spec)
+    weights: list[Any] = []
+    used: dict[str, Any] = {}
 
     def look(training: Any) -> None:
-        weights.extend(np.stack(backend.local_values(v)) for v in training.model.weights)
+        used["strategy"] = type(training.model.distribute_strategy).__name__
+        used["reduces"] = hasattr(training.model.optimizer, "_allreduce_grads")
+        values = [backend.local_values(v) for v in training.model.weights]
+        weights.extend([[w.tolist() for w in of_one] for of_one in zip(*values, strict=True)])
 
-    record = RecordInProgress.begun(spec)
-    fit(record, ZOO[name](), backend, run_dir=run_dir / name, listeners=[AtEnd(look)])
-    return weights
+    told: list[tuple[int, int]] = []
+    fit(
+        record,
+        load_workload(spec.workload, options={}, data_dir=None),
+        backend,
+        run_dir=run_dir,
+        listeners=[Progress(lambda done, total: told.append((done, total))), AtEnd(look)],
+    )
+    return {
+        **used,
+        "weights": weights,
+        "final_digest": record.final_digest,
+        "deviation": record.replica_deviation,
+        "epochs": [json.loads(epoch.model_dump_json()) for epoch in record.epochs],
+        "told": told,
+    }
 
 
 if __name__ == "__main__":

@@ -1,63 +1,28 @@
-"""Runs that leave something out, and runs of several steps in one call, in fresh processes."""
+"""What several replicas come to, in processes of their own: one start of each case for all tests.
 
-import dataclasses
-import json
-from collections.abc import Mapping
-from functools import cache
+Runs that leave something out, several steps in one call, gradient accumulation, and statistics of
+batch normalisation.
+"""
+
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
 
 from backends import make_backend
-from launch import Site, execute, make_plan
 from ringside_core.keras import tf
 from ringside_core.specs import RecordInProgress, Surroundings
-from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, Case
+from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, PAIRS, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
-from tests.training.replicas.runs import batches
+from tests.training.replicas.runs import batches, replicas_of, train_launched, train_serial
+from tests.verify.zoo import ZOO
 from trainers.fit import fit
 
-pytestmark = pytest.mark.usefixtures("warm")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
-CASES: Mapping[str, Mapping[str, object]] = {
-    "plain": {},
-    "three_at_once": {"steps_per_execution": 3},
-    "no_reduction": {"ablation": "no_reduction"},
-    "no_input": {"ablation": "no_input"},
-}
-PAIRS = (
-    Case("mirrored", 2),
-    Case("multi_worker_mirrored", 2),
-    Case("horovod", 2, {"controller": "gloo"}),
-)
 ALONE = (Case("multi_worker_mirrored", 1), Case("horovod", 1))
-Case.__hash__ = lambda case: hash(str(case))  # type: ignore[method-assign,assignment]
 pairs = pytest.mark.parametrize("case", PAIRS, ids=str)
 Weights = list[np.ndarray]
-Answers = list[dict[str, dict[str, Any]]]
-
-
-@cache
-def trained(case: Case) -> Answers:
-    """What each process says of each training; the processes are started once."""
-    changes = CASES if case.replicas > 1 else {"unused": {"ablation": "unused"}}
-    site = dataclasses.replace(Site.here(), root=str(Path(__file__).parent / "ablated"))
-    spec = case.spec("tests.contract.linear:linear", save="record")
-    with TemporaryDirectory() as folder:
-        run_dir = Path(folder)
-        (run_dir / "cases.json").write_text(json.dumps(changes))
-        execution = execute(make_plan(spec, run_dir=run_dir, site=site), deadline_s=120.0)
-        assert execution.outcome.completed, execution.last_lines
-        return [json.loads(path.read_text()) for path in sorted(run_dir.glob("answer-*.json"))]
-
-
-def replicas(case: Case, name: str) -> list[Weights]:
-    """The final weights of every replica of the run."""
-    found = [one for answer in trained(case) for one in answer[name]["weights"]]
-    return [[np.asarray(array) for array in weights] for weights in found]
 
 
 def slices(replica: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -92,12 +57,12 @@ def test_without_reduction_each_replica_trains_on_its_own_slices(case: Case) -> 
     """Strategies leave a replica's gradient divided by two: half the rate on its own loss."""
     rate = LEARNING_RATE if case.backend == "horovod" else LEARNING_RATE / 2
 
-    first, second = replicas(case, "no_reduction")
+    first, second = replicas_of(case, "no_reduction")
 
     assert_close(first, descend(slices(0), rate))
     assert_close(second, descend(slices(1), rate))
     assert not np.allclose(first[0], second[0])
-    for answer in trained(case):
+    for answer in train_launched(case):
         assert answer["no_reduction"]["deviation"] is None
         assert [e["ledger"]["count"] for e in answer["no_reduction"]["epochs"]] == [NUM_TRAIN] * 2
 
@@ -108,9 +73,9 @@ def test_without_input_the_first_batch_is_trained_again_and_again(case: Case) ->
     whole = tuple(np.concatenate(parts) for parts in zip(slices(0)[0], slices(1)[0], strict=True))
     expected = descend([whole] * (STEPS * EPOCHS), LEARNING_RATE)
 
-    for weights in replicas(case, "no_input"):
+    for weights in replicas_of(case, "no_input"):
         assert_close(weights, expected)
-    for answer in trained(case):
+    for answer in train_launched(case):
         for epoch in answer["no_input"]["epochs"]:
             assert (epoch["ledger"], epoch["ledger_here"]) == (None, [])
             assert epoch["examples"] == STEPS * GLOBAL_BATCH
@@ -120,7 +85,7 @@ def test_without_input_the_first_batch_is_trained_again_and_again(case: Case) ->
 @pairs
 def test_several_steps_at_once_change_no_bit(case: Case) -> None:
     """Four updates as three and one: two times, eight updates told, the weights of single ones."""
-    for answer in trained(case):
+    for answer in train_launched(case):
         plain, at_once = answer["plain"], answer["three_at_once"]
         assert at_once["final_digest"] == plain["final_digest"]
         assert at_once["deviation"] == 0.0
@@ -146,7 +111,7 @@ def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> No
     finally:
         tf.keras.backend.set_floatx(before)
 
-    (answer,) = trained(case)
+    (answer,) = train_launched(case)
 
     assert answer["unused"]["strategy"] == "_DefaultDistributionStrategy"
     assert not answer["unused"]["reduces"]
@@ -154,3 +119,37 @@ def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> No
     assert answer["unused"]["deviation"] == 0.0
     ledgers = [epoch["ledger"] for epoch in answer["unused"]["epochs"]]
     assert ledgers == [epoch.ledger.model_dump() for epoch in record.epochs if epoch.ledger]
+
+
+@pairs
+@pytest.mark.parametrize("passes", [1, 2])
+def test_replicas_normalise_by_their_own_slices(case: Case, passes: int) -> None:
+    """Real replicas end where virtual ones do, and all of them hold the same moving statistics."""
+    expected, _ = train_serial(
+        ZOO["batch_norm"](), virtual_replicas=case.replicas, gradient_accumulation_steps=passes
+    )
+
+    assert_all_there(replicas_of(case, f"batch_norm-{passes}"), expected, case, 1e-10)
+
+
+@pairs
+@pytest.mark.parametrize(
+    ("training", "tolerance"), [("sync_batch_norm-1", 1e-10), ("global_clipnorm-3", 1e-12)]
+)
+def test_replicas_that_share_all_end_where_one_does(
+    case: Case, training: str, tolerance: float
+) -> None:
+    """Synchronised statistics are of the global batch; three passes reduce once and then clip."""
+    whole, _ = train_serial(ZOO[training.rpartition("-")[0]]())
+
+    assert_all_there(replicas_of(case, training), whole, case, tolerance)
+
+
+def assert_all_there(
+    replicas: list[Weights], expected: Weights, case: Case, tolerance: float
+) -> None:
+    """Every replica has the expected weights."""
+    assert len(replicas) == case.replicas
+    for weights in replicas:
+        for one, other in zip(weights, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)

@@ -1,0 +1,49 @@
+"""Started in place of Ringside's train.py: the same; then every process combines some values."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import trainers.fit
+from backends.base import Backend
+from launch.task import end_process
+from ringside_core.specs import RecordInProgress
+
+real_fit = trainers.fit.fit
+
+
+def fit_and_combine(
+    record: RecordInProgress, workload: Any, backend: Backend, *, run_dir: Path, **named: Any
+) -> None:
+    """Train, and combine values over the processes that hold replicas."""
+    real_fit(record, workload, backend, run_dir=run_dir, **named)
+    mine = np.arange(3.0) + backend.rank
+    backend.barrier()
+    folder = run_dir / "answers"
+    folder.mkdir(exist_ok=True)
+    np.savez(
+        folder / f"{backend.rank}.npz",
+        rank=backend.rank,
+        size=backend.size,
+        num_replicas=backend.num_replicas,
+        is_chief=backend.is_chief,
+        sum=backend.all_reduce(mine, "sum"),
+        mean=backend.all_reduce(mine, "mean"),
+        max=backend.all_reduce(mine, "max"),
+        scalar=backend.all_reduce(np.int64(backend.rank + 1)),
+        from_last=backend.broadcast(mine, root=backend.size - 1),
+    )
+
+
+trainers.fit.fit = fit_and_combine
+found = importlib.util.spec_from_file_location(
+    "real_train", Path(trainers.fit.__file__).parent.parent / "train.py"
+)
+assert found is not None
+assert found.loader is not None
+real_train = importlib.util.module_from_spec(found)
+found.loader.exec_module(real_train)
+end_process(real_train.main(sys.argv[1:]))
