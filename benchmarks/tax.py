@@ -113,13 +113,13 @@ def ratio(pairs: list[tuple[Timing, Timing]]) -> Figure:
     return geometric_mean_with_interval([here.step_ms / there.step_ms for here, there in pairs])
 
 
-def holds(estimate: Figure) -> str:
+def holds(figure: Figure) -> str:
     """Whether a ratio is at most AT_MOST, if its interval can tell."""
-    if estimate.interval is None:
+    if figure.interval is None:
         return "cannot tell"
-    if estimate.interval.high <= AT_MOST:
+    if figure.interval.high <= AT_MOST:
         return "yes"
-    return "no" if estimate.interval.low > AT_MOST else "cannot tell"
+    return "no" if figure.interval.low > AT_MOST else "cannot tell"
 
 
 def epochs_for(seconds: float, sizing: Timing) -> int:

@@ -64,9 +64,9 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         "a thin line where too few rounds give none."
     )
     known = [
-        (row.throughput_estimate.value, row)
+        (row.mean_throughput.value, row)
         for row in rows
-        if row.comparable and row.throughput_estimate.value and not row.arm.twin_of
+        if row.comparable and row.mean_throughput.value and not row.arm.twin_of
     ]
     if known:
         most, top = max(known, key=lambda pair: pair[0])
@@ -111,9 +111,9 @@ def _run_rates(summary: Summary, row: ArmRow) -> list[float]:
 
 
 def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style) -> None:
-    spread, estimate = row.throughput, row.throughput_estimate
+    spread, mean = row.throughput, row.mean_throughput
     assert spread is not None
-    inner = estimate.interval
+    inner = mean.interval
     bar = height - 0.1
     axes.plot(
         [inner.low, inner.high] if inner else [spread.lowest, spread.highest],
@@ -133,7 +133,7 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
         markeredgecolor=style.edge,
         markeredgewidth=style.edge_width,
     )
-    middle = estimate.value or spread.value
+    middle = mean.value or spread.value
     axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
 
 
@@ -147,7 +147,7 @@ def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Pl
         return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")
     sizes = sorted({row.arm.replicas for rows in scaled.values() for row in rows})
     serial = next((row for row in comparable if row.arm.label == summary.serial), None)
-    base = serial.throughput_estimate.value if serial else None
+    base = serial.mean_throughput.value if serial else None
     held = "the global batch" if scaling == "strong" else "the batch of each replica"
     caption = (
         f"Geometric mean of examples/s with its 95 % interval; {held} is the same at every size. "
@@ -190,9 +190,9 @@ def _scaling_line(
     axes: Any, rows: Sequence[ArmRow], style: Style, group: str, shift: float
 ) -> None:
     known = [
-        (row.arm.replicas * shift, row.throughput_estimate.value, row.throughput_estimate.interval)
+        (row.arm.replicas * shift, row.mean_throughput.value, row.mean_throughput.interval)
         for row in rows
-        if row.throughput_estimate.value is not None
+        if row.mean_throughput.value is not None
     ]
     axes.errorbar(
         [size for size, _, _ in known],

@@ -26,10 +26,10 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
         for row in summary.arms
         if row.comparable
         and not row.arm.twin_of
-        and row.throughput_estimate.value is not None
+        and row.mean_throughput.value is not None
         and replicas in (None, row.arm.replicas)
     ]
-    return sorted(rows, key=lambda row: -(row.throughput_estimate.value or 0.0))
+    return sorted(rows, key=lambda row: -(row.mean_throughput.value or 0.0))
 
 
 def sizes_of(rows: Sequence[ArmRow]) -> list[int]:

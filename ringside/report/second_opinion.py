@@ -239,7 +239,7 @@ def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
     arm = row.arm.label
     runs = opinion.counting[opinion.counting["arm"] == arm]
     mean = geometric_mean(runs["rate"].dropna())
-    yield from _of_figure(f"arm {arm} / mean examples/s", row.throughput_estimate, mean)
+    yield from _of_figure(f"arm {arm} / mean examples/s", row.mean_throughput, mean)
     of_runs = opinion.figures.loc[runs["position"]]
     for name in FIGURES:
         median = float(of_runs[name].median())

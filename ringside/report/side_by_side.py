@@ -8,7 +8,14 @@ from rich.text import Text as RichText
 
 from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
 from ringside.report.terminal import rich_table
-from ringside.report.words import NOTHING, estimated, span_of, span_or_none, times, why_no_interval
+from ringside.report.words import (
+    NOTHING,
+    span_of,
+    span_or_none,
+    times,
+    why_no_interval,
+    with_interval,
+)
 from ringside.stats.side_by_side import Change, SideBySide
 from ringside_core.specs import write_whole
 from ringside_core.text import plain, plural
@@ -99,9 +106,9 @@ def _circumstances(told: SideBySide) -> Section:
 
 def _arms(told: SideBySide) -> Section:
     notes = [(one, "") for one in _notes(told)]
-    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    figures = (e for one in told.changes for e in (one.before, one.now, one.ratio))
     blocks: list[Block] = [changes_table(told)]
-    if why_not := why_no_interval(estimates):
+    if why_not := why_no_interval(figures):
         blocks.append(Text(why_not))
     blocks += [Bullets(tuple(notes)), Text(HOW)]
     bad = any(one.regression or one.certificate == "lost" for one in told.changes)
@@ -143,8 +150,8 @@ def changes_table(told: SideBySide) -> Table:
     rows = tuple(
         (
             Cell(one.label),
-            Cell(*estimated(one.before)),
-            Cell(*estimated(one.now)),
+            Cell(*with_interval(one.before)),
+            Cell(*with_interval(one.now)),
             _ratio_cell(one),
             Cell(*_verdict(one), bad=one.regression),
             _certificate_cell(one),
@@ -185,7 +192,7 @@ def render_side_by_side_table(told: SideBySide) -> RichTable:
     below.append(plain(summary_of(told)) + "\n", style="bold")
     for name, old, new in told.differs:
         below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
-    estimates = (e for one in told.changes for e in (one.before, one.now, one.ratio))
-    for note in (why_no_interval(estimates), *_notes(told)):
+    figures = (e for one in told.changes for e in (one.before, one.now, one.ratio))
+    for note in (why_no_interval(figures), *_notes(told)):
         below.append(f"\n{plain(note)}" if note else "")
     return rich_table(changes_table(told), below=below)

@@ -100,7 +100,7 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
         "columns: medians.\n",
         style="dim",
     )
-    if why_not := why_no_interval(row.throughput_estimate for row in summary.arms):
+    if why_not := why_no_interval(row.mean_throughput for row in summary.arms):
         text.append(plain(why_not) + "\n", style="dim")
     for arms, reason in not_comparable(summary):
         text.append("\nnot comparable  ", style="bold")

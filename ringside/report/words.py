@@ -1,4 +1,4 @@
-"""Statistics as a reader sees them, the same in every output: estimates, intervals, outcomes."""
+"""Statistics as a reader sees them, the same in every output: figures, intervals, outcomes."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,7 @@ def _ratio_decimals(ratio: float, within: Interval | None) -> int:
 
 
 def between(interval: Interval, value: float, *, scale: float = 1.0) -> str:
-    """A 95 % interval as `[1.22, 1.41]`, with the decimals of its estimate.
+    """A 95 % interval as `[1.22, 1.41]`, with the decimals of its figure.
 
     A comma, where a range has a dash: one bounds the truth, the other lists what was seen.
     """
@@ -50,7 +50,7 @@ def between(interval: Interval, value: float, *, scale: float = 1.0) -> str:
 
 
 def _decimals(interval: Interval, value: float, scale: float) -> int:
-    """Decimals of an estimate: of one that is mostly chance, those of its interval."""
+    """Decimals of a figure: of one that is mostly chance, those of its interval."""
     ends = (abs(interval.low), abs(interval.high))
     mostly_chance = abs(value) < (interval.high - interval.low) / 2
     return decimals_for(scale * (max(ends) if mostly_chance else value))
@@ -76,21 +76,21 @@ def span_or_none(ratio: Figure) -> str:
     return span_of(ratio) or no_interval(ratio)
 
 
-def no_interval(estimate: Figure) -> str:
+def no_interval(figure: Figure) -> str:
     """`n=2, no interval`, for a cell; `why_no_interval` says the reason once, below."""
-    return f"n={estimate.n}, no interval"
+    return f"n={figure.n}, no interval"
 
 
-def why_no_interval(estimates: Iterable[Figure]) -> str:
+def why_no_interval(figures: Iterable[Figure]) -> str:
     """One sentence with each reason once; empty: every value has its interval."""
-    reasons = [one.reason for one in estimates if one.value is not None and one.interval is None]
+    reasons = [one.reason for one in figures if one.value is not None and one.interval is None]
     told = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
     return f"Where there is no interval: {told}." if told else ""
 
 
-def covers(estimate: Figure, value: float) -> bool:
+def covers(figure: Figure, value: float) -> bool:
     """Whether the interval holds this value; False too where there is no interval."""
-    within = estimate.interval
+    within = figure.interval
     return within is not None and within.low <= value <= within.high
 
 
@@ -108,22 +108,22 @@ def stack_name(stack: str) -> str:
     return f"bare MPI{colon}{settings}" if name == "mpi" else stack
 
 
-def estimated(estimate: Figure, *, scale: float = 1.0) -> tuple[str, str]:
-    """An estimate as (value, interval and n), for a cell.
+def with_interval(figure: Figure, *, scale: float = 1.0) -> tuple[str, str]:
+    """A figure as (value, interval and n), for a cell.
 
     A number has an interval, or says that it has none; `why_no_interval` says why, once.
     """
-    if estimate.value is None:
-        return NOTHING, estimate.reason
-    if estimate.interval is None:
-        return number(estimate.value * scale), no_interval(estimate)
-    value = number(estimate.value * scale, _decimals(estimate.interval, estimate.value, scale))
-    return value, f"{between(estimate.interval, estimate.value, scale=scale)} n={estimate.n}"
+    if figure.value is None:
+        return NOTHING, figure.reason
+    if figure.interval is None:
+        return number(figure.value * scale), no_interval(figure)
+    value = number(figure.value * scale, _decimals(figure.interval, figure.value, scale))
+    return value, f"{between(figure.interval, figure.value, scale=scale)} n={figure.n}"
 
 
-def said(estimate: Figure, unit: str) -> str:
-    """An estimate within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
-    value, note = estimated(estimate)
-    if estimate.interval:
+def said(figure: Figure, unit: str) -> str:
+    """A figure within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
+    value, note = with_interval(figure)
+    if figure.interval:
         return f"{value} {unit} {note}"
-    return f"{value} {unit} ({estimate.reason or note})"
+    return f"{value} {unit} ({figure.reason or note})"

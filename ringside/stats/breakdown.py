@@ -138,7 +138,7 @@ def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
     if not account.has_runs:
         whole = mean_with_interval(list(account.whole.values()))
         return Breakdown(label, whole, (), Figure(None, NO_RUNS), NO_RUNS)
-    whole, parts, remainder = _estimates(account, None)
+    whole, parts, remainder = _averages(account, None)
     reason = _told(account.unknown) if whole.n else whole.reason
     return Breakdown(label, whole, parts, remainder, reason)
 
@@ -157,14 +157,14 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
     elif not mine.rounds & yours.rounds:
         why_not = NEVER_TOGETHER
     else:
-        whole, parts, remainder = _estimates(mine, yours)
+        whole, parts, remainder = _averages(mine, yours)
         reason = _told({**yours.unknown, **mine.unknown})
         return Breakdown(first, whole, parts, remainder, reason, second)
     none = Figure(None, why_not)
     return Breakdown(first, none, (), none, why_not, second)
 
 
-def _estimates(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Part, ...], Figure]:
+def _averages(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Part, ...], Figure]:
     """Whole, parts and remainder, over the rounds in which all of them were measured."""
     rounds = sorted(mine.rounds & yours.rounds if yours else mine.rounds)
     accounts = [(1, mine)] + ([(-1, yours)] if yours else [])
@@ -181,17 +181,17 @@ def _estimates(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Pa
         Part(name, _of_part(name, values, [account for _, account in accounts]), MEANINGS[name])
         for name, values in by_name.items()
     )
-    return _estimate(wholes), parts, _estimate(left)
+    return _average(wholes), parts, _average(left)
 
 
 def _of_part(name: str, values: Sequence[float], accounts: Sequence[_Account]) -> Figure:
     """One part over all rounds; if it is 0 by definition, with the reason."""
     reasons = [account.nothing.get(name, "") for account in accounts]
-    estimate = _estimate(values)
-    return replace(estimate, reason="; ".join(dict.fromkeys(reasons))) if all(reasons) else estimate
+    average = _average(values)
+    return replace(average, reason="; ".join(dict.fromkeys(reasons))) if all(reasons) else average
 
 
-def _estimate(values: Sequence[float]) -> Figure:
+def _average(values: Sequence[float]) -> Figure:
     return mean_with_interval(values) if values else Figure(None, NEVER_TOGETHER)
 
 

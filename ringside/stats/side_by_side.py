@@ -190,8 +190,8 @@ def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, rea
     ratio, p = ratio_of_means(before, now)
     return Change(
         label=new.arm.label,
-        before=old.throughput_estimate,
-        now=new.throughput_estimate,
+        before=old.mean_throughput,
+        now=new.mean_throughput,
         ratio=ratio,
         word="cannot tell",
         p_value=None if reason else p,

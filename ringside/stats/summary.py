@@ -69,7 +69,7 @@ class ArmRow:
         started, completed: numbers of runs, in all rounds.
         not_completed: the other runs, in the order of rounds.
         spreads: by the names of `RunFigures`, over the rounds that count.
-        throughput_estimate: geometric mean with its interval, over the rounds that count.
+        mean_throughput: geometric mean with its interval, over the rounds that count.
         against_group: efficiency against the same group at one replica.
         against_serial: efficiency against the arm without distribution.
         not_comparable_because: why the arm must not be ranked, see `comparability`; empty: it may
@@ -82,7 +82,7 @@ class ArmRow:
     completed: int
     not_completed: tuple[Run, ...]
     spreads: Mapping[str, Spread]
-    throughput_estimate: Figure
+    mean_throughput: Figure
     against_group: Efficiency
     against_serial: Efficiency
     each_example_once: Answer
@@ -197,11 +197,11 @@ def summarize(comparison: Comparison) -> Summary:
     )
 
 
-def relative_width(estimate: Figure) -> float:
+def relative_width(figure: Figure) -> float:
     """(high − low) ÷ value of a 95 % interval; infinity if there is none."""
-    if not estimate.interval or not estimate.value:
+    if not figure.interval or not figure.value:
         return float("inf")
-    return (estimate.interval.high - estimate.interval.low) / estimate.value
+    return (figure.interval.high - figure.interval.low) / figure.value
 
 
 def efficiency(
@@ -288,7 +288,7 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
             sorted((run for run in runs if not run.outcome.completed), key=lambda run: run.round)
         ),
         spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
-        throughput_estimate=geometric_mean_with_interval([one.value for one in _samples(own)]),
+        mean_throughput=geometric_mean_with_interval([one.value for one in _samples(own)]),
         against_group=nothing,
         against_serial=nothing,
         each_example_once=once,

@@ -15,7 +15,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
-from ringside.report.words import NOTHING, covers, estimated, said, why_no_interval
+from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
 from ringside.stats.accuracy import TargetBreakdown, target_breakdown
 from ringside.stats.breakdown import (
     COMPUTE,
@@ -82,7 +82,7 @@ def breakdown_section(found: Breakdowns | None) -> Section:
         return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
     names = _names(found)
     blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
-    if why_not := why_no_interval(_estimates(found)):
+    if why_not := why_no_interval(_figures(found)):
         blocks.append(Text(why_not))
     blocks += [*_difference_blocks(found), *_target_blocks(found)]
     blocks += [
@@ -121,7 +121,7 @@ def _target_blocks(found: Breakdowns) -> list[Block]:
         Column("Difference", f"s, {difference.arm} less {difference.less}"),
     )
     rows = tuple(
-        (Cell(name), Cell(*estimated(part)))
+        (Cell(name), Cell(*with_interval(part)))
         for name, part in (
             ("paid once", target.startup_s),
             ("seconds for an epoch (throughput)", target.throughput_s),
@@ -136,13 +136,13 @@ def _target_blocks(found: Breakdowns) -> list[Block]:
     ]
 
 
-def _estimates(found: Breakdowns) -> list[Figure]:
+def _figures(found: Breakdowns) -> list[Figure]:
     """Everything of which an interval is shown."""
     pictures: list[Breakdown] = [*found.arms, *([found.difference] if found.difference else [])]
     return [
-        estimate
+        figure
         for one in pictures
-        for estimate in (one.whole, *(part.ms for part in one.parts), one.remainder)
+        for figure in (one.whole, *(part.ms for part in one.parts), one.remainder)
     ]
 
 
@@ -197,8 +197,8 @@ def _signed(value: float) -> str:
     return number(value) if value < 0 else f"+{number(value)}"
 
 
-def _ms(estimate: Figure) -> str:
-    return NOTHING if estimate.value is None else f"{number(estimate.value)} ms"
+def _ms(figure: Figure) -> str:
+    return NOTHING if figure.value is None else f"{number(figure.value)} ms"
 
 
 def _names(found: Breakdowns) -> list[str]:
@@ -223,11 +223,11 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
     for one in found.arms:
         parts = {part.name: part.ms for part in one.parts}
         absent = Figure(None, "in the remainder")
-        cells = [Cell(*estimated(parts.get(name, absent))) for name in names]
+        cells = [Cell(*with_interval(parts.get(name, absent))) for name in names]
         rows.append(
             (
                 Cell(one.arm),
-                Cell(*estimated(one.whole)),
+                Cell(*with_interval(one.whole)),
                 *cells,
                 _remainder(one.remainder),
             )
@@ -239,7 +239,7 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
 
 def _remainder(remainder: Figure) -> Cell:
     """The remainder; marked if it is more than chance."""
-    value, note = estimated(remainder)
+    value, note = with_interval(remainder)
     if remainder.interval is None or covers(remainder, 0):
         return Cell(value, note)
     return Cell(value, f"{note}, does not add up", bad=True)
@@ -250,7 +250,7 @@ def _difference_table(difference: Breakdown) -> Table:
         Column("Part", numeric=False),
         Column("Difference", f"ms, {difference.arm} less {difference.less}"),
     )
-    rows = [(Cell(part.name), Cell(*estimated(part.ms))) for part in difference.parts]
+    rows = [(Cell(part.name), Cell(*with_interval(part.ms))) for part in difference.parts]
     rows.append((Cell("remainder"), _remainder(difference.remainder)))
-    rows.append((Cell("whole"), Cell(*estimated(difference.whole))))
+    rows.append((Cell("whole"), Cell(*with_interval(difference.whole))))
     return Table(columns, tuple(rows), label="Parts of the difference", kind="difference")

@@ -15,7 +15,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.tables import arms_in_order, spread_cell
-from ringside.report.words import NOTHING, estimated, outcome_of, stack_name, why_no_interval
+from ringside.report.words import NOTHING, outcome_of, stack_name, why_no_interval, with_interval
 from ringside.stats.breakdown import COMMUNICATION
 from ringside.stats.collectives import (
     CostModel,
@@ -316,6 +316,6 @@ def _exposed(row: ArmRow, breakdown: Breakdowns | None) -> Cell:
         if one.arm == row.arm.label:
             for part in one.parts:
                 if part.name == COMMUNICATION:
-                    return Cell(*estimated(part.ms))
+                    return Cell(*with_interval(part.ms))
             return Cell(NOTHING, one.reason)
     return Cell(NOTHING, "not measured for this arm" if breakdown else "run with --why")

@@ -76,7 +76,7 @@ def _headline(summary: Summary, replicas: int) -> Headline:
     pair = contenders(summary, replicas)
     size = plural(replicas, "replica")
     if pair is None:
-        rate = said(rows[0].throughput_estimate, "examples/s")
+        rate = said(rows[0].mean_throughput, "examples/s")
         return Headline(
             replicas,
             size,

@@ -25,7 +25,7 @@ def results_section(
     """Every arm, every figure."""
     rows = ranked(summary)
     if rows:
-        most = said(rows[0].throughput_estimate, "examples/s")
+        most = said(rows[0].mean_throughput, "examples/s")
         answer = f"The highest throughput is {most}, of {rows[0].arm.label}{twins_aside(summary)}."
     else:
         answer = "No comparable arm has a throughput."
@@ -36,7 +36,7 @@ def results_section(
         ),
         table,
     ]
-    if why_not := why_no_interval(row.throughput_estimate for row in summary.arms):
+    if why_not := why_no_interval(row.mean_throughput for row in summary.arms):
         blocks.append(Text(why_not))
     if because:
         blocks += [Heading("Not comparable, because"), Terms(because, label="Not comparable")]
@@ -57,7 +57,7 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
         "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row."
     )
-    why_not = why_no_interval(row.throughput_estimate for row in rows)
+    why_not = why_no_interval(row.mean_throughput for row in rows)
     blocks: list[Block] = [Text(told), _efficiencies(rows)]
     blocks += [Text(why_not)] if why_not else []
     blocks.append(Picture("scaling"))

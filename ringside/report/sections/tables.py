@@ -5,7 +5,7 @@ from pathlib import Path
 from ringside.report.blocks import Cell, Column, Table
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
-from ringside.report.words import NOTHING, efficiency, estimated, range_of
+from ringside.report.words import NOTHING, efficiency, range_of, with_interval
 from ringside.stats.figure import Figure, Spread
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
@@ -22,11 +22,11 @@ def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:
 
 def throughput_cell(row: ArmRow) -> Cell:
     """Geometric mean and its interval; of too few rounds the range, and that there is none."""
-    estimate, spread = row.throughput_estimate, row.spreads["throughput_examples_s"]
-    if estimate.value is None:
+    mean, spread = row.mean_throughput, row.spreads["throughput_examples_s"]
+    if mean.value is None:
         return spread_cell(spread)
-    value, note = estimated(estimate)
-    if estimate.interval is None and spread.n > 1:
+    value, note = with_interval(mean)
+    if mean.interval is None and spread.n > 1:
         note = f"{range_of(spread)}, no interval"
     return Cell(value, note)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ringside.report.blocks import Block, Cell, Column, Folded, Section, Table, Text
 from ringside.report.ranking import ranked, verdict_cell
-from ringside.report.words import NOTHING, estimated, outcome_of, why_no_interval
+from ringside.report.words import NOTHING, outcome_of, why_no_interval, with_interval
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import Summary
 from ringside_core.specs import Arm, Comparison, Trial
@@ -23,7 +23,7 @@ def tuning_section(comparison: Comparison, summary: Summary) -> Section:
         blocks.append(_tuned(summary))
         tuned = [row.arm for row in summary.arms if row.arm.tuned_from]
         shown = {name for arm in tuned for name in (arm.label, arm.tuned_from)}
-        rates = [row.throughput_estimate for row in summary.arms if row.arm.label in shown]
+        rates = [row.mean_throughput for row in summary.arms if row.arm.label in shown]
         if why_not := why_no_interval(rates):
             blocks.append(Text(why_not))
     count = plural(len(comparison.trials), "trial")
@@ -96,7 +96,7 @@ def _tuned(summary: Summary) -> Table:
         default = by_label.get(row.arm.tuned_from)
         nothing = Cell(NOTHING, "no such arm")
         rates = [
-            nothing if one is None else Cell(*estimated(one.throughput_estimate))
+            nothing if one is None else Cell(*with_interval(one.mean_throughput))
             for one in (default, row)
         ]
         both = default is not None and default.comparable and row.comparable

@@ -146,8 +146,8 @@ Change = Callable[[Any], Any]
 # What is changed: (run, arm or verdict of the summary, field, how, the end of what is told).
 WRONG: tuple[tuple[str, str, Change, str], ...] = (
     *(("runs", name, larger, name) for name in FIGURES if name != "step_p99_ms"),  # it has none
-    ("arms", "throughput_estimate", larger, "mean examples/s"),
-    ("arms", "throughput_estimate", wider, "mean examples/s, high"),
+    ("arms", "mean_throughput", larger, "mean examples/s"),
+    ("arms", "mean_throughput", wider, "mean examples/s, high"),
     ("arms", "against_serial", larger, "efficiency, of serial"),
     ("arms", "against_serial", wider, "efficiency, of serial, high"),
     ("arms", "spreads", lambda old: {**old, "startup_s": larger(old["startup_s"])}, "startup_s"),

@@ -6,13 +6,13 @@ import pytest
 
 from ringside.report.words import (
     efficiency,
-    estimated,
     outcome_of,
     range_of,
     ratio_between,
     said,
     times,
     why_no_interval,
+    with_interval,
 )
 from ringside.stats.figure import Figure, Interval, Spread
 from ringside_core.specs import Outcome
@@ -49,7 +49,7 @@ def test_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimate", "cell"),
+    ("figure", "cell"),
     [
         (
             Figure(12345.6, interval=Interval(12000.4, 12700.5), n=8),
@@ -68,11 +68,11 @@ def test_percent() -> None:
         (Figure(None, "no run was timed"), ("–", "no run was timed")),
     ],
 )
-def test_estimate_has_an_interval_or_says_that_it_has_none(
-    estimate: Figure, cell: tuple[str, str]
+def test_a_figure_has_an_interval_or_says_that_it_has_none(
+    figure: Figure, cell: tuple[str, str]
 ) -> None:
     """An interval has a comma, a range a dash; the reason for none is said elsewhere."""
-    assert estimated(estimate) == cell
+    assert with_interval(figure) == cell
 
 
 def test_reasons_of_missing_intervals_are_said_once() -> None:
