@@ -18,13 +18,13 @@ from launch.watch import SERVING, Progress, Watch
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
-# For the peers of a task that failed: time to notice it and to write their records.
+# Time for the other tasks to notice that one failed, and to write their records.
 REPORT_GRACE_S = 5.0
-# For servers, once everybody whom they served has gone.
+# Time for servers to end, once all that they served are gone.
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
 FOLDERS = ("logs", "records", "progress")
-# For a host to answer: at first ssh must connect (10 s, see ssh.OPTIONS) and start Python.
+# Time for a host to answer: ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
 
@@ -41,10 +41,10 @@ def execute(
 
     Args:
         plan: what to start; a plan is good for one execution.
-        deadline_s: a task that makes no progress for so long ends the run as `hung`; before the
-            first step it has two minutes at least.
+        deadline_s: if a task makes no progress for this time, the run ends as `hung`. Before the
+            first step a task has at least two minutes.
         live: show the output of all tasks as it comes, each line with its task's name.
-        on_progress: told of every change of any task.
+        on_progress: called at every change of any task.
         interrupts: held by a caller who executes several plans in threads; None: held here.
 
     Raises:
@@ -101,7 +101,7 @@ def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Ex
     run_dir = Path(plan.run_dir)
     lines = last_lines(run_dir, verdict.task, LAST_LINES) if verdict.task else ()
     if verdict.task and not lines:
-        # It never came to its own log: what it said went where its launcher's output goes.
+        # It did not reach its own log, so its output is in its launcher's log.
         lines = last_lines(run_dir, LAUNCHER_NAME, LAST_LINES)
     return Execution(
         outcome=verdict.outcome,
@@ -113,7 +113,7 @@ def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Ex
 
 
 class _Run:
-    """The state of a run: going on, in trouble, at its end."""
+    """The state of a run: it goes on, is in trouble, or is at its end."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _Run:
         self._closing = False
 
     def over(self) -> bool:
-        """Look at everything once; True when there is nothing left to wait for."""
+        """Check everything once; returns True if there is nothing left to wait for."""
         self._records.look()
         for child in sorted(self._children.started.values(), key=lambda c: c.exited or 0.0):
             if child.exited is not None and child not in self.evidence.exits:
@@ -163,12 +163,12 @@ class _Run:
         return _report(verdict, plan, self._records, wall_s)
 
     def look_for_lost_hosts(self) -> None:
-        """When a run ends badly, every host must answer once more: its peers complain first."""
+        """After a bad end ask every host once more: a lost host's peers often complain first."""
         if not (self._records.all_completed() or self.evidence.lost):
             self.evidence.lost = self._keepers.roll_call(LAST_ANSWER_S)
 
     def _close(self, servers: list[Child]) -> bool:
-        """Only servers are left: tell each to stop, once it serves; before, it could not hear."""
+        """Only servers are left: tell each to stop once it serves. Before that it cannot hear."""
         if not self._closing:
             self._closing = True
             self._give_up_at = time.monotonic() + SERVER_GRACE_S
@@ -191,7 +191,7 @@ class _Run:
 
 
 def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
-    """Write spec.json and make the folders; returns what is in the way, or nothing."""
+    """Write spec.json and make the folders; returns an obstacle, or an empty text."""
     for process in plan.processes:
         program = process.argv[0]
         path = environment(os.environ, process, tell="")["PATH"]
@@ -207,7 +207,7 @@ def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
 
 
 def _missing(plan: Plan, run_dir: Path) -> list[Path]:
-    """What `_prepare` will make, innermost first: after a refusal nothing of it may stay."""
+    """What `_prepare` will make, innermost first. After a refusal nothing of it may stay."""
     own = [run_dir / name for name in (*FOLDERS, "spec.json", *plan.files)]
     return [path for path in (*own, run_dir) if not path.exists()]
 
@@ -215,7 +215,7 @@ def _missing(plan: Plan, run_dir: Path) -> list[Path]:
 def _remove(made: list[Path]) -> None:
     for path in made:
         if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)  # of an open file NFS keeps a name
+            shutil.rmtree(path, ignore_errors=True)  # NFS keeps a name for an open file
         else:
             path.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from ringside_core.specs import Outcome, RefusalError, RunRecord
 
 LINES_IN_REASON = 3
 
-# What a task says when it was another one that died: errors of communication, by class name …
+# Errors of communication: a task reports them if another one died. Known by class name …
 ECHO_CLASSES = frozenset(
     {
         "AbortedError",
@@ -26,7 +26,7 @@ ECHO_CLASSES = frozenset(
         "UnavailableError",
     }
 )
-# … and by message, where a class says too little (UnknownError, InternalError).
+# … or by message, if a class says too little (UnknownError, InternalError).
 ECHO_TEXT = re.compile(
     r"Horovod(All|Broadcast|Internal|Reducescatter)|Connection (closed|reset|refused)|Broken pipe"
     r"|[Cc]oordination service|Socket closed|gloo/|collective.*(abort|cancel)",
@@ -37,7 +37,7 @@ EXIT_CODES = (
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),
     re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
 )
-# How a launcher of ours says itself what became of its job: error class and reason.
+# How our own launchers report the end of their job: error class and reason.
 STATED = re.compile(r"^launcher: (?P<kind>[A-Z]\w+): (?P<reason>.+)$", re.MULTILINE)
 EXIT_SIGNALS = re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<code>\d+)")
 
@@ -47,10 +47,10 @@ class Evidence:
     """What execute() saw of a run.
 
     Attributes:
-        exits: processes in the order in which they ended by themselves.
-        progress: where each task was last.
+        exits: processes that ended by themselves, in order.
+        progress: the last progress of each task.
         still: tasks that stood still; the run is hung if there are any.
-        still_s: for how long they did.
+        still_s: how long they stood still.
         survivors: processes that could not be killed: ids here, hosts elsewhere.
         lost: hosts that no longer answer.
     """
@@ -96,7 +96,7 @@ class Records:
         return new
 
     def completed(self, task: str) -> bool:
-        """Whether a task has recorded that it did everything."""
+        """Whether a task has recorded that it completed."""
         return task in self.read and self.read[task].outcome.completed
 
     def all_completed(self) -> bool:
@@ -108,12 +108,12 @@ class Records:
         return [t for t in self._files if t not in self.read and t not in self.unreadable]
 
     def by_time(self) -> list[RunRecord]:
-        """The records, the one written first before all others."""
+        """The records, in the order in which they were written."""
         return [self.read[task] for task in sorted(self.read, key=self._written.__getitem__)]
 
 
 def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
-    """Name the cause: a user's error before a death, a death before what its peers made of it."""
+    """Name the cause. A user's error counts before a death, a death before its peers' errors."""
     if evidence.lost and not records.all_completed():
         return _lost(evidence)
     if evidence.still:
@@ -206,7 +206,7 @@ def _launcher_death(
 
 
 def _blamed(text: str) -> list[tuple[str, int]]:
-    """Ranks, and how they ended, as a launcher's output names them; the first to end is first."""
+    """Ranks and how they ended, from a launcher's output; the first to end comes first."""
     found = [
         (match.start(), f"rank-{match['rank']}", _shell_code(int(match["code"])))
         for pattern in EXIT_CODES
@@ -216,13 +216,13 @@ def _blamed(text: str) -> list[tuple[str, int]]:
         (match.start(), f"rank-{match['rank']}", -int(match["code"]))
         for match in EXIT_SIGNALS.finditer(text)
     ]
-    # A rank ended by SIGTERM was most likely ended by its launcher, because of another.
+    # A launcher probably ended a rank that SIGTERM ended, because of another rank.
     found.sort(key=lambda item: (item[2] == -signal.SIGTERM, item[0]))
     return [(rank, how) for _, rank, how in found]
 
 
 def _shell_code(code: int) -> int:
-    """A shell reports a death by signal S as 128 + S; 255 is ssh's, of an end without a code."""
+    """A shell reports a death by signal S as 128 + S. 255 comes from ssh, without a real code."""
     return 128 - code if 128 < code < 255 else code
 
 
