@@ -1,4 +1,4 @@
-"""Certify arms: start each one's processes once, let them do every case, and judge the traces."""
+"""Certify arms: start the processes of each arm once, let them run every case, judge the traces."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ CONVERGENCE_UPDATES = 60
 
 @dataclass(frozen=True)
 class Subject:
-    """An arm to certify, with the run that it is."""
+    """An arm to certify, and its run."""
 
     arm: Arm
     spec: RunSpec
@@ -51,7 +51,7 @@ class Subject:
 
     @property
     def exact(self) -> bool:
-        """Whether its updates have one right result: all replicas together, or only one."""
+        """Whether its updates have one right result: it is synchronous, or has one replica."""
         return self.spec.capabilities.synchronous or self.replicas == 1
 
 
@@ -70,12 +70,12 @@ def certify(
         subjects: the arms.
         folder: where traces and logs go.
         steps: updates to compare.
-        on_start: called with the label of what is started.
+        on_start: called with the label of each arm, before its processes start.
         on_end: called with each certificate.
         start: where the processes are started, and by which launcher.
 
     Returns:
-        A certificate for each arm, in their order, also for those that do not pass.
+        A certificate for each arm, in order; also for arms that do not pass.
     """
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
@@ -98,13 +98,13 @@ def certify(
     certificates = []
     for made in side_by_side([partial(certified, subject) for subject in subjects]):
         if made.passed:
-            shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and used up
+            shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and not needed
         certificates.append(made)
         on_end(made)
     return tuple(certificates)
 
 
-# What is asked
+# The request
 
 
 def _reference_spec(spec: RunSpec) -> RunSpec:
@@ -114,10 +114,10 @@ def _reference_spec(spec: RunSpec) -> RunSpec:
 
 
 def watched_spec(spec: RunSpec) -> RunSpec:
-    """The run as it is watched: not pinned, because nothing is timed, with full ledgers.
+    """The run as it is watched: with full ledgers, and not pinned, because nothing is timed.
 
-    Inter-op threads stay: a parameter server with a single one, TensorFlow's default on a host of
-    one core, waits for ever.
+    The number of inter-op threads stays. A parameter server with one such thread, TensorFlow's
+    default on a host with one core, waits for ever.
     """
     resources = spec.resources.replace(cores_per_replica=None, intra_op_threads=None)
     return spec.replace(resources=resources, save="record", ledger="full", resume_from=None)
@@ -135,12 +135,12 @@ def _reference_cases(
 
 
 def _as_replicas(size: int) -> str:
-    """How the name of a case ends that the serial run computes as so many replicas."""
+    """Suffix of the name of a case that the serial run computes as this number of replicas."""
     return f"-as-{size}" if size > 1 else ""
 
 
 def _parity_cases(spec: RunSpec, steps: int) -> list[Case]:
-    """float64 for the arithmetic, and the precision that is really run, for as long as it holds."""
+    """One case in float64, and a shorter one in the precision of the run, if that is another."""
     return [
         Case(
             name=precision,
@@ -156,7 +156,7 @@ def _precisions(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
-    """The same training from several seeds, with its ends watched only."""
+    """The same training from several seeds; only its start and its end are watched."""
     return tuple(
         Case(
             name=f"seed-{seed}",
@@ -171,7 +171,7 @@ def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
 def on_own_workload(
     spec: RunSpec, workload: str, *, global_batch: int, epochs: int, seed: int
 ) -> RunSpec:
-    """The run of an arm on a small workload of Ringside's own, in float64, whatever it is else."""
+    """The run of an arm, changed to a small workload of Ringside's own in float64."""
     return watched_spec(spec).replace(
         workload=workload,
         workload_options={},
@@ -187,7 +187,7 @@ def on_own_workload(
 
 
 def counting_case(spec: RunSpec, *, name: str = COUNTING, mistake: str = "") -> Case:
-    """The case whose final weights say how often each gradient was applied."""
+    """The case whose final weights show how often each gradient was applied."""
     small = on_own_workload(
         spec,
         "ringside.verify.counting:counting",
@@ -206,7 +206,7 @@ def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
     return (counting, *_parity_cases(spec, steps))
 
 
-# What is found
+# The findings
 
 
 def _inspection(reference: Watched) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _inspection(reference: Watched) -> dict[str, Any]:
 
 
 def _no_reference(reference: Watched, inspection: Mapping[str, Any]) -> str:
-    """Why nothing can be compared with the serial run; empty: everything can."""
+    """Why nothing can be compared with the serial run; empty: it can."""
     if inspection["obstacles"]:
         return "; ".join(inspection["obstacles"])
     if reference.obstacle:
@@ -304,14 +304,14 @@ def judge(
     exact: bool,
     tasks: Sequence[str],
 ) -> list[Check]:
-    """Every check that a float64 case of an arm has to pass; of the deliberate mistakes as well.
+    """All checks of a float64 case of an arm; deliberate mistakes are judged by them too.
 
     Args:
-        arm: what each of its processes saw.
-        reference: what the serial run saw.
-        counted: of the arm's counting case.
+        arm: trace of each of its processes.
+        reference: trace of the serial run.
+        counted: traces of the arm's counting case.
         exact: whether its updates have one right result.
-        tasks: processes that must have seen it.
+        tasks: processes that must have written a trace.
     """
     checks = [
         training_ledger(arm, reference, synchronous=exact),
@@ -324,7 +324,7 @@ def judge(
 
 
 def _convergence(watched: Watched, reference: Watched) -> Check:
-    """Of an asynchronous arm with several workers."""
+    """The convergence check of an asynchronous arm with several workers."""
     seeds = [name for name in watched.traces if name.startswith("seed-")]
 
     def traces(of: Watched) -> list[Trace]:

@@ -1,4 +1,4 @@
-"""Checks beside parity: which examples were fed and counted, and convergence. No TensorFlow."""
+"""Checks other than parity: which examples were fed and counted, and convergence. No TensorFlow."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from ringside_core.specs import Check, Deviation, LedgerDigest
 # Examples of the counting workload (counting.py).
 NUM_COUNTED = 40
 Place = tuple[int, int]
-# Of the fall in validation loss that the serial run reaches, this share may be given away.
+# An arm may miss this share of the fall in validation loss that the serial run reaches.
 MARGIN = 0.1
-# Probability that an arm passes which gives away MARGIN or more.
+# Probability that an arm passes although it misses MARGIN or more.
 ERROR_PROBABILITY = 0.05
 
 
 @dataclass(frozen=True)
 class Misfed:
-    """An id that was fed too often, or that is no example's.
+    """An id that was fed too often, or that belongs to no example.
 
     Attributes:
-        places: (replica, step) of each time, both from 0, in the order of the steps.
+        places: (replica, step) of each feeding, both counted from 0, in the order of the steps.
     """
 
     id: int
@@ -37,13 +37,13 @@ class Misfed:
 
 @dataclass(frozen=True)
 class LedgerVerdict:
-    """How what an epoch was fed differs from each of the ids 0…n-1 once.
+    """How the ids fed in an epoch differ from 0…n-1, each once.
 
     Attributes:
         num_examples: n.
         missing: ids that were never fed, ascending.
         repeated: examples that were fed more than once, by id.
-        foreign: ids that are no example's, ascending.
+        foreign: ids that belong to no example, ascending.
         shown: how many of each kind the finding names.
     """
 
@@ -60,7 +60,7 @@ class LedgerVerdict:
 
     @property
     def finding(self) -> str:
-        """One sentence; replicas are named from 0, as in records, steps from 1."""
+        """One sentence; replicas are counted from 0, as in records, and steps from 1."""
         if self.passed:
             one = self.num_examples == 1
             return f"{'the example' if one else f'each of {self.num_examples} examples'} once"
@@ -89,11 +89,11 @@ class LedgerVerdict:
 
 
 def ledger_verdict(fed: NDArray[Any], num_examples: int, *, shown: int = 5) -> LedgerVerdict:
-    """Compare what an epoch was fed with each of the ids 0…num_examples-1 once, as multisets.
+    """Compare, as multisets, the ids fed in an epoch with 0…num_examples-1, each once.
 
     Args:
         fed: ids [steps, replicas, per_replica_batch]; below 0: padding, or nothing.
-        num_examples: that there are.
+        num_examples: number of examples.
         shown: how many examples of each kind the finding names.
     """
     true = fed >= 0
@@ -164,7 +164,7 @@ def training_ledger(arm: Mapping[str, Trace], reference: Trace, *, synchronous: 
 
 
 def _other_batch(fed: NDArray[Any], reference: NDArray[Any]) -> int | None:
-    """The first update, from 1, that held other examples than that of the reference."""
+    """The first update, from 1, with other examples than in the reference."""
     if fed.shape[:2] != reference.shape[:2]:
         return 1
     steps = fed.shape[0] * fed.shape[1]
@@ -200,10 +200,10 @@ def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
 def applied_once(
     arm: Mapping[str, Trace], *, synchronous: bool, num_examples: int = NUM_COUNTED
 ) -> Check:
-    """Whether the gradient of each example fed was applied once, at its weight (counting.py).
+    """Whether the gradient of each fed example was applied once, with its weight (counting.py).
 
-    An update of n examples moves the weight of each by 1 ÷ n: n over all replicas where they make
-    one update together, of one replica where each makes its own. NumPy adds that up here.
+    An update of n examples moves the weight of each example by 1 ÷ n. In synchronous arms n counts
+    the examples of all replicas; in asynchronous arms, those of one replica. NumPy adds this up.
     """
     name, tolerance = "each gradient once", TOLERANCE["float64"]
     if obstacle := unfinished(arm):
@@ -226,7 +226,7 @@ def applied_once(
 
 
 def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
-    """Where the final weights of one process are furthest from the sum in NumPy."""
+    """The final weight of one process that is furthest from the sum in NumPy."""
     (found,) = trace.final.values()
     expected = np.zeros(found.size)
     for epoch in trace.fed:
@@ -247,15 +247,15 @@ def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
 
 
 def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:
-    """Whether training falls as far as the serial run does, over the same seeds.
+    """Whether the validation loss falls as far as in the serial run, over the same seeds.
 
-    Non-inferiority by a one-sided paired t-test: an arm that gives away a share MARGIN of the fall
-    in validation loss, or more, passes with probability at most ERROR_PROBABILITY, as far as the
-    shares given away are normally distributed over seeds.
+    Non-inferiority by a one-sided paired t-test: an arm that misses a share of MARGIN or more of
+    the fall in validation loss passes with a probability of at most ERROR_PROBABILITY. This assumes
+    that the missed shares are normally distributed over seeds.
 
     Args:
         arm: one trace for each seed.
-        reference: of the serial run, in the same order.
+        reference: traces of the serial run, in the same order.
     """
     name = "convergence"
     for trace in (*arm, *reference):

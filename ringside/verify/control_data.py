@@ -1,4 +1,4 @@
-"""The mistakes in what is fed, and what all mistakes are made of: a backend with other methods."""
+"""Mistakes in the data; and BackendProxy, by which every mistake replaces methods of a backend."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +17,7 @@ DatasetFn = Callable[[InputShard], Any]
 
 
 class BackendProxy:
-    """A started backend, some methods of which are replaced; its own calls do not see them."""
+    """A started backend with some methods replaced; calls inside the backend use the old ones."""
 
     def __init__(self, backend: Backend, **replaced: Callable[..., Any]) -> None:
         self._backend = backend
@@ -28,7 +28,7 @@ class BackendProxy:
 
 
 def same_shard(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    """Replica r is fed what replica 0 should be."""
+    """Every replica is fed the examples of replica 0."""
 
     def feed(dataset_fn: DatasetFn, shard: InputShard) -> Any:
         replicas = spec.topology.num_replicas // shard.count
@@ -74,7 +74,7 @@ def fed_nothing(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
 
 
 def local_mean(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    """The scale is that of the replica's own count."""
+    """The scale is computed from the replica's own number of examples."""
     batch_size = spec.batch_plan.per_replica_batch
 
     def local(number: Any, batch: Any) -> Any:
@@ -102,7 +102,7 @@ def padding_counted(spec: RunSpec, workload: Workload, backend: Backend) -> Made
 
 
 def tail_dropped(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    """Fewer training examples, as `drop_remainder` leaves them."""
+    """The training examples that `drop_remainder` would leave."""
     whole = workload.train.num_examples // spec.global_batch * spec.global_batch
     return dataclasses.replace(workload, train=workload.train.first(whole)), backend
 
@@ -118,7 +118,7 @@ def _feeding(
     feed: Callable[[DatasetFn, InputShard], Any],
     **replaced: Callable[..., Any],
 ) -> BackendProxy:
-    """The backend whose training, and that only, is fed otherwise: `fit` alone distributes."""
+    """The backend with other data for training only: evaluation does not call `distribute`."""
 
     def distribute(dataset_fn: DatasetFn) -> Any:
         endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
@@ -128,7 +128,7 @@ def _feeding(
 
 
 def mapped(batches: Any, change: Callable[[Any, Any], Any]) -> Any:
-    """Each batch changed, knowing its number; its tag, where it has one, is left alone."""
+    """Change each batch by a function of its number and itself; keep its tag if it has one."""
     tagged = _is_tagged(batches)
 
     @tf.autograph.experimental.do_not_convert
@@ -141,7 +141,7 @@ def mapped(batches: Any, change: Callable[[Any, Any], Any]) -> Any:
 
 
 def _fed_instead(batches: Any, right: Any) -> Any:
-    """Other batches, which pass for the right ones: they get their tags."""
+    """Other batches, with the tags of the right ones."""
     if not _is_tagged(right):
         return batches
     return tf.data.Dataset.zip((batches, right.map(lambda batch, tag: tag)))

@@ -1,8 +1,8 @@
-"""A workload whose final weights say how often the gradient of each example was applied.
+"""A workload whose final weights show how often the gradient of each example was applied.
 
-One weight for each example, from 0, with loss -weight: the gradient of example i is -1 in weight i
-and 0 elsewhere, whatever the weights are. So by plain SGD at rate 1, weight i ends at the sum of
-what its gradient counted in each update that applied it: in whatever order, and however stale.
+There is one weight for each example. It begins at 0, and the example's loss is -weight. So the
+gradient of example i is always -1 in weight i and 0 elsewhere. With plain SGD at rate 1, weight i
+ends at the sum of the factors with which this gradient was applied, in any order, however stale.
 """
 
 from typing import Any

@@ -37,7 +37,7 @@ from ringside_core.specs import (
 )
 from ringside_core.text import file_name
 
-# Runs without a mistake, in each arm: (name, seed, workload's mistake that needs it).
+# Runs without a mistake, in each arm: (name, seed, a mistake on whose workload it runs).
 CLEAN = (
     ("clean", 1, "gradients_summed"),
     ("clean-2", 2, "gradients_summed"),
@@ -47,7 +47,7 @@ CLEAN = (
 )
 # Mistakes that show in what is applied, not in what is fed or evaluated.
 COUNTED = ("gradients_summed", "rate_scaled_twice", "padding_counted")
-# What `fit` itself raises where something is wrong; another error is no detection.
+# Errors by which the training itself reports that something is wrong. Others do not count.
 GUARDS = ("ReplicasDifferError", "LedgerError", "DivergedError", "NothingTrainedError")
 
 
@@ -58,15 +58,15 @@ def detect(
     on_start: Callable[[str], None] = lambda _: None,
     start: Start = HERE,
 ) -> DetectionMatrix:
-    """Make every mistake in every arm where it can be made, and ask the gate.
+    """Make every mistake in every arm where it can be made, and see whether the gate catches it.
 
-    The mistakes are made on small workloads of their own (controls.py), whatever the arms
-    train otherwise.
+    The mistakes are made on small workloads of their own (controls.py), not on the workload of the
+    arms.
 
     Args:
-        subjects: the arms; those of one replica have little to get wrong, and are left out.
+        subjects: the arms; arms of one replica are left out, because little can go wrong there.
         folder: where traces and logs go.
-        on_start: called with the label of what is started.
+        on_start: called with the label of each arm, before its processes start.
         start: where the processes are started, and by which launcher.
     """
     several = [subject for subject in subjects if subject.replicas > 1]
@@ -105,7 +105,7 @@ def _control_spec(spec: RunSpec, mistake: str, batch: int, *, seed: int = 1) -> 
 
 
 def _batch(subject: Subject) -> int:
-    """The global batch of the control workload that the replicas can divide among them."""
+    """The smallest global batch of GLOBAL_BATCH or more that the replicas can share equally."""
     return -(-GLOBAL_BATCH // subject.replicas) * subject.replicas
 
 
@@ -148,7 +148,7 @@ class _Bench:
         self._clean = [
             case
             for case in _clean_cases(self._spec, batch)
-            # Where a restart of an asynchronous run begins has no one right value either.
+            # The state from which an asynchronous run restarts has no single right value.
             if subject.exact or not case.resumed
         ]
         cases = [*self._clean, counting_case(self._spec)]
@@ -171,7 +171,7 @@ class _Bench:
         self._tasks: tuple[str, ...] = ()
 
     def run(self, interrupts: Interrupts, start: Start) -> None:
-        """Do every case; one that takes its processes down is noted, and the others go on anew."""
+        """Run every case. If a case ends its processes, note it, and start again for the others."""
         left, attempt = self._cases, 1
         while left:
             place = self._folder / f"start-{attempt}"
@@ -180,7 +180,7 @@ class _Bench:
             done = [c for c in left if len(watched.traces[c.name]) == len(watched.tasks)]
             self._traces |= {case.name: watched.traces[case.name] for case in done}
             left, attempt = tuple(case for case in left if case not in done), attempt + 1
-            if left:  # the first that is missing ended the processes
+            if left:  # the first missing case ended the processes
                 self._ended[left[0].name] = watched.obstacle or "its processes wrote no trace"
                 left = left[1:]
 
@@ -199,7 +199,7 @@ class _Bench:
         return found
 
     def false_alarms(self) -> list[str]:
-        """What the gate holds against the runs without a mistake."""
+        """Faults that the gate reports in runs without a mistake."""
         alarms = []
         for case in self._clean:
             name = case.name
@@ -220,7 +220,7 @@ class _Bench:
         return bool(complaint), complaint or "nothing"
 
     def _complaint(self, case: str, clean: str, counting: str) -> str:
-        """The first check that a case does not pass, with its finding; empty: it passes all."""
+        """The first check that a case fails, with its finding; empty: it passes all."""
         (reference,) = self._reference.traces[clean].values()
         checks = judge(
             self._traces[case],
@@ -233,12 +233,12 @@ class _Bench:
         return "" if failed is None else f"{failed.name}: {failed.finding}"
 
     def _counts(self, mistake: str) -> bool:
-        """Whether only applied gradients can show it: the arm's weights have no one right value."""
+        """Whether only counted gradients can show it, because the weights have no right value."""
         return not self._subject.exact and mistake in COUNTED
 
 
 def _clean_name(mistake: str) -> str:
-    """The run without a mistake that a run with this one is compared with."""
+    """The run without a mistake with which a run with this mistake is compared."""
     return next(
         name
         for name, _, other in CLEAN

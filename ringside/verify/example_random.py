@@ -1,9 +1,9 @@
-"""Random layers tied to the example: its dropout mask is the same wherever the example is fed.
+"""Random layers tied to the example: its dropout mask is the same on whichever replica it is fed.
 
-Keras' generators draw for a batch. Another number of replicas splits it otherwise, every replica
-has a stream of its own, and no two arms drop the same units; nothing behind the first such layer
-could be compared. Here a draw is a pure function of (example id, step, layer, number of the draw
-within the layer, position of the element within the example).
+Keras' generators draw for a whole batch. Another number of replicas splits the batch in another
+way, and every replica has a stream of its own. So no two arms drop the same units, and nothing
+after the first such layer could be compared. Here a draw is a pure function of (example id, step,
+layer, number of the draw within the layer, position of the element within the example).
 """
 
 import threading
@@ -24,25 +24,25 @@ _BELOW, _ABOVE = 0.022750131948179195, 0.9772498680518208
 def tie_to_examples(
     model: Any, current_ids: Callable[[], Any], current_step: Callable[[], Any]
 ) -> None:
-    """Give every layer of a built model that draws a generator whose draws belong to the example.
+    """Give every random layer of a built model a generator whose draws belong to the example.
 
-    Layers are numbered in the order in which Keras tracks them, so the same model drawn up anew
-    gets the same numbers. What a layer cannot have tied is refused when it is drawn.
+    Layers are numbered in the order in which Keras tracks them, so a new copy of the model gets the
+    same numbers. A draw that cannot be tied to the example is refused when it is made.
 
     Args:
         model: built; all its sublayers exist.
-        current_ids: ids of the examples that the model is called on, [batch] int64; asked in the
-            thread and graph of the call. A new tensor begins a new pass: the draws of each layer
-            are numbered from 0 again.
-        current_step: number of the update, a scalar of any integer type.
+        current_ids: returns the ids of the examples of the current call, [batch] int64; called in
+            the thread and graph of the model's call. A new tensor begins a new pass: the draws of
+            each layer are numbered from 0 again.
+        current_step: returns the number of the update, a scalar of any integer type.
     """
     for index, layer in enumerate(drawing_layers(model)):
         layer._random_generator = ExampleRandom(described(layer), index, current_ids, current_step)
 
 
 def drawing_layers(model: Any) -> list[Any]:
-    """The layers of a model that hold a random generator of Keras, RNN cells among them."""
-    # A layer that two others share is met twice.
+    """The layers of a model that hold a random generator of Keras, including RNN cells."""
+    # A layer that two others share comes twice.
     found = {id(layer): layer for layer in model._flatten_layers()}
     return [layer for layer in found.values() if hasattr(layer, "_random_generator")]
 
@@ -55,14 +55,14 @@ def described(layer: Any) -> str:
 class ExampleRandom:
     """Stands in for `tf.keras.backend.experimental.RandomGenerator` within one layer.
 
-    Element e of an example is output e of splitmix64, whose seed is hashed from layer and draw,
-    then step, then id.
+    Element e of an example is output e of splitmix64. Its seed is a hash of layer and draw, then of
+    the step, then of the id.
 
     Attributes:
         drew: whether anything was drawn.
 
     Raises:
-        RefusalError: by a draw that is not made of one part for each example.
+        RefusalError: at a draw that does not have one part for each example.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ExampleRandom:
 
     @property
     def by_design(self) -> ByDesign:
-        """What a certificate says of the layer."""
+        """What a certificate says about the layer."""
         return ByDesign(
             layer=self._layer,
             differs="the random numbers, which every replica draws from a stream of its own",
@@ -89,7 +89,7 @@ class ExampleRandom:
     def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
         """Zero for a share `rate` of the elements, the others divided by 1 - rate."""
         shape = tf.shape(inputs) if noise_shape is None else noise_shape
-        # Compared in float64, so that a mask is the same in every precision.
+        # Compare in float64, so that a mask is the same in every precision.
         rate = _wide(rate)
         keep = self._unit(shape) >= rate
         scale = tf.cast(1.0 / (1.0 - rate), inputs.dtype)
@@ -102,14 +102,14 @@ class ExampleRandom:
         dtype = self._floating(dtype)
         low = _wide(minval)
         width = _wide(1.0 if maxval is None else maxval) - low
-        # float32 has 24 bits: more would be rounded, up to maxval itself.
+        # float32 has 24 bits. More bits would be rounded, possibly up to maxval itself.
         digits = 53 if dtype == tf.float64 else 24
         return tf.cast(low + width * self._unit(shape, digits), dtype)
 
     def random_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
     ) -> Any:
-        """Normal, by the inverse of the distribution function."""
+        """Normal, by the inverse of the cumulative distribution function."""
         return self._scaled(self._open_unit(shape), mean, stddev, dtype)
 
     def truncated_normal(
@@ -128,7 +128,7 @@ class ExampleRandom:
         raise self._refusal("one seed for the whole batch")
 
     def _maybe_init(self) -> None:
-        """Keras calls it when it builds a layer; there is no state to make."""
+        """Keras calls this when it builds a layer; there is no state to create."""
 
     def _scaled(self, probability: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
         normal = tf.math.ndtri(probability)
@@ -160,13 +160,13 @@ class ExampleRandom:
     def _next_draw(self) -> tuple[Any, int]:
         """Ids of the batch, and how many draws the layer has made for it."""
         ids, here = self._current_ids(), self._pass
-        # Counted in Python: what is traced once has the same numbers each time it runs.
+        # Counted in Python: a function that is traced once has the same numbers at each call.
         here.draw = here.draw + 1 if getattr(here, "ids", None) is ids else 0
         here.ids = ids
         return ids, here.draw
 
     def _check_shape(self, shape: Any, ids: Any) -> None:
-        """Refuse a draw that has not one row for each example."""
+        """Refuse a draw that does not have one row for each example."""
         if not shape.shape.num_elements():
             raise self._refusal("one number for the whole batch")
         rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
@@ -193,7 +193,7 @@ _RULE = "To be tied to the example, random numbers must be drawn for each exampl
 
 
 def _wide(number: Any) -> Any:
-    """As float64; `tf.cast` would take a number of Python through float32."""
+    """As float64; `tf.cast` would convert a Python number to float32 first."""
     return tf.cast(number if tf.is_tensor(number) else np.float64(number), tf.float64)
 
 

@@ -28,9 +28,9 @@ def parity(
 
     Args:
         arm: trace of each process, by task.
-        reference: of the serial run, which must have been completed.
-        precision: in which both were computed; it decides the tolerance.
-        tasks: processes that must have seen it; empty: those that have.
+        reference: trace of the serial run, which must have completed.
+        precision: of both runs; it decides the tolerance.
+        tasks: processes that must have written a trace; empty: those that have.
     """
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
@@ -58,7 +58,7 @@ def parity(
 def evaluation(arm: Mapping[str, Trace], reference: Trace) -> Check:
     """Whether evaluation and predictions with the initial weights are the reference's.
 
-    Of an arm whose training has no one right result: its evaluation has.
+    For an arm whose training has no single right result; its evaluation has one.
     """
     name, tolerance = "evaluation and predictions", TOLERANCE["float64"]
     if obstacle := unfinished(arm):
@@ -95,12 +95,12 @@ def unfinished(
 
 
 def size_of(deviation: Deviation) -> float:
-    """How bad a deviation is; what is no number is worst."""
+    """How bad a deviation is; a value that is not a number is worst."""
     return float("inf") if deviation.value is None else deviation.value
 
 
 def _deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
-    """Every comparison of one process, the initial weights as step 0."""
+    """Every comparison of one process; the initial weights are step 0."""
     last = reference.steps
     yield from _before(task, trace, reference)
     weights, found = _values(reference.weights), _values(trace.weights)
@@ -185,10 +185,11 @@ def _deviation(
 
 
 def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """What the difference of each array is divided by.
+    """The number by which the difference of each array is divided.
 
-    Weights, and predictions, are one kind each. Optimizer variables are one kind for each slot,
-    because moments of different order differ by orders of magnitude. Metrics are each their own.
+    All weights are one kind, and all predictions are one kind. Optimizer variables are one kind for
+    each slot, because moments of different order differ by orders of magnitude. Each metric, and
+    each loss, is a kind of its own.
     """
     if kind in ("metrics", "evaluation", "loss"):
         return {name: _scale([array]) for name, array in reference.items()}
@@ -208,5 +209,5 @@ def _slot(name: str) -> str:
 
 def _scale(arrays: Sequence[NDArray[Any]] | Any) -> float:
     largest = max((float(np.max(np.abs(a), initial=0.0)) for a in arrays), default=0.0)
-    # All zero: then any difference counts as it is.
+    # If all are zero, a difference is not divided.
     return largest if np.isfinite(largest) and largest > 0 else 1.0

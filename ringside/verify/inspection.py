@@ -1,8 +1,8 @@
-"""What of a model cannot be compared as it stands, found by experiment in one serial process.
+"""Find out by experiment, in one serial process, what of a model cannot be compared.
 
-The model is run on a whole batch, again, and on the slices that replicas would get, always from the
-same state. In the later runs every layer is handed what it was handed in the first one, whatever
-the layers before it gave; so a difference shows up in the layer in which it begins, and only there.
+The model runs on a whole batch, then on the same batch again, then on the slices that replicas
+would get, always from the same state. In the later runs every layer gets the inputs of the first
+run, whatever the layers before it return. So a difference shows only in the layer where it begins.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +17,10 @@ from ringside_core.keras import tf
 from ringside_core.specs import BatchPlan, ByDesign, RefusalError
 from ringside_core.workloads.workload import Workload
 
-# Runs on the same batch beside the first: a layer that seldom draws can give the same by chance.
+# More runs on the same batch: a layer that seldom draws can give the same result by chance.
 _REPEATS = 2
-# Of the largest magnitude; above what another order of summation makes. Else a half precision.
+# Relative to the largest magnitude; larger than the effect of another order of summation. Other
+# types are half precisions, with _COARSE.
 _TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4}
 _COARSE = 1e-2
 _NO_NUMBERS = (tf.string, tf.variant, tf.resource)
@@ -35,7 +36,7 @@ class Inspection:
 
     Attributes:
         by_design: what depends on the split or on chance, and can be allowed for.
-        obstacles: what cannot be; one sentence each.
+        obstacles: what cannot be allowed for; one sentence each.
         random_layers: name and type of each layer that draws random numbers.
         split_layers: name and type of each layer whose output for an example depends on the split.
     """
@@ -49,15 +50,15 @@ class Inspection:
 def inspect_model(
     workload: Workload, *, batch: tuple[Any, Any], replicas: Sequence[int]
 ) -> Inspection:
-    """Build the model and look for what depends on chance or on how a batch is split.
+    """Build the model and find what depends on chance or on how a batch is split.
 
     Args:
-        workload: whose model and loss are looked at; precision and seed are set already.
+        workload: its model and loss are inspected; precision and seed must be set already.
         batch: (x, y) of one global batch, nests of arrays or tensors.
-        replicas: numbers of replicas between which the batch is split.
+        replicas: numbers of replicas for which the batch is split.
 
     Raises:
-        RefusalError: the batch does not divide between so many.
+        RefusalError: the batch cannot be divided by one of these numbers.
     """
     x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in batch)
     examples = int(tf.nest.flatten(x)[0].shape[0])
@@ -154,12 +155,12 @@ class _Lab:
         return [one for one in drew if one not in self.of_chance]
 
     def repeat(self) -> None:
-        """Run on the same batch again: what differs is chance."""
+        """Run on the same batch again: differences come from chance."""
         for _ in range(_REPEATS):
             self.of_chance |= self._blamed_on(self._whole)
 
     def split(self, slices: list[_Part]) -> None:
-        """Run on slices of the batch: what differs depends on the split."""
+        """Run on slices of the batch: differences come from the split."""
         means = dict.fromkeys(self._losses, 0.0)
         for part in slices:
             self.of_split |= self._blamed_on(part)
@@ -170,7 +171,7 @@ class _Lab:
             self._loss_layers |= dict.fromkeys(differ)
 
     def obstacles(self) -> list[str]:
-        """What was found and cannot be allowed for, one sentence each."""
+        """Findings that cannot be allowed for, one sentence each."""
         others = [layer for layer in self.of_split if _batch_norm(layer) != "replica"]
         told = {
             "draws random numbers that Ringside cannot tie to the example": self.of_chance,
@@ -187,16 +188,16 @@ class _Lab:
             untied = len(self.of_chance)
             try:
                 return self._run(self._whole)
-            # Keras may have made another exception of the refusal.
+            # Keras may have turned the refusal into another exception.
             except Exception:
                 if len(self.of_chance) == untied:
                     raise
 
     def _blamed_on(self, part: _Part) -> dict[Any, None]:
-        """Run on a part; the layers in which a difference from the first run begins."""
+        """Run on a part; returns the layers where a difference from the first run begins."""
         try:
             self._run(part)
-        # Whatever a user's layer raises on fewer examples than it was made for.
+        # A user's layer may raise anything when it gets fewer examples than it was made for.
         except Exception:
             if self._failed is None:
                 raise
@@ -214,16 +215,19 @@ class _Lab:
         self._inside: list[Any] = []  # layers whose calls have begun
         self._blamed: list[Any] = []
         self._failed: Any = None
-        # What is not per example and differs: tensor → itself, so that it lives, and who made it.
+        # Tensors that differ but have no value per example: id → the tensor, so that it stays
+        # alive, and the layer that made it.
         self._spoilt: dict[int, tuple[Any, Any]] = {}
-        self._suspects: dict[Any, Any] = {}  # layer → one that was called in it and made such a one
+        self._suspects: dict[
+            Any, Any
+        ] = {}  # layer → the layer called in it that made such a tensor
         outputs = self._model(part.cut(self._x), training=True)
-        # An output that is no value of an example: there is nothing behind it to show harm.
+        # No layer comes after an output, so nothing later would show the harm of such a tensor.
         self._blamed += self._makers(outputs)
         return outputs
 
     def _makers(self, nest: Any) -> list[Any]:
-        """Who spoilt tensors of a nest."""
+        """The layers that made such tensors in a nest."""
         keys = map(id, tf.nest.flatten(nest))
         return [self._spoilt[key][1] for key in keys if key in self._spoilt]
 
@@ -233,10 +237,10 @@ class _Lab:
         return {one: float(sum(map(tf.reduce_sum, one._eager_losses))) for one in adding}
 
     def _watched(self, layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call of a layer: the first run is written down, the others are held against it."""
+        """The call of a layer: record the first run, compare later runs with it."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if not tf.executing_eagerly():  # within tf.vectorized_map: there are no values
+            if not tf.executing_eagerly():  # inside tf.vectorized_map there are no values
                 return call(*args, **kwargs)
             if not self._recording:
                 return self._compared(layer, call, (args, kwargs))
@@ -252,7 +256,7 @@ class _Lab:
         calls, number = self._calls[layer], self._done[layer]
         self._done[layer] += 1
         if number >= len(calls):
-            self._blamed.append(outer)  # it calls its layers another number of times
+            self._blamed.append(outer)  # it calls its layers more often than in the first run
             return self._called(layer, call, given)
         makers = self._makers(given)
         given = self._held(given, calls[number][0], self._suspects.get(outer, outer))
@@ -276,7 +280,7 @@ class _Lab:
             self._inside.pop()
 
     def _held(self, nest: Any, recorded: list[Any], culprit: Any, outer: Any = None) -> Any:
-        """What the first run had in place of each tensor; who made another one is blamed."""
+        """Replace each tensor by that of the first run; blame the layer whose tensor differs."""
         flat = tf.nest.flatten(nest)
         if len(flat) != len(recorded):
             self._blamed.append(culprit)
@@ -295,10 +299,10 @@ class _Lab:
 
 
 def _matched(value: Any, before: Any, part: _Part) -> tuple[bool | None, Any]:
-    """Whether a tensor is what the first run had for the same examples, and that.
+    """(whether a tensor equals that of the first run for the same examples, the latter).
 
-    None: it differs, but is no value of an example, such as a mean over the batch or its size;
-    whether that does harm shows further on.
+    None instead of a truth value: it differs, but is not a value per example. It may be a mean over
+    the batch, or the batch's size. Later layers show whether that does harm.
     """
     tensors = isinstance(value, tf.Tensor) and isinstance(before, tf.Tensor)
     if not tensors or value.dtype in _NO_NUMBERS:
@@ -333,7 +337,7 @@ def _masked_as(tensor: Any, other: Any, change: Callable[[Any], Any] = lambda ma
 
 
 def _close(value: Any, reference: Any, scale_of: Any) -> bool:
-    """Whether two tensors are equal but for rounding, relative to the largest of `scale_of`."""
+    """Whether two tensors are equal up to rounding, relative to the largest of `scale_of`."""
     if value.dtype.is_integer or value.dtype.is_bool:
         return np.array_equal(value, reference)
     a, b, of = (np.asarray(one).astype(np.complex128) for one in (value, reference, scale_of))
@@ -343,7 +347,7 @@ def _close(value: Any, reference: Any, scale_of: Any) -> bool:
 
 
 def _near(a: float, b: float) -> bool:
-    """Whether two sums are equal but for rounding in the precision that Keras computes in."""
+    """Whether two sums are equal up to rounding in the precision of Keras."""
     tolerance = _TOLERANCES.get(tf.as_dtype(tf.keras.backend.floatx()), _COARSE)
     return abs(a - b) <= tolerance * max(abs(a), abs(b))
 
@@ -351,9 +355,9 @@ def _near(a: float, b: float) -> bool:
 def _loss_obstacles(
     model: Any, workload: Workload, batch: tuple[Any, Any, Any], splits: list[list[_Part]]
 ) -> list[str]:
-    """Whether the loss of (x, y, outputs) is the mean of those of its slices, and its gradient too.
+    """Check that the loss of (x, y, outputs), and its gradient, is the mean over the slices.
 
-    The outputs are those of the whole batch, so that no layer has a part in it.
+    The outputs are those of the whole batch, so layers have no effect on the result.
     """
     model.compile(loss=workload.loss)
 
@@ -382,7 +386,7 @@ def _loss_name(loss: Any) -> str:
 
 
 def _batch_norm(layer: Any) -> str:
-    """Whose statistics batch normalisation takes; empty: it is none, or not as Keras has it."""
+    """Whose statistics batch normalisation uses; empty: another layer, or a user's variant."""
     norm = tf.keras.layers.BatchNormalization
     if not isinstance(layer, norm) or type(layer).call is not norm.call:
         return ""
@@ -394,6 +398,6 @@ def _subject(layer: Any) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first line that says something; Keras puts one of its own above it."""
+    """The first line with information; Keras puts a line of its own before it."""
     lines = [line for line in str(error).split("\n") if line and "encountered when" not in line]
     return lines[0].strip() if lines else type(error).__name__

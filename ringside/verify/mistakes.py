@@ -1,7 +1,7 @@
 """Deliberate mistakes that the gate must catch, and where each of them can be made.
 
-Each is a real bug of somebody's distributed training; controls.py makes them. No TensorFlow
-here: a detection matrix is planned and shown without it.
+Each is a real bug from somebody's distributed training; controls.py makes them. This file imports
+no TensorFlow, because a detection matrix is planned and shown without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +14,9 @@ from ringside_core.specs import (
     unknown_name,
 )
 
-# The control workloads: 27 examples in batches of 12, 12 and 3. With two replicas the last batch
-# holds 3 examples and 0, with three 3, 0 and 0; the 7 held-out ones are 6 and 1, or 4, 3 and 0.
+# The control workloads have 27 examples in batches of 12, 12 and 3. In the last batch two replicas
+# get 3 and 0 examples, three get 3, 0 and 0. Of the 7 held-out examples two replicas get 6 and 1,
+# three get 4, 3 and 0.
 TRAIN_EXAMPLES, VALIDATION_EXAMPLES, GLOBAL_BATCH = 27, 7, 12
 EPOCHS = 2
 
@@ -176,8 +177,7 @@ _OBSTACLES: Mapping[_Need, tuple[_Test, str]] = {
 def obstacle(name: str, spec: RunSpec) -> str | None:
     """Why a mistake cannot be made in a run of its control workload, in one sentence.
 
-    None: it can. Of the spec, the backend with its options, the topology and the global batch are
-    looked at.
+    None: it can. This depends on the backend, its options, the topology and the global batch.
 
     Raises:
         RefusalError: there is no such mistake.
@@ -200,10 +200,10 @@ def workload_of(name: str) -> str:
 
 
 def shows_after_restart(name: str) -> bool:
-    """Whether a mistake is made only by a training that goes on from a checkpoint."""
+    """Whether a mistake is made only in a training that continues from a checkpoint."""
     return name == "state_not_restored_everywhere"
 
 
 def whole_validation_batches(examples: int, spec: RunSpec) -> int:
-    """Held-out examples that are left when each replica drops its remainder."""
+    """Number of held-out examples that are left when each replica drops its remainder."""
     return examples // spec.batch_plan.per_replica_batch * spec.batch_plan.per_replica_batch

@@ -1,4 +1,4 @@
-"""Start the processes of a request, several sets of them side by side, and read what they wrote."""
+"""Start the processes of requests, several requests at once, and read what they wrote."""
 
 import dataclasses
 import os
@@ -38,15 +38,15 @@ class Start:
     """How the processes of an arm are started.
 
     Attributes:
-        placement: the hosts that they are on.
-        launcher: that starts them; `auto`: the one that the backend joins.
+        placement: their hosts.
+        launcher: the launcher that starts them; `auto`: the one that the backend joins.
     """
 
     placement: Placement = THIS_MACHINE
     launcher: LauncherName = "auto"
 
     def launcher_of(self, spec: RunSpec) -> LauncherName:
-        """Who starts a run: one process needs no launcher."""
+        """The launcher of a run; one process needs none."""
         single = spec.capabilities.process_model == "single"
         return "auto" if single else self.launcher
 
@@ -71,7 +71,7 @@ HERE = Start()
 
 @dataclass(frozen=True)
 class Watched:
-    """What became of one request: the outcome of its processes and their traces by case.
+    """The result of one request: the outcome of its processes, and their traces by case.
 
     Attributes:
         tasks: processes that should have written a trace of each case.
@@ -84,7 +84,7 @@ class Watched:
 
     @property
     def obstacle(self) -> str:
-        """Why not every case was done; empty: all were."""
+        """Why not every case was run; empty: all were."""
         outcome = self.execution.outcome
         return "" if outcome.completed else f"its processes ended as {outcome}"
 
@@ -96,13 +96,13 @@ def run_request(
     interrupts: Interrupts | None = None,
     start: Start = HERE,
 ) -> Watched:
-    """Start the processes of a run, and let them do the cases of a request.
+    """Start the processes of a run, and let them run the cases of a request.
 
     Args:
         request: the cases.
-        spec: whose backend and topology the processes have.
+        spec: its backend and topology are those of the processes.
         folder: of these processes; new or empty.
-        interrupts: held by the caller, who runs several; None: this call holds them.
+        interrupts: held by a caller who runs several requests; None: held here.
         start: where and by which launcher.
     """
     write_whole(folder / REQUEST, request.to_json())
@@ -122,10 +122,10 @@ def run_request(
 
 
 def side_by_side(jobs: Sequence[Callable[[Interrupts], T]]) -> Iterator[T]:
-    """The results of jobs that start processes, in their order; some of them run at once.
+    """The results of jobs that start processes, in order; several jobs run at once.
 
-    Nothing is timed here, and much of a start is waiting. On GPUs one at a time: TensorFlow takes
-    the whole memory of each.
+    Nothing is timed here, and a start is mostly waiting. On GPUs only one job runs at a time,
+    because TensorFlow takes the whole memory of each GPU.
     """
     at_once = 1 if gpu_names() else min(MOST_AT_ONCE, len(os.sched_getaffinity(0)))
     with Interrupts() as interrupts, ThreadPoolExecutor(at_once) as pool:

@@ -1,4 +1,4 @@
-"""Certificates on disk: kept, found again, and not used where anything has changed since."""
+"""Certificates on disk: kept, found again, and not used if anything has changed since."""
 
 import functools
 import hashlib
@@ -56,9 +56,10 @@ def keep(certificate: Certificate) -> Path:
 def find(
     spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
 ) -> Certificate | None:
-    """The passing certificate of this very run, made on these hosts by this code; else None.
+    """The passing certificate of exactly this run on these hosts by this code; else None.
 
-    Of a user's own code none is used again: what it reads, and imports later, is not known.
+    A certificate of a user's own code is never used again, because nobody knows what that code
+    reads, or imports later.
     """
     if ":" in spec.workload or spec.pipeline.filter:
         return None
@@ -84,11 +85,11 @@ def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_M
 
 
 def changed_since(certificates: Iterable[Certificate], code: str) -> str:
-    """What of the code behind them is not as it was; empty: all is. Reads every file anew.
+    """Which code behind these certificates has changed; empty: none. It reads every file again.
 
     Args:
         certificates: of one comparison.
-        code: version of Ringside's code with which it began; empty: not known.
+        code: version of Ringside's code when the comparison began; empty: unknown.
     """
     certificates = tuple(certificates)
     versions = {one.code_version for one in certificates} | ({code} if code else set())
@@ -98,7 +99,7 @@ def changed_since(certificates: Iterable[Certificate], code: str) -> str:
 
 
 def _changed_source(sources: Iterable[tuple[str, str]]) -> str:
-    """The first file that is not as it was, by path and SHA-256; empty: none."""
+    """The first file that has changed, by path and SHA-256; empty: none."""
     for name, digest in sources:
         path = Path(name)
         if not path.is_file() or _sha(path) != digest:
@@ -112,9 +113,9 @@ def keep_matrix(matrix: DetectionMatrix) -> None:
 
 
 def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
-    """The detection matrix that was made last, if on this machine by this code; else None.
+    """The last detection matrix, if it was made on this machine by this code; else None.
 
-    Of several hosts the first is the machine: the gate is the same on all.
+    With several hosts the first one counts as the machine, because the gate is the same on all.
     """
     path = certificates_dir() / MATRIX
     try:
@@ -127,23 +128,23 @@ def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
 
 @functools.cache
 def code_version() -> str:
-    """SHA-256 of the covered code as it was at the first call: what this process runs."""
+    """SHA-256 of the covered code at the first call: the code that this process runs."""
     return code_now()
 
 
 def code_now() -> str:
-    """SHA-256 of the covered code as it is on disk now; somebody may have edited it."""
+    """SHA-256 of the covered code on disk now; somebody may have edited it."""
     return code_version_of(COVERED, root=ROOT)
 
 
 def _surroundings() -> str:
-    """Every installed version, and each environment variable that libraries take orders from."""
+    """All installed versions, and all environment variables that change what libraries do."""
     installed = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
     return "\n".join([*installed, *(f"{name}={value}" for name, value in orders().items())])
 
 
 def orders() -> dict[str, str]:
-    """The environment variables that libraries take orders from, by name."""
+    """The environment variables that change what libraries do, by name."""
     return {name: v for name, v in sorted(os.environ.items()) if name.startswith(TAKES_ORDERS)}
 
 
@@ -162,7 +163,7 @@ def users_code() -> dict[str, str]:
         if any(path.is_relative_to(folder) for folder in installed):
             continue
         if path.name.startswith("__autograph_generated_file"):
-            continue  # made anew by each process
+            continue  # each process writes its own
         if any(path.is_relative_to(ROOT / room) for room in COVERED):
             continue
         found[str(path)] = _sha(path)
@@ -174,7 +175,7 @@ def _sha(path: Path) -> str:
 
 
 def _path(spec: RunSpec, steps: int, hosts: tuple[Host, ...], launcher: str) -> Path:
-    place = os.getcwd() if spec.data_dir else ""  # which may be relative to it
+    place = os.getcwd() if spec.data_dir else ""  # the data_dir may be relative to it
     named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
     words = f"{spec.content_hash} {steps} {place} {named} {launcher} {_surroundings()}"
     key = hashlib.sha256(words.encode()).hexdigest()

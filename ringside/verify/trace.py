@@ -16,20 +16,20 @@ _META = "meta"
 
 @dataclass
 class Trace:
-    """What is kept of a watched training.
+    """What one process saw of a watched training.
 
     Attributes:
-        weights: [steps + 1, elements] by variable, the first row before the first update; for large
-            models a fixed sample of the elements.
+        weights: [steps + 1, elements] by variable; the first row is before the first update. For
+            large models a fixed sample of the elements.
         slots: [steps, elements] by optimizer variable.
         final: all elements by variable, after the last update.
-        loss: [steps] mean loss of the examples of each update, before it was made.
+        loss: [steps] mean loss of the examples of each update, before the update.
         replica_gap: [steps] largest difference between two replicas of this process.
-        metrics, evaluation: [epochs] by name, of training and of the validation split.
+        metrics, evaluation: [epochs] by name: of the training, and of the validation split.
         predictions: [validation examples, …] by output, after the last update.
         before: evaluation and predictions before the first update, by name.
         fed: ids by epoch, [epochs, steps, replicas, per_replica_batch]; -1 padding, -2 nothing.
-        meta: facts for which no array is needed: error, digests, counts.
+        meta: facts that need no array: error, digests, counts.
     """
 
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class Trace:
 
     @property
     def steps(self) -> int:
-        """Updates that were seen."""
+        """Number of updates that were seen."""
         return len(self.loss)
 
     @property
     def error(self) -> str:
-        """What ended the training before its time: class and message; empty: nothing did."""
+        """The error that ended the training early, its class and message; empty: there was none."""
         return str(self.meta.get("error", ""))
 
     def write(self, path: Path) -> None:
