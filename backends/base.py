@@ -1,7 +1,7 @@
 """Backend: one interface over every way of distributing a Keras training.
 
-The public methods check and convert, once for all; an implementation fills in the small hooks that
-begin with an underscore. `serial` fills in every hook too: it is the reference.
+The public methods check and convert, once for all backends. An implementation fills in the small
+hooks that begin with an underscore. `serial` is a backend too: it is the reference.
 """
 
 from abc import ABC, abstractmethod
@@ -29,9 +29,9 @@ GradientReduction = Callable[[Callable[[Any, Any], Any], list[Any], list[Any]], 
 
 
 class Backend(ABC):
-    """A started backend answers who this process is, what it feeds, and how values are combined.
+    """A started backend knows who this process is, what it reads, and how values are combined.
 
-    Use it as a context manager: entering starts or joins, leaving releases what was taken.
+    Use it as a context manager: to enter it starts or joins a run, to leave it frees what it took.
 
     Attributes:
         rank: of this process among those that hold replicas.
@@ -158,11 +158,11 @@ class Backend(ABC):
     # Building
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Within it the model is built and compiled."""
+        """The model is built and compiled within this scope."""
         return nullcontext()
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """The optimizer as this family needs it."""
+        """The optimizer in the form that this family needs."""
         return optimizer
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
@@ -177,7 +177,7 @@ class Backend(ABC):
         return dataset_fn(self.input_shard)
 
     def prepare_model(self, model: Any) -> None:
-        """Give a model that was just built in the scope what its layers need in this family."""
+        """Prepare the layers of a model for this family, after it was built in the scope."""
         del model
         return
 
@@ -201,11 +201,13 @@ class Backend(ABC):
     def stepper(
         self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
     ) -> Callable[[int], None]:
-        """A function that makes one pass of so many steps over the data and waits for its end.
+        """A function that makes one pass over the data and waits for its end.
+
+        The function's argument is the number of steps of the pass.
 
         Args:
-            step: run on every replica with one of its batches.
-            dataset_fn: input shard → batches of one replica, of one whole pass: all its steps.
+            step: runs on every replica with one of its batches.
+            dataset_fn: input shard → batches of one replica, for all steps of one pass.
         """
 
         @tf.function(reduce_retracing=True)
@@ -213,9 +215,10 @@ class Backend(ABC):
             tf.distribute.get_strategy().run(step, args=(next(iterator),))
 
         with self.scope():
-            # Endless, so that one iterator does for all passes: a strategy takes a tenth of a
-            # second to make one, and up to many to free it (`keeping_iterators`). It reads the
-            # first batches of the next pass ahead; the prefetch makes every backend do so.
+            # Endless, so that one iterator is enough for all passes. A strategy needs a tenth of a
+            # second to make an iterator, and sometimes many seconds to free it
+            # (`keeping_iterators`). The iterator reads the first batches of the next pass ahead;
+            # with the prefetch every backend does so.
             batches = self.distribute(lambda shard: dataset_fn(shard).repeat().prefetch(2))
         iterators: list[Any] = []
 
@@ -231,7 +234,7 @@ class Backend(ABC):
     def step_ends(self) -> list[float] | None:
         """`time.perf_counter()` at the end of each step since the epoch began.
 
-        None where `fit` waits for each step: then the time after its return is the end.
+        None if `fit` waits for each step: then the step ends when its call returns.
         """
         return None
 
@@ -261,7 +264,7 @@ class Backend(ABC):
         return self.all_reduce(array if self.rank == root else np.zeros_like(array))
 
     def barrier(self) -> None:
-        """Return when every process has come here."""
+        """Wait until every process has called this."""
         self.all_reduce(np.zeros(1, np.float32))
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
@@ -278,22 +281,22 @@ class Backend(ABC):
     def summed_state(self, metric: Any) -> list[NDArray[Any]]:
         """The state of a Keras metric summed over all replicas; the metric stays as it is.
 
-        All processes must ask.
+        All processes must call this.
         """
         with self.scope():
             return [np.asarray(variable.numpy()) for variable in metric.variables]
 
     def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
         """Result of each Keras metric from its state summed over all replicas, by name."""
-        # A strategy's metric variables are summed when they are read, over its processes too.
+        # A strategy sums metric variables when they are read, over its processes too.
         with self.scope():
             return {metric.name: np.asarray(metric.result()) for metric in metrics}
 
     def average_statistics(self, model: Any) -> None:
-        """Give every replica the mean over all replicas of what layers keep track of.
+        """Give every replica the mean over all replicas of the statistics that layers keep.
 
-        Moving statistics of batch normalisation grow apart where each replica sees its own slice.
-        All processes must ask.
+        Each replica sees its own slice of the data, so the moving statistics of batch normalisation
+        differ between replicas. All processes must call this.
         """
         del model
         return
@@ -302,7 +305,7 @@ class Backend(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Take devices, join the others."""
+        """Take devices, and join the other processes."""
 
     def _stop(self) -> None:
         """Give back what `_start` took."""
@@ -314,10 +317,10 @@ class Backend(ABC):
 
 
 def statistics(model: Any) -> list[Any]:
-    """The variables that layers keep up in training, each replica from what it sees.
+    """The variables that layers update in training, each replica from the data that it sees.
 
-    Layers say so by VariableAggregation.MEAN, as batch normalisation does of its moving mean and
-    variance.
+    Layers mark them by VariableAggregation.MEAN. Batch normalisation marks its moving mean and
+    variance so.
     """
     return [
         variable

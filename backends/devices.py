@@ -14,7 +14,7 @@ LEAST_OF_COORDINATED = 2
 def replica_devices(count: int) -> list[str]:
     """Names of `count` devices for the replicas of this process.
 
-    With GPUs each replica gets one. Without, the CPU is divided into as many logical devices, which
+    If there are GPUs, each replica gets one. If not, the CPU is divided into logical devices. They
     share its cores and TensorFlow's thread pool.
 
     Raises:
@@ -35,7 +35,7 @@ def replica_devices(count: int) -> list[str]:
 
 
 def split_cpu(count: int) -> None:
-    """Divide the CPU into `count` logical devices; before TensorFlow has touched it."""
+    """Divide the CPU into `count` logical devices. TensorFlow must not have used it before."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
@@ -43,7 +43,7 @@ def split_cpu(count: int) -> None:
 
 
 def use_local_gpu(local_rank: int, local_size: int) -> None:
-    """Show this process the one GPU of its local rank, so that ranks of a host do not share one.
+    """Let this process see only the GPU of its local rank, so that no two ranks share a GPU.
 
     Raises:
         RefusalError: fewer GPUs than processes on this host.

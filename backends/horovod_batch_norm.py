@@ -1,8 +1,9 @@
 """Batch normalisation with `synchronized=True` under Horovod, by one all-reduce for each layer.
 
-tf-keras asks the replica context of tf.distribute for the sums over all replicas. To that, every
-Horovod rank is alone: its statistics would be those of its own slice, and nothing would say so.
-Horovod's own SyncBatchNormalization is another layer, which no strategy synchronises.
+tf-keras asks the replica context of tf.distribute for the sums over all replicas. That context
+takes each Horovod rank for the only replica: without this file a rank would silently use the
+statistics of its own slice. Horovod's SyncBatchNormalization is another layer, which no strategy of
+tf.distribute synchronises.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from ringside_core.keras import tf
 
 
 def synchronise(model: Any) -> None:
-    """Let all layers that ask for it compute mean and variance over the batches of all ranks."""
+    """Let layers with `synchronized=True` use mean and variance over the batches of all ranks."""
     for layer in model._flatten_layers():
         if getattr(layer, "synchronized", False):
             layer._sync_calculate_mean_and_var = mean_and_variance
@@ -21,13 +22,13 @@ def synchronise(model: Any) -> None:
 def mean_and_variance(
     x: Any, reduction_axes: Sequence[int], keep_dims: bool, mask: Any = None
 ) -> tuple[Any, Any]:
-    """Stands in for `BatchNormalizationBase._sync_calculate_mean_and_var`, with its formulas.
+    """Replaces `BatchNormalizationBase._sync_calculate_mean_and_var`, with the same formulas.
 
     Args:
-        x: what the layer normalises on this rank.
-        reduction_axes: over which is summed.
+        x: the layer's input on this rank.
+        reduction_axes: the axes to sum over.
         keep_dims: whether the results keep these axes, with length 1.
-        mask: examples (or steps of them) that count; None: all do.
+        mask: the examples (or their time steps) that count; None: all of them.
     """
     import horovod.tensorflow as hvd
 

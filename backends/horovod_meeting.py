@@ -1,8 +1,8 @@
 """Horovod's ranks under srun: rank 0 serves the rendezvous that horovodrun would serve.
 
-srun numbers its tasks, but introduces them to each other only through MPI; Open MPI from PyPI has
-no such support (seen: "OMPI was not built with SLURM's PMI support"). So the ranks meet by Gloo, as
-under `horovodrun --gloo`; horovod/runner/gloo_run.py is what this stands for.
+srun numbers its tasks, but only MPI would tell them of each other, and Open MPI from PyPI does not
+support that (seen: "OMPI was not built with SLURM's PMI support"). So the ranks meet by Gloo, as
+under `horovodrun --gloo`. This file does what horovod/runner/gloo_run.py does there.
 """
 
 import socket
@@ -17,17 +17,17 @@ from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPSer
 from ringside_core.specs import RefusalError
 from ringside_core.specs.slurm import SlurmStep
 
-# For the other ranks: until rank 0 has imported TensorFlow on a busy node; and for each step of the
-# meeting itself (Horovod's own 30 s are too few there, see launch/launchers/horovodrun.py).
+# How long the other ranks wait until rank 0 has imported TensorFlow on a busy node. Also the limit
+# of each step of the meeting (Horovod's 30 s are too short, see launch/launchers/horovodrun.py).
 ARRIVAL_S = 120.0
 POLL_S = 0.2
 
 
 def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer | None:
-    """Tell Horovod, through `env`, where this rank stands and where all ranks meet.
+    """Write this rank's place, and the address where all ranks meet, into `env` for Horovod.
 
     Returns:
-        The server of the meeting, which rank 0 must shut down at its end; None in the others.
+        In rank 0 the server of the meeting, to be shut down at the end; None in other ranks.
 
     Raises:
         RefusalError: its port is taken.
@@ -57,11 +57,11 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
 
 
 def slots(step: SlurmStep) -> tuple[SlotInfo, ...]:
-    """The place of every rank, as horovodrun would give it to as many hosts."""
+    """The place of every rank, as horovodrun would give it on the same number of hosts."""
     found = []
     for rank, node in enumerate(step.nodes):
         local_rank = rank - sum(step.tasks_per_node[:node])
-        # Those who are the same of their node: one on each node that has so many.
+        # Tasks with the same local rank: one on each node that has enough tasks.
         cross = [n for n, tasks in enumerate(step.tasks_per_node) if tasks > local_rank]
         found.append(
             SlotInfo(
@@ -110,7 +110,7 @@ def _wait_for(address: str, port: int) -> None:
 def _interface(step: SlurmStep) -> str:
     """The network interface by which this node reaches the others.
 
-    Without one Gloo takes the address of the host's name, which Debian has at 127.0.1.1.
+    Without it, Gloo would take the address of the host's name. On Debian that is 127.0.1.1.
     """
     own = step.addresses[step.node]
     peer = next((address for address in step.addresses if address != own), own)

@@ -17,14 +17,14 @@ from ringside_core.specs.options import HorovodOptions
 
 
 class HorovodRing(Backend):
-    """Joins horovodrun, mpirun or srun; alone it is a job of size 1."""
+    """Horovod under horovodrun, mpirun or srun; alone it is a job of size 1."""
 
     _hvd: Any = None
     _meeting: Any = None
 
     @classmethod
     def obstacle(cls, options: BackendOptions) -> str | None:
-        """Horovod does not load, or was built without the controller that is asked for."""
+        """Horovod does not load, or was built without the controller that the options name."""
         assert isinstance(options, HorovodOptions)
         try:
             hvd = import_horovod()
@@ -36,7 +36,7 @@ class HorovodRing(Backend):
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
-        """Horovod 0.28 has its operations for XLA on CUDA only, and only where it is told so."""
+        """Horovod 0.28 has operations for XLA on CUDA only, and a variable must ask for them."""
         del num_replicas
         if tf.config.list_physical_devices("GPU") and os.environ.get(_XLA_OPS) == "1":
             return None
@@ -55,7 +55,7 @@ class HorovodRing(Backend):
         use_local_gpu(hvd.local_rank(), hvd.local_size())
 
     def _set_environment(self) -> None:
-        """Horovod reads its knobs from the environment when it starts; options left open are kept.
+        """Horovod reads options from the environment when it starts; None changes nothing there.
 
         Raises:
             RefusalError: another controller than the launcher's.
@@ -70,7 +70,7 @@ class HorovodRing(Backend):
             chosen = env.setdefault("HOROVOD_CONTROLLER", "mpi")
             env.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
         else:
-            # Alone, MPI would look for an mpirun that is not there.
+            # A process that runs alone has no mpirun, and MPI would look for one.
             chosen = env.setdefault("HOROVOD_CONTROLLER", "gloo")
             env.setdefault("HOROVOD_CPU_OPERATIONS", "gloo")
         if options.controller is not None and options.controller != chosen:
@@ -119,7 +119,7 @@ class HorovodRing(Backend):
         )
 
     def prepare_model(self, model: Any) -> None:
-        """Layers that ask for statistics over all replicas get them over all ranks."""
+        """Layers with `synchronized=True` get the statistics of all ranks."""
         if self.size > 1:
             synchronise(model)
 
@@ -138,7 +138,7 @@ class HorovodRing(Backend):
         hvd.broadcast_variables(variables, root_rank=0)
 
     def average_statistics(self, model: Any) -> None:
-        """Averaged over the ranks."""
+        """The mean over the ranks."""
         for variable in statistics(model):
             variable.assign(self.all_reduce(variable.numpy(), "mean"))
 
@@ -146,18 +146,18 @@ class HorovodRing(Backend):
         import horovod.tensorflow as hvd
 
         operation = {"sum": hvd.Sum, "max": hvd.Max}[reduction]
-        # 64 bit sums of a scalar: Horovod wants at least one dimension for some types.
+        # For some types, such as 64-bit sums, Horovod needs at least one dimension.
         flat = tf.constant(array.reshape(-1))
         return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)
 
     def summed_state(self, metric: Any) -> list[NDArray[Any]]:
-        """Summed over the ranks: Horovod's variables know nothing of each other."""
+        """The sum over the ranks: to TensorFlow their variables are not connected."""
         return [self.all_reduce(value) for value in super().summed_state(metric)]
 
     def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
-        """The states are summed over the ranks first.
+        """The results after the states have been summed over the ranks.
 
-        The sums are left in the variables; whoever asks again must reset the metrics first.
+        The sums stay in the variables: reset the metrics before you call this again.
         """
         for metric in metrics:
             for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
@@ -176,8 +176,8 @@ def import_horovod() -> Any:
         raise RefusalError(
             "The backend horovod needs Horovod.", received="none installed", advice=_REBUILD
         )
-    # Asked before the library is loaded: loaded into another TensorFlow it may take the process
-    # down with an undefined symbol.
+    # Checked before the library is loaded: with another TensorFlow it may end the process with an
+    # undefined symbol.
     metadata = Path(found.origin).with_name("metadata.json")
     built_against = json.loads(metadata.read_text()).get("tensorflow")
     if built_against != tf.__version__:
@@ -196,7 +196,7 @@ def import_horovod() -> Any:
 
 
 _XLA_OPS = "HOROVOD_ENABLE_XLA_OPS"
-# Of a new optimizer `exclude_from_weight_decay`, of a legacy one its arguments of these names.
+# An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (
     "_exclude_from_weight_decay",
     "_exclude_from_weight_decay_names",

@@ -7,11 +7,11 @@ from pydantic import Field, model_validator
 
 from ringside_core.specs import Cluster, Noun, RefusalError, RunSpec
 
-# Marks every process of a run, so that the sweep finds what a launcher left behind.
+# Marks every process of a run. By it the sweep finds processes that a launcher left behind.
 RUN_ID = "RINGSIDE_RUN_ID"
-# `pid:create_time` of the process that called execute(); a task ends itself when that is gone.
+# `pid:create_time` of the process that called execute(). A task ends itself when that process ends.
 LAUNCHER = "RINGSIDE_LAUNCHER"
-# The process of a plan that starts the ranks itself: horovodrun, mpirun.
+# Name of a process that starts the ranks itself: horovodrun, mpirun.
 LAUNCHER_NAME = "launcher"
 
 
@@ -27,10 +27,10 @@ class Process(Noun):
         name: its task (`rank-0`, `worker-1`, `ps-0`, `chief-0`), or `launcher` for a program that
             starts the ranks.
         argv: the command.
-        env: what is added to the environment of the parent.
-        serves: it works until it is told to stop, once every other process has ended.
-        holds_stdin: it ends when its standard input does: a task on another machine, whose
-            connection is the only thing that dies with us.
+        env: variables that are added to the environment of the parent.
+        serves: it works until it is told to stop, after every other process has ended.
+        holds_stdin: it ends when its standard input does. For a task on another machine: only its
+            connection ends together with this process.
     """
 
     name: str
@@ -46,21 +46,21 @@ class Process(Noun):
 
 
 class Plan(Noun):
-    """Everything that one execution of a run starts; good for one execution only.
+    """Everything that one execution of a run starts. A plan can be executed once.
 
     Attributes:
-        run_dir: where spec.json, logs/, progress/ and records/ of the run are.
+        run_dir: folder with spec.json, logs/, progress/ and records/ of the run.
         processes: started together, in this order. None: another program starts the run from the
             files.
-        expects: tasks that have written a record after a completed run.
+        expects: tasks that write a record in a completed run.
         run_id: value of RINGSIDE_RUN_ID in every process.
-        cluster: the addresses that the tasks will listen at, if there is a TF_CONFIG.
+        cluster: the addresses at which the tasks listen, if there is a TF_CONFIG.
         remote_hosts: machines other than this one.
-        scratch: folder for what a launcher keeps in shared memory; gone after the run.
+        scratch: folder for files that a launcher keeps in shared memory; removed after the run.
         python: the interpreter, here and on the remote hosts.
         files: text of each file that a launcher reads, by its name in the run dir.
-        cleanup: commands that end what no signal of ours reaches, whatever became of the run.
-        queued: it may wait for its start, for as long as others want the machines.
+        cleanup: commands that end processes which our signals do not reach. They run in any case.
+        queued: the run may wait in a queue before it starts, without a limit.
     """
 
     spec: RunSpec
@@ -83,7 +83,7 @@ class Plan(Noun):
         return self
 
     def render(self) -> str:
-        """What --dry-run prints: the files, or a line for each process, as it could be typed."""
+        """What --dry-run prints: the files, or for each process a line that a person could type."""
         if self.files:
             return "".join(self.files.values())
         return "".join(f"{process.render()}\n" for process in self.processes)

@@ -1,4 +1,4 @@
-"""This machine, as far as a plan depends on it; tests plan for one that does not exist."""
+"""What a plan needs to know about this machine; tests describe one that does not exist."""
 
 import contextlib
 import os
@@ -41,19 +41,21 @@ def own_addresses() -> set[str]:
 
 @dataclass(frozen=True)
 class Site:
-    """What a plan takes from its surroundings.
+    """What a plan needs to know about this machine, and the mark of its run.
 
     Attributes:
         python: the interpreter, the same on every host.
         root: the checkout, the same on every host.
-        cwd: where processes on other machines start, so that `my_model.py:workload` is found.
+        cwd: folder in which processes on other machines start, so that they find
+            `my_model.py:workload`.
         run_id: marks the processes of one run.
         names: names and addresses of this machine.
-        is_root: Open MPI wants a flag from root.
+        is_root: for root, Open MPI needs a flag.
         scratch: folder that a launcher may fill; removed after the run.
-        free_ports: asks for so many TCP ports.
-        program: of the checkout, that each task runs.
-        interface_to: names the network interface by which others are reached.
+        free_ports: asks the kernel for a number of TCP ports.
+        program: file in the checkout that each task runs. It is started by its path, so that it
+            imports this checkout, also where Ringside is not installed or another one is.
+        interface_to: the name of the network interface through which other hosts are reached.
     """
 
     python: str
@@ -96,15 +98,15 @@ class Site:
         return tuple(name for name in dict.fromkeys(names) if not self.is_local(name))
 
     def interface(self, names: Iterable[str], wanted: str | None = None) -> str:
-        """The network interface that a run uses; empty: it stays on this machine."""
+        """The network interface that a run uses; empty: the run stays on this machine."""
         away = self.away(names)
         return (wanted or self.interface_to(away)) if away else ""
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
         """The command that starts one task: the same in every arm.
 
-        `-u`, because horovodrun makes its ranks write unbuffered, so all others do too; and the
-        last lines of a killed rank are in its log.
+        `-u`, because horovodrun makes its ranks write without a buffer, so all tasks must do so.
+        Also, the log then has the last lines of a killed rank.
         """
         return (
             self.python,
@@ -119,7 +121,7 @@ class Site:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ask the kernel for ports; all are held until the last is known, so none comes twice."""
+    """Ask the kernel for ports. All are held until the last one is known, so they all differ."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -17,7 +17,7 @@ class CentralStorage(StrategyBackend):
         )
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """Refuse what Keras would refuse in the first step."""
+        """Refuse an optimizer that Keras would refuse in the first step."""
         clips = [name for name in _CLIPPING if getattr(optimizer, name, None) is not None]
         if clips and isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
             raise RefusalError(

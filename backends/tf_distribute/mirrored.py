@@ -13,7 +13,7 @@ class Mirrored(StrategyBackend):
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
-        """On logical CPU devices a replica's step would reach into another's device."""
+        """Logical CPU devices: the step of a replica would use the device of another one."""
         if num_replicas == 1 or tf.config.list_physical_devices("GPU"):
             return None
         return "XLA compiles for one device, and these replicas share a CPU"

@@ -1,7 +1,7 @@
 """tf.distribute.ParameterServerStrategy: a coordinator, workers, and servers with the variables.
 
-Asynchronous: each step is an update from one worker's batch. Placed by TF_CONFIG with `chief` (the
-coordinator), `worker` and `ps` tasks; servers and workers serve until the coordinator is gone.
+Asynchronous: each step is an update from one worker's batch. A TF_CONFIG names the `chief` (the
+coordinator), `worker` and `ps` tasks. Servers and workers serve until the coordinator is gone.
 """
 
 import contextlib
@@ -26,20 +26,20 @@ from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import ParameterServerOptions
 
 POLL_S = 1.0
-# A coordinator that answers nothing so often in a row is gone; one packet may be lost.
+# The coordinator is gone after this many missing answers in a row; one packet may get lost.
 MISSED_POLLS = 3
 UNSEEN_LIMIT_S = 300.0
 
 
 class ParameterServer(StrategyBackend):
-    """The coordinator trains through `Model.fit`; other tasks only `serve`."""
+    """The coordinator trains with `Model.fit`; the other tasks only `serve`."""
 
     _coordinator: ShardedCoordinator | None = None
     _server: Any = None
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
-        """The variables are the servers'."""
+        """The servers hold the variables."""
         del num_replicas
         return "XLA compiles for one device, and the variables lie on those of the servers"
 
@@ -75,12 +75,12 @@ class ParameterServer(StrategyBackend):
 
     @property
     def role(self) -> Role:
-        """The chief dispatches, all others serve it."""
+        """The chief dispatches steps; all other tasks serve it."""
         return "coordinator" if self._task.type == "chief" else "server"
 
     @property
     def is_chief(self) -> bool:
-        """The coordinator writes."""
+        """The coordinator is the process that writes."""
         return self.role == "coordinator"
 
     @property
@@ -92,7 +92,7 @@ class ParameterServer(StrategyBackend):
         take_place(self._task)
         if self.role == "server":
             config = tf.compat.v1.ConfigProto()
-            # The servers take their pools from here, not from tf.config.threading.
+            # Servers take the sizes of their thread pools from here, not from tf.config.threading.
             config.intra_op_parallelism_threads = intra_op_threads(self.spec)
             config.inter_op_parallelism_threads = inter_op_threads(self.spec)
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -139,7 +139,7 @@ class ParameterServer(StrategyBackend):
     def stepper(
         self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
     ) -> Callable[[int], None]:
-        """Steps are dealt to the workers in turn; their number is that over all workers."""
+        """The workers take steps in turn; the number of steps is the sum over all workers."""
         coordinator = self._the_coordinator
 
         @tf.function(reduce_retracing=True)
@@ -165,12 +165,12 @@ class ParameterServer(StrategyBackend):
         return run
 
     def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
-        """The coordinator is alone in having values: they are returned as they are."""
+        """Only the coordinator has values: they are returned unchanged."""
         del reduction
         return np.asarray(value)
 
     def barrier(self) -> None:
-        """Return when every scheduled step has been done."""
+        """Wait until every scheduled step is done."""
         self._the_coordinator.join()
 
     def serve(self) -> None:
@@ -197,8 +197,8 @@ class ParameterServer(StrategyBackend):
                     f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"
                 )
         if _listens(host, int(port)):
-            # KeyboardInterrupt, because launch/outcome.py takes that for the echo of another task's
-            # end: a launcher also stops servers when a worker has died.
+            # A launcher also stops servers when a worker has died. launch/outcome.py takes a
+            # KeyboardInterrupt for a result of that death, not for its cause.
             raise KeyboardInterrupt("stopped by a signal while the coordinator was still there")
 
 

@@ -1,12 +1,12 @@
 """A ClusterCoordinator that gives every worker its own share of the data, exactly once.
 
-Upstream hands each closure to whichever worker is free, and tells every worker's dataset function
-"input pipeline 0 of 1" (seen on TensorFlow 2.18.1, `PerWorkerDatasetFromDatasetFunction`). So with
-a shard for each worker, a quick worker runs out of data while a slow one leaves some. Here step k
-belongs to worker k mod W, and worker w's dataset function is told that it is reader w of W.
+TensorFlow gives each closure to any worker that is free, and tells every worker's dataset function
+"input pipeline 0 of 1" (seen on TensorFlow 2.18.1, `PerWorkerDatasetFromDatasetFunction`). With a
+shard for each worker, a fast worker would run out of data while a slow one would not use all of its
+own. Here step k belongs to worker k mod W, and worker w's dataset function is reader w of W.
 
-Upstream offers no way to do either, so private parts of TensorFlow 2.18 are used, in this file
-only; tests/contract holds them to their behaviour: each example seen once.
+TensorFlow offers no way to do this, so this file (and no other) uses private parts of TensorFlow
+2.18. tests/contract checks the result: each example is used once.
 """
 
 import queue
@@ -21,10 +21,10 @@ from ringside_core.specs import InputShard
 
 
 class _TurnQueue:
-    """Stands in for `queue.Queue` inside the closure queue: closures go to the workers in turn.
+    """Replaces `queue.Queue` inside the closure queue: closures go to the workers in turn.
 
-    A worker thread says who it is through `reader`; then `empty` and `get` speak of its own
-    closures only. Every call is made under the closure queue's lock.
+    A worker thread stores its number in `reader`; then `empty` and `get` are about its own closures
+    only. The closure queue holds its lock during every call.
     """
 
     def __init__(self, num_workers: int, max_size: int) -> None:
@@ -37,7 +37,7 @@ class _TurnQueue:
     def put(self, closure: Any, block: bool = True) -> None:
         del block
         owner = getattr(closure, "ringside_worker", None)
-        if owner is None:  # new; else it was put back after a failure of its worker
+        if owner is None:  # new; otherwise it came back after its worker failed
             owner = self.next_worker
             closure.ringside_worker = owner
             self.next_worker = (owner + 1) % len(self._closures)

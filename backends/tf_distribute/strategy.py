@@ -56,7 +56,7 @@ class StrategyBackend(Backend):
         return keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
 
     def average_statistics(self, model: Any) -> None:
-        """A variable of kind MEAN is read as the mean over replicas, and assigned to all."""
+        """To read a variable of kind MEAN gives the mean over replicas; to assign sets all."""
         if self.num_replicas == 1 or not self.capabilities.synchronous:
             return  # nobody else holds a copy
         with self.scope():
@@ -90,19 +90,23 @@ class StrategyBackend(Backend):
 
 
 def keeping_iterators(batches: Any) -> Any:
-    """A distributed dataset whose newest iterator lives until the next is made, or for ever.
+    """A distributed dataset that keeps its newest iterator until the next one is made.
 
-    TensorFlow 2.18 runs an autotuner for the per-device datasets that the strategy adds, whose
-    options nobody can set. Freeing their iterator waits for the autotuner's present period, which
-    doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`): `fit` would
-    stand still for so long before it returns. The process ends with `os._exit`: nothing is freed.
+    The strategy adds datasets for each device, and TensorFlow 2.18 runs an autotuner for them that
+    nobody can turn off. To free their iterator, TensorFlow waits for the autotuner's present
+    period. It doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`), so
+    `fit` would return that much later. The last iterator is never freed: the process ends with
+    `os._exit`.
     """
     key = id(batches)
 
     class Keeping(type(batches)):  # type: ignore[misc]
         def __iter__(self) -> Any:
             iterator = super().__iter__()
-            _NEWEST_ITERATOR[key] = (self, iterator)  # itself too, so that no other has its id
+            _NEWEST_ITERATOR[key] = (
+                self,
+                iterator,
+            )  # also the dataset, so that its id is not used again
             return iterator
 
     batches.__class__ = Keeping

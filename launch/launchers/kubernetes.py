@@ -1,6 +1,7 @@
 """Kubernetes manifests of a run: an MPIJob for ranks, Indexed Jobs for TF_CONFIG, or one Job.
 
-Text only; nothing here talks to a cluster, and none has run these manifests (docs/kubernetes.md).
+Text only: nothing here talks to a cluster, and no cluster has run these manifests yet
+(docs/kubernetes.md).
 """
 
 import re
@@ -33,15 +34,15 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.cluster import TaskType, refuse_too_long
 
-# What Containerfile puts where.
+# Paths that Containerfile sets.
 PYTHON = f"{ROOT}/.venv/bin/python"
 MPIRUN = f"{ROOT}/.venv/bin/mpirun"
 SSH_FOLDER = "/home/ringside/.ssh"
 SSHD_CONFIG = "/etc/ringside/sshd_config"
-# Every pod has an address of its own, so one port does for all; above 1024, for no pod is root.
+# Every pod has an address of its own, so one port is enough. It is above 1024: no pod runs as root.
 PORT = 2222
-# A lost worker of a parameter-server run rejoins at its old address; until it does, the coordinator
-# waits without an error. So it is restarted, but not for ever.
+# A lost worker of a parameter-server run joins again at its old address. Until then the coordinator
+# waits without an error. So the worker is restarted, but not for ever.
 WORKER_RESTARTS = 3
 
 
@@ -87,7 +88,7 @@ def _by_mpi(backend: str) -> bool:
 
 
 def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
-    """The spec with its replicas in pods; what cannot be there is refused."""
+    """The spec with its replicas in pods; what cannot run in pods is refused."""
     each, replicas = pods.replicas_per_pod, spec.topology.num_replicas
     needs = spec.capabilities.accelerator
     if needs is not None:
@@ -119,7 +120,7 @@ def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
 
 
 def _name_of(spec: RunSpec) -> str:
-    """The run's own name as a label that leaves room for what the pods append to it."""
+    """The run's name as a label, short enough for the suffixes of its pods."""
     name = re.sub("[^a-z0-9]+", "-", spec.run_name.lower()).strip("-")
     name = name if name[0].isalpha() else f"run-{name}"
     room = LONGEST_LABEL - len(_longest_suffix(spec))
@@ -130,7 +131,7 @@ def _name_of(spec: RunSpec) -> str:
 
 
 def _longest_suffix(spec: RunSpec) -> str:
-    """What the longest host name has behind the name of the run."""
+    """The longest suffix that a pod's host name adds to the name of the run."""
     if spec.capabilities.process_model == "single":
         return ""
     # (-launcher is as long as -worker-0, and -ps-N is longer from 10,000 servers for one worker.)
@@ -174,14 +175,14 @@ class _Run:
         return tuple(f"{kind}-{n}" for kind, count in self._tasks() for n in range(count))
 
     def claim(self) -> Manifest:
-        """Where data and results are, for all pods at once."""
+        """The storage for data and results, which all pods share."""
         spec: Manifest = {
             "accessModes": ["ReadWriteMany"],
             "resources": {"requests": {"storage": self._pods.storage}},
         }
         if self._pods.storage_class:
             spec["storageClassName"] = self._pods.storage_class
-        # Not labelled as this run's: it holds those of others, too.
+        # Without the label of this run: the claim holds data of other runs too.
         metadata = {**self._metadata(self._pods.claim), "labels": labels()}
         return {
             "apiVersion": "v1",
@@ -191,7 +192,7 @@ class _Run:
         }
 
     def config_map(self) -> Manifest:
-        """The spec, the only thing that travels."""
+        """The spec. Nothing else is copied into the pods."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -200,7 +201,7 @@ class _Run:
         }
 
     def service(self) -> Manifest:
-        """Names for the pods: headless; and at once, for they wait for each other to be ready."""
+        """Names for the pods, at once, because they wait for each other to be ready."""
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -214,10 +215,10 @@ class _Run:
         }
 
     def job(self, role: str, pod: Manifest, *, tasks: int | None = None) -> Manifest:
-        """A Job: of `tasks` numbered pods that run together, or of one without a number.
+        """A Job: `tasks` numbered pods that run together, or one pod without a number.
 
-        One that fails is not tried again: what it was part of cannot be joined later, except as a
-        worker of a parameter-server run, which is restarted where it is.
+        A failed pod is not started again, because a run cannot be joined later. Only a worker of a
+        parameter-server run can: it is restarted in its place.
         """
         restarts = WORKER_RESTARTS if pod["spec"]["restartPolicy"] == "OnFailure" else 0
         numbered: Manifest = {}
@@ -236,10 +237,10 @@ class _Run:
         }
 
     def tf_config_jobs(self) -> list[Manifest]:
-        """A Job for each type of task, because workers alone have GPUs.
+        """A Job for each type of task, because only workers have GPUs.
 
-        Nobody has to end the servers of a parameter-server run: they look whether the coordinator
-        still listens, and end well when it no longer does (backends, ParameterServer.serve).
+        The servers of a parameter-server run end by themselves, without an error, when the
+        coordinator no longer listens (`ParameterServer.serve`).
         """
         cluster = self._cluster()
         return [
@@ -255,7 +256,7 @@ class _Run:
         return [("chief", 1), workers, ("ps", self._spec.options.num_servers)]
 
     def _cluster(self) -> Cluster:
-        """Who is where: an Indexed Job calls its pods <job>-<index>, a Service puts its name on."""
+        """The addresses: an Indexed Job names its pods <job>-<index>; a Service adds its name."""
         return Cluster(
             **{
                 kind: tuple(f"{self._name}-{kind}-{n}.{self._name}:{PORT}" for n in range(count))
@@ -264,14 +265,14 @@ class _Run:
         )
 
     def _tf_config_pod(self, cluster: Cluster, kind: TaskType) -> Manifest:
-        """A pod that finds its TF_CONFIG by its number in the Job."""
+        """A pod that makes its TF_CONFIG from its number in the Job."""
         number = "JOB_COMPLETION_INDEX"
         text = ClusterTask(cluster=cluster, type=kind, index=0).to_tf_config()
         text = text.replace('"index": 0', f'"index": $({number})')
         refuse_too_long(text, cluster)
         field = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         env: list[Manifest] = [
-            # The Job would add this variable by itself, but behind the one that is made of it.
+            # The Job adds this variable too, but after TF_CONFIG, which is made of it.
             {"name": number, "valueFrom": {"fieldRef": {"fieldPath": field}}},
             {"name": "TF_CONFIG", "value": text},
         ]
@@ -309,7 +310,7 @@ class _Run:
                 # Otherwise mpirun fails at the first sshd that does not answer yet.
                 "launcherCreationPolicy": "WaitForWorkersReady",
                 "runPolicy": {
-                    "cleanPodPolicy": "Running",  # the workers, whose sshd knows no end
+                    "cleanPodPolicy": "Running",  # the workers: their sshd never ends
                     "backoffLimit": 0,
                     "activeDeadlineSeconds": self._pods.time_limit_s,
                 },
@@ -329,19 +330,19 @@ class _Run:
         }
 
     def _mpirun(self) -> list[str]:
-        """As mpirun.py writes it for other machines; the operator adds the hostfile."""
+        """The command, as mpirun.py writes it for other hosts; the operator adds the hostfile."""
         return [
             *(MPIRUN, "-np", str(self._spec.topology.num_processes)),
             *("--bind-to", "none", "--map-by", "slot"),
             *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
-            # Pods may forbid process_vm_readv, though the machine that made the image did not.
+            # Pods may forbid process_vm_readv, though the machine that built the image allows it.
             *("--mca", "btl_vader_single_copy_mechanism", "none"),
             *("--prefix", f"{ROOT}/.venv", "-x", "PATH"),
             *self._task_command(),
         ]
 
     def _task_command(self) -> tuple[str, ...]:
-        """One task, without --log: `kubectl logs` shows what it says."""
+        """The command of one task, without --log: `kubectl logs` shows its output."""
         spec_file = f"{SPEC_FOLDER}/spec.json"
         return (PYTHON, "-u", f"{ROOT}/train.py", "--spec", spec_file, "--run-dir", self.folder)
 
@@ -351,10 +352,10 @@ class _Run:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out where it is, and text of several lines as such."""
+    """Writes every value in its place, and keeps the lines of a text."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """No `&id001`: a reader should not have to look up."""
+        """No `&id001`: a reader need not look for a value in another place."""
         return True
 
 

@@ -24,7 +24,7 @@ class Mpirun:
         hosts = place(spec.topology, placement)
         interface = site.interface((host.name for host in hosts), placement.interface)
         away = site.away(host.name for host in hosts)
-        # What a task on another machine would look for here is not there, so it is not told.
+        # LAUNCHER names a process of this machine: a task on another one would not find it.
         exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
         networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
         reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
@@ -33,7 +33,8 @@ class Mpirun:
             *(["--allow-run-as-root"] if site.is_root else []),
             *("-np", str(spec.topology.num_processes)),
             *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
-            # Tasks pin themselves, alike under every launcher; more ranks than cores are welcome.
+            # Tasks pin themselves, in the same way under every launcher. There may be more ranks
+            # than cores.
             *("--bind-to", "none", "--map-by", "slot", "--oversubscribe"),
             *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
             *reach,
@@ -42,16 +43,16 @@ class Mpirun:
         )
         scratch = "" if away else site.scratch
         env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
-        env |= spec.options.open_mpi_environment  # mpirun hands it on to every rank
+        env |= spec.options.open_mpi_environment  # mpirun passes it to every rank
         return ranks_plan(
             spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
         )
 
 
 def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
-    """Where Open MPI finds itself on other machines, by which network, and with whose mark.
+    """Flags for other machines: the folder of Open MPI, the network, and the mark of the run.
 
-    Its daemons (orted) get no environment from us: `env` before their name puts the mark in, so
+    Its daemons (orted) get no environment from us. `env` in front of their name sets the mark, so
     that a keeper finds them.
 
     Args:
@@ -67,9 +68,9 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
 
 
 def scratch_env(folder: str) -> dict[str, str]:
-    """Open MPI keeps its session files and shared memory where we can remove them.
+    """Let Open MPI keep its session files and shared memory in a folder that we remove.
 
-    Killed with SIGKILL it leaves both behind: a folder under /tmp, and 4 MiB a rank in /dev/shm.
+    After a SIGKILL it leaves both behind: a folder under /tmp, and 4 MiB for each rank in /dev/shm.
     """
     return {
         "OMPI_MCA_orte_tmpdir_base": folder,

@@ -1,4 +1,4 @@
-"""The pods of a run on Kubernetes: what a person asks for, and the template made of it."""
+"""The pods of a run on Kubernetes: what a person asks for, and the pod template."""
 
 import re
 from typing import Any, Self
@@ -9,13 +9,13 @@ from ringside_core.specs import Noun, RefusalError
 
 Manifest = dict[str, Any]
 
-# What Containerfile puts where.
+# Paths and the user that Containerfile sets.
 ROOT = "/ringside"
 USER_ID = 1000
-# Where the pods see the spec, and the claim.
+# Where the pods have the spec and the claim.
 SPEC_FOLDER = "/etc/ringside/spec"
 CLAIM_FOLDER = "/mnt/ringside"
-# mpirun only starts ranks and passes their output on.
+# mpirun only starts ranks and forwards their output.
 LAUNCHER_RESOURCES = {"cpu": "1", "memory": "1Gi"}
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
@@ -32,17 +32,16 @@ class Pods(Noun):
 
     Attributes:
         image: made from Containerfile, where the nodes can pull it.
-        name: of the run and of all that belongs to it; empty: from the spec.
-        namespace: empty: that of kubectl's context.
+        name: name of the run and of all its objects; empty: from the spec.
+        namespace: empty: the namespace of kubectl's context.
         replicas_per_pod: ranks of an MPIJob in one pod.
-        cpu, memory: of each pod that holds replicas or variables, as Kubernetes writes quantities;
-            a pod gets exactly that (requests = limits).
-        gpus: nvidia.com/gpu of each pod that holds replicas.
+        cpu, memory: for each pod that holds replicas or variables, as Kubernetes writes quantities.
+            A pod gets exactly that (requests = limits).
+        gpus: nvidia.com/gpu for each pod that holds replicas.
         claim: the PersistentVolumeClaim for data and results, shared by all pods (ReadWriteMany).
-        storage: make that claim, of this size; empty: it is there already.
+        storage: make that claim, with this size; empty: it exists already.
         storage_class: of a claim that is made; empty: the cluster's default.
-        time_limit_s: nobody watches the progress of a run there; one that stands still ends after
-            so long.
+        time_limit_s: the run is ended after this time, because nobody watches its progress there.
     """
 
     image: str
@@ -118,26 +117,25 @@ def spec_config_map(name: str) -> str:
 
 
 def labels(name: str = "", role: str = "") -> dict[str, str]:
-    """The labels that Kubernetes recommends, as far as they are known."""
+    """The labels that Kubernetes recommends, those with a value."""
     values = {"name": "ringside", "instance": name, "component": role}
     return {f"app.kubernetes.io/{key}": value for key, value in values.items() if value}
 
 
 def template(pods: Pods, role: str, container: Manifest, *, restart: str = "") -> Manifest:
-    """A pod's template, within what the Pod Security Standard `restricted` allows.
+    """A pod's template, as the Pod Security Standard `restricted` allows it.
 
     Args:
         pods: of the run, with its name.
-        role: `launcher`, which only starts others; `chief` and `ps`, which have no replica; any
-            other has.
-        container: what is special to this one.
-        restart: its restart policy; empty: said elsewhere, as an MPIJob does.
+        role: `launcher` only starts others; `chief` and `ps` have no replica; all other roles have.
+        container: the fields that differ between roles.
+        restart: its restart policy; empty: another field sets it, as in an MPIJob.
     """
     launches = role == "launcher"
     resources = LAUNCHER_RESOURCES if launches else {"cpu": pods.cpu, "memory": pods.memory}
     if pods.gpus and role not in ("launcher", "chief", "ps"):
         resources = {**resources, "nvidia.com/gpu": str(pods.gpus)}
-    # A proxy beside the task would keep the Job from ending (and ssh from connecting).
+    # With a proxy in the pod the Job would never end, and ssh could not connect.
     tags = {**labels(pods.name, role), "sidecar.istio.io/inject": "false"}
     spec: Manifest = {
         **({"restartPolicy": restart} if restart else {}),
@@ -173,7 +171,7 @@ def _volumes(pods: Pods) -> list[Manifest]:
     return [
         {"name": "spec", "configMap": {"name": spec_config_map(pods.name)}},
         {"name": "claim", "persistentVolumeClaim": {"claimName": pods.claim}},
-        # /dev/shm has 64 MiB otherwise; what lies there counts as the pod's memory.
+        # Without it /dev/shm has 64 MiB. Its contents count as memory of the pod.
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
     ]
 

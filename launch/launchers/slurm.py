@@ -24,14 +24,14 @@ from ringside_core.specs import (
 
 SCRIPT = "job.sh"
 LOG_NAME = "slurm"
-# What the script says itself, and what would make the job another one.
+# Options that the script sets itself, and options that would make another kind of job.
 OWN = (
     *("--array", "-a", "--chdir", "-D", "--cpus-per-task", "-c", "--error", "-e"),
-    *("--clusters", "-M"),  # neither its end nor how to end it would be asked there
+    *("--clusters", "-M"),  # we would ask the wrong cluster how the job ended
     *("--job-name", "-J", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--output", "-o"),
     *("--parsable", "--requeue", "--test-only", "--wait", "-W", "--wrap"),
 )
-# Slurm answers at once, or waits for a controller that does not come.
+# Slurm answers at once, or it waits for a controller that does not answer.
 ANSWER_S = 60.0
 _ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 _NAME = re.compile(r"--?[A-Za-z][A-Za-z-]*")
@@ -87,7 +87,7 @@ class Slurm(Noun):
 
 
 def must_be_accepted(plan: Plan) -> None:
-    """Ask Slurm whether it would take the job; nothing is submitted.
+    """Ask Slurm whether it would accept the job; nothing is submitted.
 
     Raises:
         RefusalError: no Slurm, an unknown partition or account, or more than there is.
@@ -117,7 +117,7 @@ def must_be_accepted(plan: Plan) -> None:
 def node_addresses(nodelist: str) -> tuple[str, ...]:
     """The address of each node of a list such as `node[1-3,7]`, in its order.
 
-    The address is the one by which Slurm itself reaches the node: its name need not resolve.
+    It is the address by which Slurm itself reaches the node. The node's name need not resolve.
 
     Raises:
         RefusalError: scontrol is missing, or does not know a node.
@@ -153,7 +153,7 @@ def _refuse_line(line: str) -> None:
             received=repr(line),
             advice="Example: --sbatch --partition=gpu --sbatch --time=30",
         )
-    # sbatch takes `-Jx` for -J, and each long option by as many letters as tell it from others.
+    # sbatch reads `-Jx` as -J, and accepts each long option by its first letters.
     long = name.group().startswith("--")
     said = name.group() if long else name.group()[:2]
     if said in OWN or (long and any(own.startswith(said) for own in OWN)):
@@ -183,7 +183,7 @@ def _names(spec: RunSpec) -> tuple[str, ...]:
     workers = tuple(f"worker-{index}" for index in range(size))
     if capabilities.process_model == "coordinator":
         return ("chief-0", *workers, *(f"ps-{index}" for index in range(_servers(spec))))
-    # A step of one task is alone, whatever it runs.
+    # A step with one task is alone, whatever it runs.
     return workers if size > 1 and "tf_config" in capabilities.joins else rank_names(spec)
 
 
@@ -192,7 +192,7 @@ def _servers(spec: RunSpec) -> int:
 
 
 def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Sequence[str]) -> str:
-    """The batch script: what sbatch is told, and the one step that it runs."""
+    """The batch script: the options of sbatch, and the one step that it runs."""
     topology = spec.topology
     coordinated = spec.capabilities.process_model == "coordinator"
     cores = topology.replicas_per_process * (spec.resources.cores_per_replica or 1)
@@ -206,14 +206,14 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
     }
     if topology.hosts > 1:
         told["nodes"] = topology.hosts
-        if not coordinated:  # its other tasks come on top, wherever there is room
+        if not coordinated:  # Slurm places the other tasks where there is room
             told["ntasks-per-node"] = topology.processes_per_host
     step = (
         "srun",
         # Ranks must fill one node after the other, see ringside_core/specs/slurm.py.
         "--distribution=block",
         "--kill-on-bad-exit=1",
-        # Since 22.05 a step does not take it from its job.
+        # Since Slurm 22.05 a step does not take this from its job.
         f"--cpus-per-task={cores}",
         *site.task_command(run_dir),
     )
@@ -221,7 +221,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
         [
             "#!/bin/bash",
             *(f"#SBATCH --{option}={value}" for option, value in told.items()),
-            "#SBATCH --no-requeue",  # a folder is good for one run
+            "#SBATCH --no-requeue",  # a folder holds one run
             *(f"#SBATCH {line}" for line in lines),
             f"export {RUN_ID}={site.run_id}",
             "# They are of the machine that submits: no node would find what they name.",
@@ -233,5 +233,5 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
 
 
 def _path(path: str) -> str:
-    """A path behind #SBATCH, in which % begins a pattern."""
+    """A path in an #SBATCH line, where % begins a pattern."""
     return shlex.quote(path.replace("%", "%%"))

@@ -1,8 +1,8 @@
 """Submit a batch job of Slurm and wait for its end, or end it; a program of its own.
 
-`slurm_job.py run SCRIPT LOG` is the launcher of a run. `slurm_job.py end NAME` is what cleans
-up after it, whoever is left to do so: jobs are found by their name, because a launcher that was
-killed tells nobody a number. The standard library only.
+`slurm_job.py run SCRIPT LOG` is the launcher of a run. `slurm_job.py end NAME` cleans up after it:
+it finds jobs by their name, because a launcher that was killed can tell nobody a job number. Both
+use the standard library only.
 """
 
 import argparse
@@ -12,27 +12,27 @@ import sys
 import time
 from pathlib import Path
 
-# The states in which a job stays (squeue(1), JOB STATE CODES).
+# The states that a job does not leave (squeue(1), JOB STATE CODES).
 FINAL = frozenset(
     {
         *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
         *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "SPECIAL_EXIT", "TIMEOUT"),
     }
 )
-# Reasons to wait that only another job, or another Slurm, would not have (squeue(1), JOB REASON
-# CODES). By default Slurm takes such jobs all the same.
+# A job that waits for one of these reasons never starts (squeue(1), JOB REASON CODES). By default
+# Slurm accepts such jobs.
 HOPELESS = frozenset(
     {
         *("BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS"),
         *("PartitionNodeLimit", "PartitionTimeLimit"),
     }
 )
-# Slurm is asked again after this part of the time that has passed: its controller serves everybody,
-# and `sbatch --wait` would note the end of a job of 20 s after 30.
+# The pause before the next question to Slurm, as a part of the time that has passed: the controller
+# serves everybody. `sbatch --wait` would see the end of a job of 20 s after 30 s.
 PATIENCE = 0.05
 SHORTEST_S = 1.0
 LONGEST_S = 30.0
-# Slurm kills at once what got SIGKILL; a node that no longer answers takes longer.
+# After SIGKILL the processes end at once; a node that no longer answers takes longer.
 END_S = 15.0
 POLL_S = 0.2
 _TASK = re.compile(r"^srun: error: .*\btasks? .*$", re.MULTILINE)
@@ -40,7 +40,7 @@ LAST_WORDS = 3
 
 
 def run(script: str, log: Path) -> int:
-    """Submit, wait, and say in one line why the job ended if it did not complete.
+    """Submit, wait, and print in one line why the job ended if it did not complete.
 
     Returns:
         0 if it completed.
@@ -66,16 +66,16 @@ def run(script: str, log: Path) -> int:
 
 
 def _wait(number: str) -> dict[str, str]:
-    """Wait for the end of a job, or until it has none; returns what Slurm knows about it then."""
+    """Wait until a job ends, or can never start; returns the fields that Slurm then has of it."""
     start = time.monotonic()
     told = ""
     while True:
         asked = _ask("scontrol", "show", "job", "--oneliner", number)
         words = (word.partition("=") for word in asked.stdout.split())
         fields = {name: value for name, equals, value in words if equals}
-        if "Invalid job id" in asked.stderr:  # it ended, and Slurm has forgotten it already
+        if "Invalid job id" in asked.stderr:  # it ended, and Slurm has already forgotten it
             fields = {"JobState": "UNKNOWN"}
-        state = fields.get("JobState", "")  # empty: the controller does not answer just now
+        state = fields.get("JobState", "")  # empty: the controller does not answer now
         now = f"job {number} is {state} ({fields.get('Reason')})"
         if state and now != told:
             print(now, flush=True)
@@ -99,7 +99,7 @@ def _class(state: str) -> str:
 
 
 def _why(fields: dict[str, str], log: Path) -> str:
-    """Slurm's reason, and what srun said about its tasks."""
+    """Slurm's reason, and what srun printed about its tasks."""
     reason = fields.get("Reason", "None")
     limit = f" (limit {fields.get('TimeLimit')})" if "TimeLimit" in reason else ""
     try:
@@ -117,7 +117,7 @@ def end(name: str) -> int:
         0 when none is left.
     """
     by_name = ("--quiet", f"--name={name}")
-    _ask("scancel", "--signal=KILL", *by_name)  # the processes first, without a grace
+    _ask("scancel", "--signal=KILL", *by_name)  # first the processes, at once
     _ask("scancel", *by_name)
     give_up = time.monotonic() + END_S
     while time.monotonic() < give_up:

@@ -17,12 +17,12 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.cluster import refuse_too_long
 
-# On other machines nobody can ask the kernel before the run, and --dry-run must not connect; so
-# ports follow from the run id, below Linux's range for outgoing connections (32768 and up), and
-# execute() asks each host whether they are free before anything is started.
+# Nobody can ask the kernel of another machine for ports before the run, and --dry-run must not
+# connect. So ports follow from the run id. They are below Linux's range for outgoing connections
+# (from 32768). execute() asks each host whether they are free before it starts anything.
 FIRST_REMOTE_PORT = 20000
 REMOTE_PORTS = 10000
-# Each holds a port while the others are looked for, and is told the address of every other one.
+# Each needs a port of its own, and each is told the addresses of all others.
 MOST_TASKS = 1000
 
 
@@ -69,7 +69,7 @@ class TFConfig:
 
 
 def _refuse_loopback_among(names: Iterable[str], away: tuple[str, ...]) -> None:
-    """Others cannot reach this machine by the name localhost: they would find themselves."""
+    """Other machines cannot reach this one by the name localhost: they would reach themselves."""
     loopback = [name for name in names if name in LOOPBACK_NAMES]
     if away and loopback:
         raise RefusalError(
@@ -87,10 +87,10 @@ def _cluster(
     site: Site,
     here: bool,
 ) -> Cluster:
-    """Which task is where: workers fill the slots, the extra tasks come on top.
+    """Which task is where: workers fill the slots, other tasks need no slot.
 
-    Slots count replicas. The coordinator, which only dispatches, is on the first host, and the
-    servers take turns over the hosts, or over those that were named for them.
+    The coordinator only dispatches steps; it is on the first host. The servers take turns over the
+    hosts, or over the hosts that were named for them.
     """
     coordinated = spec.capabilities.process_model == "coordinator"
     count = spec.options.num_servers if coordinated else 0
@@ -104,7 +104,7 @@ def _cluster(
         servers = [turns[index % len(turns)] for index in range(count)]
     names = [*chief, *workers, *servers]
     if here:
-        # One address for all: a task's local rank is counted among those of its own address.
+        # The same host for all: a task's local rank is counted among the tasks of its host.
         addresses = [f"127.0.0.1:{port}" for port in site.free_ports(len(names))]
     else:
         first = FIRST_REMOTE_PORT + int(site.run_id, 16) % REMOTE_PORTS
@@ -129,7 +129,7 @@ def _refuse_too_many(tasks: int) -> None:
 def _process(
     task: ClusterTask, *, run_dir: Path, site: Site, env: dict[str, str], serves: bool
 ) -> Process:
-    """One task, here or behind ssh."""
+    """One task, here or over ssh."""
     env = {**env, "TF_CONFIG": task.to_tf_config()}
     command = site.task_command(run_dir)
     host = task.address.rpartition(":")[0]

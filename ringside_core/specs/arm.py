@@ -1,4 +1,4 @@
-"""Arm: one configuration that is verified and measured."""
+"""Arm: one configuration that Ringside verifies and measures."""
 
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from ringside_core.specs.run_spec import Ablation
 
 
 class Settings(Noun):
-    """What an arm sets for itself beside the options of its backend; None: as all arms have it.
+    """What an arm sets for itself, besides the options of its backend; None: as all arms.
 
     Attributes:
         steps_per_execution, jit_compile: of RunSpec.
@@ -34,8 +34,8 @@ class Arm(Noun):
         label: unique in its comparison, such as `horovod:controller=mpi ×2`.
         group: arms that differ only in their number of replicas share it: the label without size.
         settings: what the arm sets for itself beside the options.
-        twin_of: label of the arm of which this is the same again: the difference between the two is
-            the noise floor. Empty: of none.
+        twin_of: label of another arm that is the same in everything else. The difference between
+            the two is the noise floor. Empty: this arm is no twin.
         tuned_from: label of the arm whose settings a search has changed. Empty: not tuned.
         ablation: what its runs leave out, see RunSpec; then it is a breakdown arm.
         global_batch: of its runs; None: as the comparison's scaling says. Given only to

@@ -11,8 +11,8 @@ from ringside_core.specs.noun import Noun
 class Topology(Noun):
     """Hosts, processes and replicas of one run.
 
-    `replicas_per_process` counts model copies; a parameter-server run has one process per worker
-    here, its coordinator and servers come on top (BackendOptions of parameter_server).
+    `replicas_per_process` counts copies of the model. Of a parameter-server run only the workers
+    count here; the coordinator and the servers are additional processes (`num_servers`).
     """
 
     hosts: PositiveInt = 1
@@ -49,13 +49,13 @@ class InputShard(Noun):
 class BatchPlan(Noun):
     """How one update's examples are split. The only place where a batch is divided.
 
-    Global batch k of an epoch holds the shuffled positions [k·B, (k+1)·B), and replica r takes the
-    r-th run of B/R of them. The last batch of an epoch may be short: it is kept, and padded with
+    Global batch k of an epoch holds the shuffled positions [k·B, (k+1)·B). Replica r takes the r-th
+    part of B/R consecutive positions. The last batch of an epoch may be short: it is padded with
     examples of weight 0.
 
     Attributes:
-        gradient_accumulation_steps: a replica runs its part in so many passes, one after the other,
-            and the gradients of all of them make one update.
+        gradient_accumulation_steps: the number of passes in which a replica runs its part, one
+            after the other. The gradients of all passes make one update.
     """
 
     global_batch: PositiveInt
