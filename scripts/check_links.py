@@ -1,7 +1,8 @@
-"""Fail if a Markdown page names a file or a heading that is not in the checkout.
+"""Fail if a page, or a comment, names a document, a file or a heading that is not in the checkout.
 
-Checked are links, and paths in back-ticks that begin with a folder of the checkout, such as
-`docs/compare.md`. Links to the web are not checked: that would need the network.
+Checked are links in Markdown, paths in back-ticks there that begin with a folder of the checkout,
+such as `launch/plan.py`, and documents that Python files name. Links to the web are not checked:
+that would need the network.
 """
 
 import re
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"(?<!`)`([\w.-]+/[\w./-]*)(?::\w+)?`(?!`)")
+DOCUMENT = re.compile(r"(?<![\w/])(?:docs/[\w./-]+|[A-Z]+)\.md\b")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 SKIPPED = {".venv", ".git", "build", "node_modules", "runs"}
@@ -64,6 +66,19 @@ def broken_links(root: Path) -> list[str]:
     return broken
 
 
+def unknown_documents(root: Path) -> list[str]:
+    """One line for each document that a Python file names and that is not there."""
+    return [
+        f"{file.relative_to(root)}:{number}: no such document: {name}"
+        for file in sorted(root.rglob("*.py"))
+        if not SKIPPED & set(file.relative_to(root).parts)
+        for number, line in enumerate(file.read_text().split("\n"), start=1)
+        for name in DOCUMENT.findall(line)
+        if not (root / name).exists()
+    ]
+
+
 if __name__ == "__main__":
-    problems = broken_links(Path(__file__).resolve().parent.parent)
+    checkout = Path(__file__).resolve().parent.parent
+    problems = broken_links(checkout) + unknown_documents(checkout)
     sys.exit("\n".join(problems) or None)

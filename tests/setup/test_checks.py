@@ -34,3 +34,16 @@ def test_links_lead_somewhere(tmp_path: Path, link: str, complaint: str | None) 
 
     assert done.stderr.strip() == (complaint or "")
     assert done.returncode == (1 if complaint else 0)
+
+
+def test_comments_name_documents_that_are_there(tmp_path: Path) -> None:
+    """A document that only its author has helps no reader."""
+    checker = tmp_path / "check" / "check_links.py"
+    checker.parent.mkdir()
+    checker.write_text((ROOT / "scripts" / "check_links.py").read_text())
+    (tmp_path / "README.md").write_text("# Read me\n")
+    (tmp_path / "code.py").write_text("# See README.md.\n# See docs/" + "gone.md.\n")
+
+    done = subprocess.run([sys.executable, str(checker)], capture_output=True, text=True)
+
+    assert done.stderr.strip() == "code.py:2: no such document: docs/" + "gone.md"
