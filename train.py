@@ -1,4 +1,4 @@
-"""One process of one run: what horovodrun, mpirun, srun, TF_CONFIG and a person start.
+"""One process of one run, started by horovodrun, mpirun, srun, TF_CONFIG or a person.
 
 python train.py --backend mirrored --replicas 2
 horovodrun -np 4 python train.py --backend horovod
@@ -36,7 +36,7 @@ from ringside_core.specs import (
 def _train(
     record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
-    """Everything that needs TensorFlow; what it learns goes into the record, also when it fails."""
+    """The part that needs TensorFlow. What it learns goes into the record, also when it fails."""
     reporter.phase("importing")
     from ringside_core.workloads.registry import load_workload
     from trainers.driver import Progress
@@ -66,15 +66,15 @@ def _by_hand(
     run_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where results go; refused if it holds this process's record already. Default: "
-            "runs/ and the run's name, where an earlier record is replaced."
+            help="Folder for the results. It must not hold this process's record yet. Default: "
+            "runs/ and the run's name; there an earlier record is replaced."
         ),
     ] = None,
 ) -> None:
     """Train one workload under one backend, as one process of a run."""
     surroundings = own_surroundings(spec)
     folder = run_dir or Path("runs") / spec.run_name
-    # Only this process's own record: other ranks of this run may have started, or ended, before.
+    # Look only at the own record: other ranks of this run may have started, or ended, already.
     record = folder / "records" / f"{surroundings.task_name}.json"
     with must_be_writable():
         if run_dir is None:

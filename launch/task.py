@@ -1,6 +1,6 @@
-"""One process of a run, as its launcher sees it: progress, cores, log, record, exit code.
+"""What one process of a run owes its launcher: progress, cores, log, record, exit code.
 
-What the process does comes as a function (`Work`): train.py trains, verify_task.py verifies.
+What the process does is a function (`Work`): train.py trains, verify_task.py verifies.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ LAUNCHER_POLL_S = 1.0
 
 
 class Reporter:
-    """Tells the launcher how far this process is: one small file, rewritten at each change."""
+    """Tells the launcher how far this process is, in a small file that each change overwrites."""
 
     def __init__(self, run_dir: Path, task: str, *, aloud: bool) -> None:
         path = run_dir / "progress" / task
@@ -63,7 +63,7 @@ class Reporter:
         self.phase("training", done)
 
     def epoch(self, number: int, record: EpochRecord) -> None:
-        """Tell a person how an epoch went; only the chief does, and only without a launcher."""
+        """Print how an epoch went, if there is no launcher that prints (`aloud`)."""
         if self._aloud:
             values = {**record.train, **{f"val_{k}": v for k, v in record.validation.items()}}
             rate = record.examples / record.train_s
@@ -90,13 +90,13 @@ def run_process(
         spec: of the run.
         surroundings: where this process stands in it.
         run_dir: folder of the run.
-        aloud: tell a person, because there is no launcher that would.
+        aloud: print the progress, because no launcher does.
 
     Returns:
         The exit code: 0 completed, 1 failed, 2 refused.
 
     Raises:
-        RefusalError: the run dir cannot be written, so there can be no record either.
+        RefusalError: the run dir cannot be written, so no record is possible.
     """
     task = surroundings.task_name
     with must_be_writable():
@@ -160,15 +160,15 @@ def run_launched(work: Work, arguments: list[str]) -> int:
 
 
 def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
-    """Pin this process as the spec says; the same rule for every backend and launcher."""
+    """Pin this process as the spec says, by the same rule for every backend and launcher."""
     available = sorted(os.sched_getaffinity(0))
     wanted = spec.resources.cores_per_replica
     if wanted is None:
         return tuple(available)
     servers_everywhere = surroundings.task is not None and bool(surroundings.task.cluster.ps)
     if servers_everywhere and (surroundings.task is None or surroundings.task.type != "worker"):
-        # Coordinator and servers get no cores of their own: they share those of the workers, so
-        # that an arm with R replicas never has more than R replicas' cores.
+        # Coordinator and servers share the cores of the workers, so that an arm with R replicas
+        # never has the cores of more than R.
         own = surroundings.task.address.rpartition(":")[0] if surroundings.task else ""
         workers = surroundings.task.cluster.worker if surroundings.task else ()
         beside = sum(worker.rpartition(":")[0] == own for worker in workers)
@@ -182,7 +182,7 @@ def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
 
 
 def _follow_launcher(launcher: str) -> None:
-    """End this process when the launcher that started it is gone, however it went."""
+    """End this process when the launcher that started it has ended, for any reason."""
     pid, _, created = launcher.partition(":")
 
     def gone() -> bool:
@@ -200,19 +200,21 @@ def _follow_launcher(launcher: str) -> None:
 
 
 def _follow_stdin() -> None:
-    """End this process when standard input closes: how an ssh connection says that it is gone."""
+    """End this process when standard input closes, as it does when an ssh connection ends."""
 
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)  # a server ends well on it, anybody else at once
+        os.kill(
+            os.getpid(), signal.SIGTERM
+        )  # a server ends in good order, any other process at once
 
     threading.Thread(target=watch, daemon=True, name="stdin-watch").start()
 
 
 @contextlib.contextmanager
 def must_be_writable() -> Iterator[None]:
-    """Refuse a run dir in which nothing can be written."""
+    """Refuse a folder that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -234,15 +236,15 @@ def _log_to(path: Path) -> None:
 
 
 def end_process(code: int) -> None:
-    """Leave at once, whatever still runs.
+    """End this process at once, whatever still runs in it.
 
-    Threads of TensorFlow and Horovod may outlive a failed peer and would keep the process for ever;
-    the record is written, there is nothing left to lose.
+    After a peer has failed, threads of TensorFlow and Horovod could keep the process alive for
+    ever. The record is written by now, so nothing is lost.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
-    for module in list(sys.modules.values()):  # TensorFlow would remove them at a usual exit
+    for module in list(sys.modules.values()):  # TensorFlow removes them only at a normal exit
         name = getattr(module, "__file__", None) or ""
         if Path(name).name.startswith("__autograph_generated_file"):
             with contextlib.suppress(OSError):

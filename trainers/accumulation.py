@@ -9,11 +9,11 @@ from ringside_core.specs import BatchPlan, RefusalError, RunSpec
 
 
 class Passes:
-    """How a replica runs its batch where that is not in one go.
+    """How a replica splits its batch into passes.
 
-    A layer that looks at the batch which it sees, as batch normalisation does, sees that of one
-    pass. Where a layer is synchronised too, a pass is that of all replicas: with other examples in
-    it than a pass of one replica that has the whole batch.
+    A layer that looks at its whole batch, such as batch normalisation, sees one pass at a time. A
+    synchronised layer sees the same pass of all replicas. These are not the examples that a single
+    replica with the whole batch would have in that pass.
 
     Attributes:
         number: forward and backward passes in one update.
@@ -36,8 +36,8 @@ class Passes:
     def update(self, data: Any, scale: Any, begin_pass: Callable[[Any, Any], None]) -> None:
         """Run a batch in passes, and apply the mean of their gradients once.
 
-        A virtual replica finds the moving statistics as they were before the update, and they end
-        at the mean over all of them, which is what replicas hold together.
+        Each virtual replica starts from the moving statistics of before the update. They end at the
+        mean over all virtual replicas, as they do over real ones.
 
         Args:
             data: (x, y, weight, ids).
@@ -75,9 +75,9 @@ class Passes:
         return loss, tape.gradient(loss, model.trainable_variables)
 
     def _part(self, data: Any, number: int, after: Any) -> Any:
-        """The examples of one pass, not to be had before the pass before it is through.
+        """The examples of one pass; they can be read only when the previous pass is over.
 
-        Otherwise TensorFlow would run all passes at once, in the memory of all.
+        Otherwise TensorFlow would run all passes at once, and need memory for all of them.
         """
         begin, end = number * self.size, (number + 1) * self.size
         done = [t for t in tf.nest.flatten(after, expand_composites=True) if t is not None]
@@ -86,7 +86,7 @@ class Passes:
 
 
 class _Tape:
-    """Stands in for the tape that `minimize` asks: the gradients are there already."""
+    """Takes the place of a gradient tape in `minimize`; the gradients are known already."""
 
     def __init__(self, gradients: Any) -> None:
         self._gradients = gradients
@@ -98,13 +98,13 @@ class _Tape:
         return
 
     def gradient(self, *asked: Any) -> Any:
-        """The mean gradient, whatever is asked."""
+        """The mean gradients, whatever the arguments."""
         del asked
         return self._gradients
 
 
 def _plus(total: Any, gradient: Any, number: int) -> Any:
-    """A gradient's share of a mean of so many, added; slices of an embedding are put in a row."""
+    """Add one pass's share of the mean gradient; slices of an embedding are concatenated."""
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
@@ -122,7 +122,7 @@ def _assign(variables: list[Any], values: list[Any]) -> None:
 
 
 def _check(model: Any) -> None:
-    """Refuse what holds a whole step within itself."""
+    """Refuse a model or an optimizer that handles a whole step by itself."""
     if type(model).train_step is not tf.keras.Model.train_step:
         raise RefusalError(
             "A model with a train_step of its own must run its batch in one pass.",

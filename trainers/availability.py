@@ -1,4 +1,4 @@
-"""What can run here? Asked in a process of its own, so that whoever plans needs no TensorFlow.
+"""What can run here? A process of its own answers, so that a planner needs no TensorFlow.
 
 python -m trainers.availability request.json answer.json
 """
@@ -15,7 +15,7 @@ from ringside_core.workloads.registry import load_workload
 
 
 def availability(request: dict[str, Any]) -> dict[str, Any]:
-    """Look at the machine and at the workload, start nothing.
+    """Look at the machine and at the workload; start nothing.
 
     Args:
         request: `arms`: list of {backend, options}; `workload`: {name, options, data_dir} or None.

@@ -27,9 +27,9 @@ from ringside_core.workloads.workload import Workload
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:
-    """The backend that `fit` uses: the started one, or none at all where that is left unused.
+    """The backend to train on: the started one, or the serial one if the ablation says `unused`.
 
-    The started one keeps what it has taken: threads, connections, devices.
+    The started one then keeps its threads, connections and devices, but does nothing.
     """
     if spec.ablation != "unused":
         return backend
@@ -68,7 +68,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     weights = workload.build_model().get_weights()
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
-    # Replicas in one process draw dropout masks of their own; those in several would draw the same.
+    # Without the rank, replicas in different processes would draw the same dropout masks.
     tf.random.set_seed(spec.seed + backend.rank)
     with backend.scope():
         model = workload.build_model()
@@ -91,11 +91,11 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
 
 
 def held(read: Callable[[InputShard], Any], num_replicas: int) -> Callable[[InputShard], Any]:
-    """A reader's first batch of each of its replicas, in memory, again and again.
+    """The same batches in every step: the first one of each replica of a reader, from memory.
 
-    The tensors are handed on as they are: nothing is looked up, computed or copied. What is left of
-    the input is one call of a data set's iterator in each step, some microseconds, and whatever the
-    backend adds to hand a batch to its replicas (a strategy has iterators of its own).
+    Nothing is looked up, computed or copied. Two costs of input stay in each step: one call of a
+    data set's iterator (some microseconds), and what the backend does to hand a batch to its
+    replicas (a strategy has iterators of its own).
 
     Args:
         read: input shard → batches of one replica, its reader's replicas in turn.

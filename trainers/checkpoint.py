@@ -26,10 +26,10 @@ class Position:
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
-    """All weights and all optimizer variables, in order, and whose they are.
+    """All weights and all optimizer variables, in order, and the optimizer's identity.
 
-    Every process must call it. Reading a variable that is summed on read takes part in a
-    collective; a chief that reads alone would wait for ever (tensorflow#38635).
+    Every process must call it. Reading a variable that is summed on read is a collective; a chief
+    that reads alone would wait for ever (tensorflow#38635).
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(model.get_weights())}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(variables_of(model.optimizer))}
@@ -62,8 +62,8 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     """Put a snapshot back into a compiled model.
 
     Raises:
-        RefusalError: no such file, a damaged one, one of another model or optimizer, or another
-            one in another process.
+        RefusalError: the file is missing or damaged, belongs to another model or optimizer, or is
+            not the same in every process.
     """
     arrays, position = _read_everywhere(path, backend)
     weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
@@ -101,8 +101,8 @@ def _read_everywhere(path: Path, backend: Backend) -> tuple[dict[str, NDArray[An
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
     try:
-        # A .npy is an array, which knows no `with`: TypeError. Empty: EOFError. NumPy itself keeps
-        # a damaged file open if it opened it.
+        # A .npy file gives an array, which has no `with`: TypeError. An empty file: EOFError. We
+        # open the file, because NumPy would not close a damaged one.
         with path.open("rb") as stream, np.load(stream) as stored:
             arrays = dict(stored)
         return arrays, _position(arrays)
@@ -134,7 +134,7 @@ def _difference(
     here: list[NDArray[Any]],
     optimizer: Any,
 ) -> str | None:
-    """In what the stored arrays are not those of the model here; None if in nothing."""
+    """How the stored arrays differ from those of the model here; None: they do not."""
     if [array.shape for array in stored] != [array.shape for array in here]:
         return f"{len(stored)} arrays, {len(here)} variables, shapes differ"
     identity = _identity(optimizer)

@@ -11,13 +11,11 @@ from ringside_core.readings.traffic import sent_between, sent_bytes
 class Clock:
     """Times every step and every epoch, from a barrier to the end of this process's last step.
 
-    The barrier after the last step is not timed: it tells nothing that the slowest process's own
-    time does not, and under MultiWorkerMirrored alone it takes as long as a step of a small model.
+    The barrier after the last step is not timed. It would add nothing to the slowest process's own
+    time, and under MultiWorkerMirrored it takes as long as a step of a small model.
 
-    With an accelerator the end of a step is when its launch returned; the end of an epoch waits for
-    all.
-
-    It is told of each execution, which may be several steps (`steps_per_execution`).
+    With an accelerator, a step ends when its launch returns; the end of an epoch waits for all of
+    them. An execution may be several steps (`steps_per_execution`).
 
     Attributes:
         train_s: seconds from the barrier before the epoch's first step to the end of its last.
@@ -26,8 +24,8 @@ class Clock:
         step_end_s: end of each execution of the epoch, from the first of these barriers.
         steps: updates of the epoch.
         done: updates of this run so far.
-        sent_bytes: see EpochRecord. Read before the first barrier and after the second one, so that
-            reading takes no time between them; both barriers are in it.
+        sent_bytes: see EpochRecord. It is read before the first barrier and after the second one,
+            so that reading is not timed; both barriers are in it.
         first_step_done: `time.time()` after the first execution of the run, or None.
     """
 

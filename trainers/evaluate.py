@@ -28,7 +28,7 @@ class Evaluation:
     def __init__(
         self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
     ) -> None:
-        """Try the metrics out, and trace nothing yet.
+        """Try out the metrics; nothing is traced yet.
 
         Args:
             model: compiled.
@@ -71,19 +71,19 @@ class Evaluation:
         x, y, weight, _, ids = data
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if self._trimmed:
-            # A loss that the model adds from its activations knows of no weights: without the
-            # padding, which stands at the end. One example stays, so that no layer meets none.
+            # A loss that the model adds from its activations ignores weights. So cut off the
+            # padding, which is at the end. Keep at least one example: layers need one.
             size = tf.maximum(true, 1)
             x, y, weight = tf.nest.map_structure(lambda t: t[:size], (x, y, weight))
         predictions = self._model(x, training=False)
-        # Keras' loss is divided by the batch, padding included, and by the replicas; that is
-        # undone, and the sum is divided by the number of examples in the end. Losses of any
-        # structure are covered this way.
+        # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
+        # that the sum can be divided by the number of examples at the end. This works for losses of
+        # any structure.
         mean = self._losses(y, predictions, weight)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         batch = tf.shape(weight)[0]
         loss_sum = mean * tf.cast(batch * replicas, mean.dtype)
-        # Losses that the model adds itself, regularisation among them, count for each example.
+        # Losses that the model adds itself, such as regularisation, count once for each example.
         added = [tf.cast(loss, mean.dtype) for loss in self._model.losses]
         if added:
             loss_sum += tf.add_n(added) * tf.cast(true, mean.dtype)

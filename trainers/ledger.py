@@ -1,4 +1,4 @@
-"""Which examples were really fed to the model, counted within the training step itself."""
+"""Which examples were really fed to the model; counted within the training step itself."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from ringside_core.specs import InputShard, LedgerDigest
 _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ONE_TIME = 1 << 40
 LOOKED_UP_EXAMPLES = 1 << 16
-"""The table stands in the graph of the step, 24 bytes for each; not in that of large data."""
+"""The table is part of the step's graph, 24 bytes an example; so only small data get one."""
 
 
 class LedgerError(RuntimeError):
@@ -29,9 +29,9 @@ class Ledger(tf.keras.metrics.Metric):
         """Begin with nothing.
 
         Args:
-            examples: that there are, with the ids from 0 on. What each adds is then looked up
-                rather than computed: 5 operations in each step instead of 33, which were 2 % of a
-                step of 2 ms. None, or more than LOOKED_UP_EXAMPLES: computed.
+            examples: number of examples; their ids begin at 0. What each one adds is then looked
+                up: 5 operations in each step instead of 33, which took 2 % of a step of 2 ms. None,
+                or more than LOOKED_UP_EXAMPLES: it is computed.
         """
         super().__init__(name="ringside_ledger", dtype="int64")
         self._rows = None
@@ -58,18 +58,18 @@ class Ledger(tf.keras.metrics.Metric):
 
 
 class FedTable(tf.keras.metrics.Metric):
-    """Which id was fed where and when: the full list, for a verdict that names examples.
+    """The full list of which id was fed where and when, so that a verdict can name examples.
 
-    A table of id + 2, so that 0 says that nothing was fed and 1 that padding was. Each place of it
-    is written by one replica once an epoch; the sum over replicas, which each backend takes of any
-    metric, is the whole table. The high bits count how often a place was written.
+    It is a table of id + 2: 0 says that nothing was fed, and 1 that padding was. One replica writes
+    each place once an epoch. Each backend sums metrics over its replicas, so the sum is the whole
+    table. The high bits count how often a place was written.
     """
 
     def __init__(self, *, steps: int, replicas: int, batch: int, per_reader: int) -> None:
-        """Room for one epoch.
+        """Make room for one epoch.
 
         Args:
-            steps: of the reader with the most.
+            steps: of the reader that has most.
             replicas: in the whole run.
             batch: examples of one replica in one step.
             per_reader: replicas that one reader feeds.
@@ -101,7 +101,7 @@ def fed_ids(table: NDArray[Any]) -> NDArray[Any]:
     """The ids of a table's result; -1 where padding was fed, -2 where nothing was.
 
     Raises:
-        LedgerError: a place was written twice, so that nobody knows by what.
+        LedgerError: a place was written twice, so its ids are lost.
     """
     if (table >= 2 * _ONE_TIME).any():
         step, replica, _ = np.argwhere(table >= 2 * _ONE_TIME)[0]
@@ -110,7 +110,7 @@ def fed_ids(table: NDArray[Any]) -> NDArray[Any]:
 
 
 def tagged(dataset: Any, shard: InputShard, *, per_epoch: int, first: int) -> Any:
-    """Every batch with [reader, its number within the reader's epoch], whatever made the batches.
+    """Each batch with its tag: [reader, number of the batch within the reader's epoch].
 
     Args:
         dataset: endless, the batches of one reader, its replicas in turn.
@@ -127,11 +127,11 @@ def tagged(dataset: Any, shard: InputShard, *, per_epoch: int, first: int) -> An
 
 
 def take_tag(data: Any, totals: Any) -> Any:
-    """Add what a batch feeds to the totals; returns it without its tag.
+    """Add a batch to the totals, and return it without its tag.
 
     Args:
-        data: (x, y, weight, scale, ids); with a table to fill, that and a tag.
-        totals: `trainers.train_step.Totals`.
+        data: (x, y, weight, scale, ids); if a full list is kept, a pair of that and the tag.
+        totals: `trainers.totals.Totals`.
     """
     if totals.fed is not None:
         data, tag = data
@@ -151,7 +151,7 @@ def mix(ids: Any) -> Any:
 
 
 def _added_by(ids: Any) -> Any:
-    """What each of the ids [batch] adds to count, sum and hash, [batch, 3]; padding adds 0."""
+    """What each of the ids [batch] adds to (count, sum, hash), [batch, 3]; padding adds 0."""
     true = ids >= 0
     added = tf.stack([tf.ones_like(ids), ids, mix(ids)], axis=1)
     return tf.where(true[:, tf.newaxis], added, tf.zeros_like(added))

@@ -12,20 +12,20 @@ from ringside_core.workloads.workload import Workload
 from trainers.rehearsal import Rehearsal
 
 LARGEST_TABLE_BYTES = 2**28
-"""A replica adds a table of all examples in each step: more would be slow before it is large."""
+"""A replica adds a table of all examples in each step; larger tables would be too slow."""
 
 
 class Prediction:
-    """What a model gives for each example of a split, each asked once.
+    """What a model predicts for each example of a split; each example is asked once.
 
-    The predictions are put into a table by example id, and each backend sums the tables of its
-    replicas as it does any metric. So order, padding and unequal shares need no special case.
+    The predictions go into a table by example id. Each backend sums the tables of its replicas, as
+    it sums any metric. So order, padding and unequal shares need no special case.
     """
 
     def __init__(
         self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
     ) -> None:
-        """Make room for the predictions.
+        """Make the tables for the predictions.
 
         Args:
             model: compiled.
@@ -34,8 +34,8 @@ class Prediction:
             pipeline: of the split.
 
         Raises:
-            RefusalError: more predictions than LARGEST_TABLE_BYTES, outputs that are no numbers, or
-                a shard policy that feeds examples more or less than once.
+            RefusalError: more predictions than LARGEST_TABLE_BYTES, outputs that are not numbers,
+                or a shard policy that does not feed each example exactly once.
         """
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
@@ -85,7 +85,7 @@ class Prediction:
 
 
 class _Table(tf.keras.metrics.Metric):
-    """A row for each example; of padding (id below 0) there is none."""
+    """A row for each example, and none for padding (id below 0)."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         super().__init__(name=name, dtype=dtype)

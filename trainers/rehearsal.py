@@ -11,16 +11,17 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.summable import unsummable
 
-# Uneven, so that a mean of means is no mean; from 0.25 to 3, so that whoever ignores them is seen.
+# Uneven, so that a mean of means differs from the mean. From 0.25 to 3, so that a metric that
+# ignores them is noticed.
 _WEIGHTS = (1.0, 0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 1.5, 0.5, 1.0, 2.0, 0.75)
 _CUTS = ((0, 6), (6, 11), (11, 12))
 
 
 class Rehearsal:
-    """The first examples of a split and what the untrained model makes of them.
+    """The first examples of a split, and what the untrained model predicts for them.
 
-    It runs once in each process, on no replica, and draws no random numbers. What stays is made in
-    the backend's scope, or its strategy would not know it; what is thrown away, out of it.
+    It runs once in each process, outside of the replicas, and draws no random numbers. What is kept
+    is made within the backend's scope, so that its strategy knows it; the rest is made outside.
 
     Attributes:
         predictions: nest of tensors, of a dozen examples.
@@ -47,7 +48,7 @@ class Rehearsal:
     def metrics(self) -> Any:
         """What `Model.compile` makes of the workload's metrics, as a copy of its own.
 
-        The names are those of training: Keras numbers the metrics that have been given none.
+        The names are those of training, because Keras numbers metrics that have no name.
         """
         trained = self._model.compiled_metrics
         metrics = type(trained)(
@@ -59,7 +60,7 @@ class Rehearsal:
         return metrics
 
     def _build_metrics(self, container: Any) -> None:
-        # Keras builds them in the first step, on a replica; there is no public way to do it before.
+        # Keras builds them in the first step, on a replica. No public function does so earlier.
         container.build(self.predictions, container._conform_to_outputs(self.predictions, self._y))
 
     @property
@@ -69,7 +70,7 @@ class Rehearsal:
     def check_metrics(self) -> None:
         """Refuse metrics that do not fit the outputs, or are not exact under every backend.
 
-        Those of the training are made by this. Call it out of any scope.
+        This also makes the metrics of the training. Call it outside of any scope.
 
         Raises:
             RefusalError: with the metric's name and the reason.
@@ -77,7 +78,7 @@ class Rehearsal:
         self._workload.check_metrics(len(tf.nest.flatten(self.predictions)))
         trained = self._model.compiled_metrics
         if not trained.built:
-            # Strings and functions become metrics only now. Made out of the scope they would have
+            # Strings and functions become metrics only now. Outside of the scope they would get
             # variables that no strategy sums.
             with self._backend.scope():
                 _refusing("metrics", self._build_metrics, trained)
@@ -91,10 +92,10 @@ class Rehearsal:
             )
 
     def added_losses_depend_on_examples(self) -> bool:
-        """Whether the model adds a loss that is computed from the batch, not from weights alone.
+        """Whether the model adds a loss that depends on the batch, not on weights alone.
 
         Raises:
-            RefusalError: such a loss is no mean over the examples.
+            RefusalError: such a loss is not a mean over the examples.
         """
         if not self._model.losses:
             return False
@@ -104,7 +105,7 @@ class Rehearsal:
             return False
         mean = np.average(parts, weights=[stop - start for start, stop in _CUTS])
         if not np.isclose(mean, whole, rtol=tolerance):
-            # Each replica would compute another one from its part of the batch.
+            # Each replica would compute another loss from its part of the batch.
             raise RefusalError(
                 "A loss that the model adds itself must be a mean over the batch.",
                 received=f"{whole:.6g} for a batch, {mean:.6g} as the mean over its parts",
@@ -136,7 +137,7 @@ def _cut(nest: Any, start: int, stop: int) -> Any:
 
 
 def _refusing(what: str, build: Any, *arguments: Any) -> None:
-    """Tell Keras' complaint about the structure as a refusal."""
+    """Turn Keras' error about the structure into a refusal."""
     try:
         build(*arguments)
     except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: at the beginning of an epoch, or in the middle of one."""
+"""Resuming from a checkpoint, at the beginning of an epoch or within one."""
 
 import json
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from trainers.checkpoint import Position
 from trainers.driver import Training
 from trainers.ledger import tagged
 
-# Of PipelineOptions: these change how fast batches come, not which.
+# Fields of PipelineOptions that change how fast batches come, but not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}
 
 
 def feed(training: Training) -> str:
-    """What must stay as it is within an epoch: its examples, and what is made of them. JSON."""
+    """What must not change within an epoch, as JSON: its examples, and how they are used."""
     spec, workload, train = training.spec, training.workload, training.train
     found = {
         "workload": workload.name,
@@ -40,17 +40,17 @@ def feed(training: Training) -> str:
 
 
 def _name(loss: Any) -> str:
-    """What a loss is called: a name, a function or an object."""
+    """The name of a loss, which is given as a name, a function or an object."""
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
 def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
-    """Put the checkpoint of `spec.resume_from`, if any, into the model.
+    """Restore the checkpoint of `spec.resume_from`, if there is one.
 
     Raises:
-        RefusalError: nothing is left to do, or it is no checkpoint of this model.
+        RefusalError: no epochs are left, or the checkpoint does not fit this model.
     """
     if not spec.resume_from:
         return Position(epochs_done=0)
@@ -65,7 +65,10 @@ def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
 
 
 def check_begun(training: Training) -> None:
-    """Refuse to go on with an epoch as another one than it was; its metrics have been made."""
+    """Refuse to continue an epoch with other settings than it began with.
+
+    Call it when the metrics exist.
+    """
     begun = training.begun
     if begun is None:
         return
@@ -92,7 +95,7 @@ def check_begun(training: Training) -> None:
 
 
 def reader(spec: RunSpec, train: Pipeline, position: Position) -> Callable[[InputShard], Any]:
-    """The function that gives a reader its batches, from where the training stands."""
+    """A function: input shard → batches of one replica, from this position on."""
     first = 0 if position.begun is None else position.begun.batches
 
     def read(shard: InputShard) -> Any:

@@ -1,4 +1,4 @@
-"""Can a metric's state be summed over replicas? Tried out before training, under every backend."""
+"""Can a metric's state be summed over replicas? This is tried out before every training."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,12 +17,12 @@ _ON_READ, _SUM = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.SUM
 def unsummable(
     make_metrics: Callable[[], Any], trained: Sequence[Any], batches: Sequence[Batch]
 ) -> str | None:
-    """Why some metric would not be exact under some backend; None if all are.
+    """Why a metric would not be exact under some backend; None if all are exact.
 
     Each backend sums the variables of a metric over its replicas, and computes the result from the
-    sums. So metrics that see one batch each must add up to one metric that sees all of them, in
-    batches or in one; and examples of weight 0, which padding is, must count as nothing. A metric
-    whose state happens to be 0 on these batches is not found out.
+    sums. So the variables of metrics that see one batch each must add up to those of one metric
+    that sees all examples, in several batches or in one. Examples of weight 0, such as padding,
+    must not count. A wrong metric whose state happens to be 0 on these batches is not found.
 
     Args:
         make_metrics: builds what `Model.compile` makes of the metrics (`compiled_metrics`), anew at
@@ -86,7 +86,7 @@ def _not_a_number(metric: Any) -> str | None:
 
 
 def _not_summed(metric: Any) -> str | None:
-    """A variable that strategies would not sum when it is read."""
+    """Whether a strategy would not sum one of its variables when it is read."""
     for variable in metric.variables:
         kind = (variable.synchronization, variable.aggregation)
         if kind != (_ON_READ, _SUM):
@@ -139,10 +139,10 @@ def _counts_padding(plain: Any, padded: Any) -> str | None:
 
 
 def _overwritten(container: Any, batch: Batch) -> dict[int, str]:
-    """Reasons by the index of the metric that assigns to a variable rather than adding to it.
+    """The reason, by index, for each metric that assigns to a variable instead of adding to it.
 
-    Several workers share the variables of a parameter server: one that reads, adds and assigns
-    overwrites what another has added meanwhile. Only TensorFlow's own addition is safe.
+    Several workers share the variables of a parameter server. A worker that reads, adds and assigns
+    overwrites what another one added meanwhile. Only TensorFlow's own addition is safe.
     """
     _updated(container, [batch])  # what is created at the first update exists now
     graph = tf.function(container.update_state).get_concrete_function(*batch).graph

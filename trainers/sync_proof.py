@@ -14,24 +14,24 @@ from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
 
 AFTER_STEPS = 2
-# Of the change since the start. Replicas that reduce apply the same bytes, so 0 is what is seen;
-# replicas that do not differ by about the change itself.
+# Relative to the change since the start. Replicas that reduce apply the same bytes, so they differ
+# by 0. Replicas that do not reduce differ by about the change itself.
 TOLERANCE = 1e-3
 
 
 class ReplicasDifferError(RuntimeError):
-    """Replicas of a synchronous run hold different weights: their gradients were not reduced."""
+    """The replicas of a synchronous run hold different weights: gradients were not reduced."""
 
 
 class NothingTrainedError(RuntimeError):
-    """A whole training has moved no weight."""
+    """The training has not changed any weight."""
 
 
 class SyncProof(Listener):
-    """After the first steps, and at the end of training, all replicas' weights are compared."""
+    """Compares the weights of all replicas after the first steps and at the end of training."""
 
     def __init__(self, record: RecordInProgress) -> None:
-        """The final difference goes into the record."""
+        """Write the final difference into this record."""
         self._record = record
         self._steps = 0
 
@@ -46,7 +46,7 @@ class SyncProof(Listener):
             self._compare()
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
-        """Compare now if the first epoch was shorter: later it would be within a timed one."""
+        """Compare now if the first epoch was shorter; later it would be in timed steps."""
         if self._steps < AFTER_STEPS:
             self._steps = AFTER_STEPS
             self._compare()

@@ -14,13 +14,13 @@ from trainers.ledger import FedTable, Ledger, digest
 
 @dataclass(frozen=True)
 class BegunEpoch:
-    """How far an epoch was when a checkpoint was written, and what it had added up.
+    """How far an epoch was when a checkpoint was written, and what it had added up by then.
 
     Attributes:
         batches: global batches done.
-        feed: what must be as it was when the epoch goes on, as JSON (`trainers.resume.feed`).
+        feed: what must not change when the epoch goes on, as JSON (`trainers.resume.feed`).
         totals: states of the training metrics, the ledger and the loss sum, over all replicas.
-        fed: likewise of the full list, [steps, replicas, batch]; None where it was not kept.
+        fed: the full list so far, [steps, replicas, batch]; None if it is not kept.
     """
 
     batches: int
@@ -35,23 +35,22 @@ class BegunEpoch:
 
 
 def updates_per_batch(backend: Backend) -> int:
-    """Updates that a whole global batch makes: of an asynchronous run, one for each reader."""
+    """Updates from one global batch; an asynchronous run makes one for each reader."""
     return 1 if backend.capabilities.synchronous else backend.num_readers
 
 
 class Totals:
-    """What is added up over one epoch: by the training step, and by the metrics of the model.
+    """What the training step and the metrics of the model add up over one epoch.
 
-    All of it is metrics, so that each backend sums it over its replicas.
-
-    What a resumed epoch had added up before the restart is put in only when the epoch is over: some
-    metrics have no variables before their first step.
+    All of it is held in metrics, so that each backend sums it over its replicas. What a resumed
+    epoch had added up before the restart is added only when the epoch is over, because some metrics
+    have no variables before their first step.
 
     Attributes:
         ledger: ids of the examples.
         loss_sum: sum over examples of the loss at the time of their step.
-        fed: which ids were fed where and when; None where nobody asked for the full list.
-        begun: what came before the restart; None in every epoch but a resumed one.
+        fed: the full list of fed ids; None if it is not kept.
+        begun: what came before the restart; None except in a resumed epoch.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Totals:
         return BegunEpoch(batches, feed, tuple(states), fed)
 
     def results(self) -> dict[str, NDArray[Any]]:
-        """Result of each metric by name, of the whole epoch. The states do not survive it."""
+        """Result of each metric by name, over the whole epoch. This overwrites the states."""
         metrics, table = self._metrics(), self.fed
         if self.begun is not None:
             self._put_in([v for metric in metrics for v in metric.variables], self._before())
@@ -123,8 +122,8 @@ class Totals:
         return merged
 
     def _metrics(self) -> list[Any]:
-        # Keras' own `loss`, and that of each output, is a mean of batches, padding included. The
-        # one recorded is that of examples.
+        # Keras' own `loss`, and that of each output, is a mean over batches, padding included. We
+        # record the mean over examples.
         means = {id(metric) for metric in self._model.compiled_loss.metrics}
         metrics = [metric for metric in self._model.metrics if id(metric) not in means]
         return [*metrics, self.ledger, self.loss_sum]
@@ -144,13 +143,13 @@ class Totals:
         return self.begun.totals
 
     def _table_before(self, table: NDArray[Any]) -> NDArray[Any]:
-        """The full list before the restart, for the replicas that there are now."""
+        """The full list before the restart, in the shape that the replicas of now need."""
         assert self.begun is not None
         assert self.begun.fed is not None
         return self.begun.fed.reshape(table.shape)
 
     def _put_in(self, variables: list[Any], values: tuple[NDArray[Any], ...]) -> None:
-        """Add values to the state of one replica only: states are summed over replicas."""
+        """Add values to the state of one replica only, because states are summed over replicas."""
         if not self._backend.is_chief:
             return
         with self._backend.scope():

@@ -1,8 +1,9 @@
 """What happens within one training step, beside what Keras does.
 
-Clipping (clipnorm, global_clipnorm, clipvalue) acts on the gradient of the global batch everywhere,
-by new optimizers and legacy ones. Under a strategy `apply_gradients` sums over the replicas, and
-clips what comes back. Horovod's DistributedOptimizer reduces in `compute_gradients`, before that.
+Clipping (clipnorm, global_clipnorm, clipvalue) acts on the gradient of the global batch under every
+backend, with new and with legacy optimizers. Under a strategy `apply_gradients` sums over the
+replicas first, and then clips. Horovod's DistributedOptimizer reduces before that, in
+`compute_gradients`.
 """
 
 import threading
@@ -26,19 +27,19 @@ def current_ids() -> Any:
 def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int = 1) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
-    Metrics are updated in the step, but read once an epoch (`Backend.merged_results`) in every arm.
-    Keras reads them after each step, which under MultiWorkerMirroredStrategy is an all-reduce for
-    each of their variables, within the timed step of that arm alone.
+    Every arm updates metrics in the step and reads them once an epoch (`Backend.merged_results`).
+    Keras would read them after each step. Under MultiWorkerMirroredStrategy that is an all-reduce
+    for each of their variables, within the timed step of that arm alone.
 
     Args:
         model: compiled.
         totals: of the model.
-        spec: says in how many passes a replica runs its part of a global batch.
-        virtual_replicas: each replica computes as so many would. For verification only: it is how a
-            serial run gets the numbers of a model whose layers look at the batch that they see.
+        spec: of the run; it says how many passes an update takes.
+        virtual_replicas: each replica computes as this many would. For verification only: a serial
+            run then gets the numbers of a model whose layers look at their whole batch.
 
     Raises:
-        RefusalError: several passes of what cannot be run so.
+        RefusalError: the model or the optimizer cannot run a batch in several passes.
     """
     train_step, compute_loss = model.train_step, model.compute_loss
     batch = threading.local()  # a strategy traces each replica in a thread of its own
@@ -72,6 +73,6 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
     model.compute_loss = loss_with_sum
     model.compute_metrics = update_metrics
     model.get_metrics_result = dict
-    # Keras would sum what is carried over the replicas, under MultiWorkerMirroredStrategy by one
-    # more collective in each step.
+    # Otherwise Keras would sum the carried value over the replicas: under
+    # MultiWorkerMirroredStrategy one more collective in each step.
     model.distribute_reduction_method = "first"

@@ -12,8 +12,8 @@ from ringside_core.specs import RecordInProgress
 from trainers.driver import Listener
 from trainers.predict import Prediction
 
-# Elements of all variables together that are kept of every update: 20 updates of 500,000 float64
-# are 80 MB. Of larger models a fixed sample is kept, and everything after the last update.
+# How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
+# are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
 KEPT_ELEMENTS = 500_000
 
 
@@ -134,14 +134,14 @@ class Recorder(Watch):
             yield f"{index:03d} {name}", self._one_value(variable)
 
     def _one_value(self, variable: Any) -> tuple[NDArray[Any], float]:
-        """What all replicas should hold alike: the first one's, and how far others are from it."""
+        """A value that all replicas should share: the first one's, and how far others are off."""
         first, *others = (
             np.asarray(value) for value in self.training.backend.local_values(variable)
         )
         return first, max((_difference(first, other) for other in others), default=0.0)
 
     def _mean_value(self, variable: Any) -> tuple[NDArray[Any], float]:
-        """What each replica keeps for itself, as moving statistics: their mean."""
+        """A value that each replica keeps for itself, such as moving statistics: the mean."""
         local = [np.asarray(value) for value in self.training.backend.local_values(variable)]
         if local[0].dtype.kind != "f":
             return local[0], 0.0
@@ -161,7 +161,7 @@ class Recorder(Watch):
 
 
 def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """Largest absolute difference; infinite where either is not a number."""
+    """Largest absolute difference; infinite if either has an element that is no number."""
     if not one.size:
         return 0.0
     largest = float(np.max(np.abs(one.astype(np.float64) - other.astype(np.float64))))

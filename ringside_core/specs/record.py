@@ -234,23 +234,14 @@ class RunRecord(Document):
 
 
 class RecordInProgress(RunRecord, frozen=False):
-    """The record of a process that still runs: a field is assigned as soon as its value is known.
+    """The record of a process that still runs. Fields are assigned as soon as they are known.
 
-    Nothing is checked before `ended`. The fields are those of RunRecord.
+    Nothing is checked before `ended`.
     """
 
     @classmethod
     def begun(cls, spec: RunSpec, *, task: str = "rank-0", rank: int = 0) -> "RecordInProgress":
-        """The record of a process that begins now.
-
-        `machine`, `cores` and `outcome` are not known yet, and the process is taken for a replica
-        that is not the chief.
-
-        Args:
-            spec: of the run.
-            task: name of the process in its run.
-            rank: of the process.
-        """
+        """The record of a process that begins now: a replica, not the chief, until it is known."""
         known: dict[str, Any] = {
             "spec": spec,
             "task": task,
@@ -262,11 +253,7 @@ class RecordInProgress(RunRecord, frozen=False):
         return cls.model_construct(**known)
 
     def ended(self, outcome: Outcome) -> RunRecord:
-        """The whole record, checked.
-
-        Raises:
-            RefusalError: a field that is wrong.
-        """
+        """The whole record; refused if a field is wrong."""
         return RunRecord(**{**dict(self), "outcome": outcome})
 
 
