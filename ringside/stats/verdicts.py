@@ -269,8 +269,8 @@ def fit_pairs(
     outside of everything that was measured.
     """
     drift, information = _drift(logs, positions)
-    gap = logs - drift[:, None, None] * positions
-    d = gap[:, first] - gap[:, second]
+    steady = logs - drift[:, None, None] * positions
+    d = steady[:, first] - steady[:, second]
     dt = np.where(np.isnan(d), np.nan, positions[:, first] - positions[:, second])
     m = (~np.isnan(d)).sum(-1).astype(float)
     mean, mean_dt = (_mean(one, -1)[..., 0] for one in (d, dt))
