@@ -282,6 +282,18 @@ def test_what_is_missing_is_named(
         inputs_of(comparison, communication, 1e9)
 
 
+def test_the_curve_is_less_certain_with_each_doubling_of_the_ranks() -> None:
+    """Steps of nothing but communication: its error once, and once more for each of 8 doublings."""
+    pair = made.ring_s(2, made.GRADIENT, 0.0)
+    one = made.inputs([1e-4] * 3, [pair + 1e-4] * 3, curve=made.curve(0.0), curve_error=0.1)
+
+    (step,) = predicted(one, 512).steps
+
+    assert step.low_ms is not None and step.high_ms is not None
+    wide = 2 * 1.96 * 0.1 * math.sqrt(1 + math.log2(512 / 2))
+    assert math.log(step.high_ms / step.low_ms) == pytest.approx(wide, rel=0.15)
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

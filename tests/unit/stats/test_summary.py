@@ -96,6 +96,16 @@ def test_strong_scaling_efficiency_names_its_base() -> None:
     assert summary.arms[1].against_serial.value == pytest.approx(0.32 ** (1 / 3))
 
 
+def test_efficiency_has_the_interval_of_its_ratio_of_throughputs() -> None:
+    """Both ends ÷ the number of replicas."""
+    summary = summarize(twin_and_breakdown_arm())
+    ratio = summary.verdict_of("horovod ×2", "serial").ratio.interval
+    found = summary.arms[1].against_serial.interval
+
+    assert ratio is not None and found is not None
+    assert (found.low, found.high) == pytest.approx((ratio.low / 2, ratio.high / 2))
+
+
 def test_missing_base_gives_no_efficiency() -> None:
     """Without an arm at one replica or serial: None, and the reason."""
     arm = arm_of("horovod", 2)
