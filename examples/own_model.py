@@ -9,7 +9,7 @@ from ringside import QualityTarget, Workload, tf
 
 
 def workload() -> Workload:
-    """Two moons, told apart by a small net; replace model and data by yours."""
+    """A small net that separates two moons; replace model and data with yours."""
     return Workload(
         name="two_moons",
         model=lambda: tf.keras.Sequential(
