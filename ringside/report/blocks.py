@@ -12,11 +12,11 @@ Tone = Literal["", "won", "tie", "empty"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: what is read first, and a smaller line below it.
+    """One cell: the main text, and a smaller line below it.
 
     Attributes:
-        word: a verdict, set off from the number that it is about.
-        tone: how the cell looks; never the only thing that tells it apart.
+        word: a verdict, set apart from its number.
+        tone: how the cell looks; the words must be clear without it.
     """
 
     main: str
@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """Head of a column, and what it is measured in or against."""
+    """Head of a column, with its unit or base as a note."""
 
     name: str
     note: str = ""
@@ -41,9 +41,9 @@ class Table:
     """A table one of whose columns names its rows.
 
     Attributes:
-        apart: rows at the end that are not comparable with those above, and are set apart.
-        label: what it holds, for whoever cannot see it.
-        kind: names its look.
+        apart: number of rows at the end that are not comparable with those above.
+        label: what it contains, for readers who cannot see it.
+        kind: its CSS class.
         head: the column that names the rows.
     """
 
@@ -71,10 +71,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Sentences one below the other; of each the second part says what to do about it.
+    """Sentences in a list; the second part of each says what to do.
 
     Attributes:
-        links: sections of the page that such a second part leads to.
+        links: for a second part, the section of the page to which it leads.
     """
 
     items: tuple[tuple[str, str], ...]
@@ -84,7 +84,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Terms:
-    """Names, and what is said of each; facts are short and stand beside each other."""
+    """Names with their explanations; facts are short and are set side by side."""
 
     items: tuple[tuple[str, str], ...]
     label: str = ""
@@ -93,7 +93,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Picture:
-    """Where the plot of this name stands; Markdown names the page that has it."""
+    """The place of the plot of this name; Markdown has no plots."""
 
     name: str
 
@@ -108,11 +108,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is shown on demand.
+    """Blocks that are shown on demand.
 
     Attributes:
-        files: beside the page, that hold it; Markdown names them instead, as GitHub shows no more
-            than 65,536 characters of a text.
+        files: files beside the page that contain the same. Markdown names them instead, because
+            GitHub shows at most 65,536 characters of a text.
     """
 
     summary: str
@@ -130,7 +130,7 @@ class Section:
     Attributes:
         name: of its anchor.
         nav: its short name in the table of contents.
-        sure: whether the answer may be relied on without reading on.
+        sure: whether a reader may rely on the answer alone.
     """
 
     name: str

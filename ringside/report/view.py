@@ -1,4 +1,4 @@
-"""A comparison as a reader meets it: a few sentences, then sections of text, before any format."""
+"""All that a report says, before any format: a few sentences, then sections."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class View:
 
     Attributes:
         headlines: who wins at each size, largest first.
-        facts: what the headlines rest on: (question, answer, whether it may be relied on).
+        facts: the evidence behind the headlines: (question, answer, whether one may rely on it).
         not_comparable: (arms, why they are not ranked).
         sections: everything below the first screen, in order.
         breakdown: parts of a step, for the plot too; None: not measured.
@@ -69,11 +69,11 @@ class View:
 
 
 def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str = "") -> View:
-    """Everything that is said of a comparison.
+    """Everything that a report says about a comparison.
 
     Args:
         comparison: the records.
-        folder: where its logs lie; None: they are neither read nor linked.
+        folder: where its logs are; None: they are neither read nor linked.
         digest: SHA-256 of its results.json; empty: of what would be written.
 
     Raises:
@@ -104,7 +104,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
 
 
 def _sections(view: View) -> Iterator[Section]:
-    """In the order in which a reader asks."""
+    """In the order in which a reader asks his questions."""
     comparison, summary = view.comparison, view.summary
     yield verdicts_section(summary)
     yield from caveats_section(view.caveats)
@@ -150,7 +150,7 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     )
     nobody = not any(row.comparable for row in summary.arms)
     return (
-        f"{'No arm is comparable, so none is ranked. ' if nobody else ''}"
+        f"{'No arm is comparable, so no arm is ranked. ' if nobody else ''}"
         f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
         f"{spec.precision}. {what} on {where}."
     )
@@ -159,7 +159,7 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
 def _facts(
     comparison: Comparison, summary: Summary, proof: Proof
 ) -> Iterator[tuple[str, str, bool]]:
-    """What stands beside the verdicts on the first screen."""
+    """What the first screen shows beside the verdicts."""
     noise = noise_section(comparison, summary)
     yield "Same arithmetic?", proof.answer, proof.certain
     yield "Noise floor", noise_line(summary), noise.sure
@@ -192,6 +192,6 @@ def _order_section(runs: Table) -> Section:
         "order",
         "In which order were runs started?",
         "Order",
-        "Drawn anew in each round, so that a machine that slows down slows down all arms.",
+        "The order is drawn anew in each round, so that a slow phase of the machine hits all arms.",
         (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,), ("report.html", "results.csv")),),
     )

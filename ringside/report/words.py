@@ -8,7 +8,7 @@ from ringside_core.specs import Outcome
 from ringside_core.text import decimals_for, number, percent
 
 NOTHING = "–"
-NARROW = 0.04  # width of the interval of a ratio, of which two decimals would say too little
+NARROW = 0.04  # width of an interval of a ratio that needs a third decimal
 
 
 def range_of(spread: Spread, *, scale: float = 1.0) -> str:
@@ -30,7 +30,7 @@ def efficiency(value: Figure) -> str:
 
 
 def times(ratio: float, within: Interval | None = None) -> str:
-    """A ratio as `1.31×`; with a third decimal where its interval is narrower than 4 %."""
+    """A ratio as `1.31×`; it has a third decimal if its interval is narrower than 4 %."""
     return f"{ratio:.{_ratio_decimals(ratio, within)}f}×"
 
 
@@ -42,7 +42,7 @@ def _ratio_decimals(ratio: float, within: Interval | None) -> int:
 def between(interval: Interval, value: float, *, scale: float = 1.0) -> str:
     """A 95 % interval as `[1.22, 1.41]`, with the decimals of its figure.
 
-    A comma, where a range has a dash: one bounds the truth, the other lists what was seen.
+    An interval has a comma and bounds the true value; a range has a dash and shows what was seen.
     """
     places = _decimals(interval, value, scale)
     low, high = (number(end * scale, places) for end in (interval.low, interval.high))
@@ -50,14 +50,14 @@ def between(interval: Interval, value: float, *, scale: float = 1.0) -> str:
 
 
 def _decimals(interval: Interval, value: float, scale: float) -> int:
-    """Decimals of a figure: of one that is mostly chance, those of its interval."""
+    """Decimals of a figure; if it is mostly chance, the decimals of its interval."""
     ends = (abs(interval.low), abs(interval.high))
     mostly_chance = abs(value) < (interval.high - interval.low) / 2
     return decimals_for(scale * (max(ends) if mostly_chance else value))
 
 
 def ratio_between(verdict: PairVerdict) -> str:
-    """The interval of a ratio as `[1.22, 1.41]`; where there is none, the reason."""
+    """The interval of a ratio as `[1.22, 1.41]`; if there is none, the reason."""
     return span_of(verdict.ratio) or verdict.ratio.reason or verdict.reason
 
 
@@ -70,14 +70,14 @@ def span_of(ratio: Figure) -> str:
 
 
 def span_or_none(ratio: Figure) -> str:
-    """The interval of a ratio for a cell; of a ratio without one how many rounds there were."""
+    """The interval of a ratio for a cell; without an interval, the number of rounds."""
     if ratio.value is None:
         return ratio.reason
     return span_of(ratio) or no_interval(ratio)
 
 
 def no_interval(figure: Figure) -> str:
-    """`n=2, no interval`, for a cell; `why_no_interval` says the reason once, below."""
+    """`n=2, no interval`, for a cell; `why_no_interval` gives the reason once, below the table."""
     return f"n={figure.n}, no interval"
 
 
@@ -103,7 +103,7 @@ def outcome_of(outcome: Outcome) -> str:
 
 
 def stack_name(stack: str) -> str:
-    """A stack of `ringside allreduce`: `mpi` alone would be taken for Horovod's."""
+    """A stack of `ringside allreduce`; `mpi` alone would be confused with Horovod's."""
     name, colon, settings = stack.partition(":")
     return f"bare MPI{colon}{settings}" if name == "mpi" else stack
 
@@ -111,7 +111,7 @@ def stack_name(stack: str) -> str:
 def with_interval(figure: Figure, *, scale: float = 1.0) -> tuple[str, str]:
     """A figure as (value, interval and n), for a cell.
 
-    A number has an interval, or says that it has none; `why_no_interval` says why, once.
+    A number has an interval, or the cell says that it has none; see `why_no_interval`.
     """
     if figure.value is None:
         return NOTHING, figure.reason

@@ -1,4 +1,4 @@
-"""Time to accuracy, split into how fast an arm trains and how many epochs it needs."""
+"""Time to accuracy, and its two factors: speed of training and number of epochs."""
 
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
 from ringside.report.words import NOTHING
@@ -14,7 +14,7 @@ TITLE = "How soon does it reach the target?"
 def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> Section:
     """Time to accuracy by MLPerf's rule."""
     if summary.quality_target is None:
-        told = "The workload names no target, so there is no time to accuracy."
+        told = "The workload has no quality target, so there is no time to accuracy."
         return Section("accuracy", TITLE, "Accuracy", told, (Picture("quality"),))
     own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
     rows = [one for one in accuracy_of(comparison) if one.label in own]

@@ -78,7 +78,7 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     if found is None:
         return Section("breakdown", TITLE, "Where time goes", NOT_MEASURED, ())
     if not found.arms:
-        told = "Breakdown runs were asked for; none of them gave the parts of an arm."
+        told = "The breakdown runs gave no parts of any arm."
         return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
     names = _names(found)
     blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
@@ -186,7 +186,7 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
         return "no part is known"
     value, part = max(known, key=lambda pair: sign * pair[0])
     if sign * value <= 0:
-        return "no known part accounts for it"
+        return "no known part explains it"
     if covers(part.ms, 0):
         told = said(part.ms, "ms")
         return f"no single part differs from 0 for certain; the largest is {part.name}, {told}"

@@ -1,4 +1,4 @@
-"""What must be known before a number is believed, and what to do about it; worst first."""
+"""What a reader must know before he believes a number, and what to do; the worst comes first."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class Caveat(NamedTuple):
     """A reason to be careful, computed from the records, and what to do about it.
 
     Attributes:
-        section: of the page, that the advice leads to; or empty.
+        section: the section of the page to which the advice leads; empty: none.
     """
 
     what: str
@@ -39,7 +39,7 @@ class Caveat(NamedTuple):
 
 
 def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
-    """One sentence or two for each reason to be careful."""
+    """All reasons to be careful, each in one or two sentences."""
     placed = placements(summary)
     return [
         *_distribution_loses(summary),
@@ -63,7 +63,7 @@ def _names(rows: Sequence[ArmRow]) -> str:
 
 
 def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
-    """Where the fastest arm with several replicas is slower than one replica alone."""
+    """Sizes at which the fastest arm is slower than the run without distribution."""
     for size in reversed(sizes_of(ranked(summary))):
         best, *_ = contenders(summary, size) or ranked(summary, size)
         if size > 1 and loses(summary, best):
@@ -76,7 +76,7 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    """An arm whose settings were searched for, set against one with the settings it came with."""
+    """Sizes at which one of the two contenders is tuned and the other is not."""
     tried = {trial.tuned_from for trial in comparison.trials}
     for size in reversed(sizes_of(ranked(summary))):
         pair = contenders(summary, size)
@@ -86,9 +86,9 @@ def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat
         if len(tuned) == 1:
             other = next(row for row in pair if row is not tuned[0])
             yield Caveat(
-                f"At {plural(size, 'replica')} settings were searched for {tuned[0].arm.label} and "
-                f"not for {other.arm.label}: part of the difference may be the search.",
-                "Compare tuned with tuned, or default with default: see Verdicts and Tuning.",
+                f"At {plural(size, 'replica')} {tuned[0].arm.label} is tuned and "
+                f"{other.arm.label} is not: a part of the difference may come from the tuning.",
+                "Compare two tuned arms, or two with default settings: see Verdicts and Tuning.",
             )
 
 
@@ -96,53 +96,54 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
     apart = [row for row in arms if not row.comparable]
     if len(apart) < len(arms) and apart:
         yield Caveat(
-            f"{_names(apart)}: not comparable. The numbers are shown apart, and are left out of "
-            "verdicts and efficiencies.",
-            "See the reason below the results; `ringside verify --explain` says where they part.",
+            f"{_names(apart)}: not comparable. The numbers are shown apart; verdicts and "
+            "efficiencies leave them out.",
+            "See the reason below the results; `ringside verify --explain` shows the first "
+            "difference.",
         )
     if uneven := [row for row in arms if row.each_example_once == "no"]:
         yield Caveat(
-            f"{_names(uneven)}: not every example was fed exactly once in every epoch. The numbers "
-            "are of other work and are left out of the verdicts.",
+            f"{_names(uneven)}: not every example was fed exactly once in every epoch. These arms "
+            "did other work, so the verdicts leave them out.",
             "Use a pipeline that feeds each example once.",
         )
     if unequal := [row for row in arms if row.replicas_equal == "no"]:
         yield Caveat(
-            f"{_names(unequal)}: the replicas end with different weights, though the backend is "
-            "synchronous. The difference is below what fails a run, but it should be 0.",
+            f"{_names(unequal)}: the replicas end with different weights, although the backend is "
+            "synchronous. The difference is too small to fail a run, but it should be 0.",
             "Look for a layer or callback that acts on one replica only.",
         )
     unknown = [row for row in arms if row.completed and row.each_example_once == "unknown"]
     if unknown:
         yield Caveat(
-            f"{_names(unknown)}: nobody kept count of which examples were fed.",
-            "Give the examples ids: use a source of Ringside's.",
+            f"{_names(unknown)}: it is not known which examples were fed.",
+            "Use a source of Ringside, which gives every example an id.",
         )
     for row in arms:
         if (passes := row.arm.options.passes_per_reduction) > 1:
             yield Caveat(
-                f"{row.arm.label}: an update is made of {passes} batches; the other arms make one "
-                "of each: not comparable.",
-                "Leave backward_passes_per_step at 1, or give it to all arms.",
+                f"{row.arm.label}: one update takes {passes} batches, in the other arms it takes "
+                "one: not comparable.",
+                "Leave backward_passes_per_step at 1, or set it for all arms.",
             )
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     if alarmed := false_alarms(summary):
         yield Caveat(
-            f"{alarmed} differs from itself: the noise is not what the intervals assume.",
-            "Believe no difference of this size; measure again on a quiet machine.",
+            f"{alarmed} differs from itself: the noise is not as the intervals assume.",
+            "Do not believe differences of this size; measure again on a quiet machine.",
         )
     if summary.rounds.kept_disturbed:
         rounds = plural(len(summary.rounds.disturbed), "round")
         yield Caveat(
-            f"{rounds} disturbed by other programs are used, as too few quiet ones are left.",
-            "Stop what else runs, and go on with --resume or a larger --budget.",
+            f"{rounds} disturbed by other programs are used, because too few quiet ones are left.",
+            "Stop the other programs, and continue with --resume or a larger --budget.",
         )
     if interrupted(comparison) and comparison.runs:
         yield Caveat(
-            "The comparison was interrupted: rounds that were asked for are missing.",
-            "Go on with `ringside compare --resume`.",
+            "The comparison was interrupted before its last round.",
+            "Continue it with `ringside compare --resume`.",
         )
     for size in sizes_of(ranked(summary)):
         pair = contenders(summary, size)
@@ -164,7 +165,7 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     least = LEAST_ROUNDS_OF_TWO if timed == 2 else LEAST_ROUNDS
     if rounds < least:
         yield Caveat(
-            f"Only {plural(rounds, 'round')}: there is no interval of a ratio, and so no verdict.",
+            f"Only {plural(rounds, 'round')}: ratios have no interval, so there is no verdict.",
             f"Use at least {least} rounds.",
         )
     for row in arms:
@@ -173,7 +174,7 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             left = plural(counted_runs(summary, row), "completed run")
             yield Caveat(
                 f"{row.arm.label}: {len(row.not_completed)} of {plural(row.started, 'run')} did "
-                f"not complete ({', '.join(kinds)}); its numbers are from {left} in the rounds "
+                f"not complete ({', '.join(kinds)}). Its numbers come from {left} in the rounds "
                 "that count."
                 if row.completed
                 else f"{row.arm.label}: no run completed ({', '.join(kinds)}).",
@@ -185,39 +186,40 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         runs = [f"{row.arm.label} ({row.started})" for row in short]
         yield Caveat(
             f"Not every arm ran in all {rounds} rounds: {listed(runs)}.",
-            "Go on with `ringside compare --resume`.",
+            "Continue with `ringside compare --resume`.",
         )
     if any(
         spread.value is None and "needs at least 2 epochs" in spread.reason
         for row in arms
         for spread in row.spreads.values()
     ):
-        yield Caveat("One epoch is all warm-up: there is no throughput.", "Use at least 2 epochs.")
+        yield Caveat("The only epoch is warm-up: there is no throughput.", "Use at least 2 epochs.")
 
 
 def _resources(placed: Sequence[Placement], machine: MachineFacts) -> Iterator[Caveat]:
     if placed and placed[0].cores_per_replica is None:
         yield Caveat(
-            "Nothing was pinned: an arm with one replica may use every core, so scaling efficiency "
-            "compares the same cores, not N times as many.",
-            "Give --cores-per-replica.",
+            "No replica was pinned to cores. An arm with one replica may use all cores, so scaling "
+            "efficiency compares the same cores, not N times as many.",
+            "Use --cores-per-replica.",
         )
     if sharing := [one for one in placed if one.shares]:
         arms = [f"{one.arm.arm.label} ({one.shares})" for one in sharing]
         yield Caveat(
-            f"Over-subscribed: {listed(arms)}.",
-            "Where cores are shared, expect other numbers on a larger machine; measure there.",
+            f"More replicas or processes than cores: {listed(arms)}.",
+            "Measure on a machine with enough cores; the numbers will be different there.",
         )
     threads = {(one.threads_per_replica, _inter_op_per_replica(one)) for one in placed}
     if len(threads) > 1:
         yield Caveat(
-            "TensorFlow has not the same number of threads for each replica in all arms (see "
-            "Resources), so they differ in more than in how they distribute.",
-            "Give all arms the same threads, or read the difference as one of settings.",
+            "The number of TensorFlow's threads for each replica is not the same in all arms (see "
+            "Resources), so the arms differ in more than in how they distribute.",
+            "Give all arms the same threads, or remember that the settings differ too.",
         )
     if machine.gpus:
         yield Caveat(
-            "With a GPU a step ends when its launch returns: step times are those of the host.",
+            "With a GPU a step ends for the clock when its launch returns: step times are times of "
+            "the host.",
             "Compare throughput, which waits for the device.",
         )
 
@@ -228,7 +230,7 @@ def _inter_op_per_replica(one: Placement) -> float | None:
 
 
 def _warm_up(summary: Summary) -> Iterator[Caveat]:
-    """Runs of which nobody knows when they settled, by reason."""
+    """Runs whose end of warm-up was not found, by reason."""
     ranked_runs = [
         one.run
         for one in summary.runs
@@ -242,8 +244,8 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
     for reason, labels in reasons.items():
         yield Caveat(
             f"In {len(labels)} of {plural(len(ranked_runs), 'run')} the end of warm-up was not "
-            f"found ({reason}): {listed(list(dict.fromkeys(labels)), limit=3)}. Of "
-            "these the first epoch alone is left out.",
+            f"found ({reason}): {listed(list(dict.fromkeys(labels)), limit=3)}. Only the first "
+            "epoch of these runs is left out.",
             "Train more epochs or more steps.",
         )
 
@@ -258,7 +260,7 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
         yield Caveat(
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
-            "It is in every arm; with longer steps its share falls.",
+            "All arms have this cost; its share falls when steps are longer.",
         )
 
 
@@ -266,10 +268,10 @@ def _asynchronous(summary: Summary, placed: Sequence[Placement]) -> Iterator[Cav
     rows = [row for row in summary.arms if not row.arm.capabilities.synchronous]
     if rows:
         extra = max((one.extra for one in placed if one.arm in rows), default=0)
-        helpers = f" {plural(extra, 'process')} without a replica come on top, and are charged."
+        helpers = f" It also has {plural(extra, 'process')} without a replica, which count too."
         yield Caveat(
             f"{_names(rows)}: asynchronous. A step is one worker's batch, not the global batch, "
-            f"and updates are made from older weights.{helpers if extra else ''}",
+            f"and gradients are computed from older weights.{helpers if extra else ''}",
             "Compare time to accuracy, not only examples/s.",
         )
     for row in rows:
@@ -277,9 +279,9 @@ def _asynchronous(summary: Summary, placed: Sequence[Placement]) -> Iterator[Cav
         count = row.arm.replicas
         if count > 1 and any(spec.learning_rate_rule.rule != "none" for spec in specs):
             yield Caveat(
-                f"{row.arm.label}: {count}× as many updates, each from 1/{count} of the batch, at "
-                "the rate of the whole batch.",
-                "Choose a learning-rate rule of its own for it.",
+                f"{row.arm.label}: it makes {count}× as many updates, each from 1/{count} of the "
+                "batch, with the learning rate of the whole batch.",
+                "Choose a learning-rate rule for this arm alone.",
             )
 
 
@@ -287,7 +289,8 @@ def _quality(summary: Summary) -> Iterator[Caveat]:
     if summary.quality_target is None:
         if any(row.completed for row in summary.arms):
             yield Caveat(
-                "The workload names no target: nothing here says whether the arms train as well.",
+                "The workload has no quality target, so this report cannot say whether the arms "
+                "learn equally well.",
                 "Give the workload a quality target.",
             )
         return
@@ -304,7 +307,7 @@ def _quality(summary: Summary) -> Iterator[Caveat]:
         yield Caveat(
             f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was not always "
             f"reached: {listed(missed)}.",
-            "Train more epochs before time to accuracy is compared.",
+            "Train more epochs before you compare time to accuracy.",
         )
 
 
@@ -314,9 +317,10 @@ def _machines(runs: Sequence[RunRow]) -> Iterator[Caveat]:
     if len(hosts) > 1:
         yield Caveat(
             f"Processes ran on {len(hosts)} hosts: {listed(hosts)}.",
-            "Their clocks are never compared; read step times as those of the slowest host.",
+            "Clocks of different hosts are never compared; step times are those of the slowest "
+            "host.",
         )
-    # Of one host they are refused, see ringside.stats.comparability.
+    # On one host such differences are refused, see ringside.stats.comparability.
     for what, found in (
         ("processors", {one.cpu_model for one in facts}),
         ("versions of Python", {one.python for one in facts}),
@@ -325,28 +329,27 @@ def _machines(runs: Sequence[RunRow]) -> Iterator[Caveat]:
         if len(found) > 1:
             yield Caveat(
                 f"Hosts differ in their {what}: {listed(sorted(found), limit=3)}.",
-                "Use hosts of one kind with one environment.",
+                "Use equal hosts with equal software.",
             )
 
 
 def _links(comparison: Comparison) -> Iterator[Caveat]:
-    """Links that did not stay as they were, and such as nobody could measure."""
+    """Links that changed or could not be measured."""
     used = len(comparison.addresses)
     if used < 2:
         return
     if not comparison.links:
         yield Caveat(
-            "The links between the hosts could not be measured: nobody knows what a stack could "
-            "have reached.",
-            "Measure again when something comes through all of them.",
+            "The links between the hosts could not be measured, so it is not known what a stack "
+            "could have reached.",
+            "Measure again when all links work.",
         )
     if any(name.startswith("bbr") for name in congestion_controls(comparison.links)):
         yield Caveat(
-            "TCP between the hosts is governed by BBR. Under it stacks that fill both directions "
-            "of a link were seen to leave much of it unused that they use under cubic "
-            "(docs/network.md): a gap between two stacks may be that.",
-            "Compare under cubic as well: sysctl net.ipv4.tcp_congestion_control=cubic on all "
-            "hosts.",
+            "The hosts use BBR as TCP congestion control. With BBR, stacks that fill both "
+            "directions of a link were seen to leave much of it unused, which they use with cubic "
+            "(docs/network.md). A difference between two stacks may come from that.",
+            "Compare with cubic too: sysctl net.ipv4.tcp_congestion_control=cubic on all hosts.",
         )
     at_end = links_by_pair(comparison.links_at_end)
     changed = []
@@ -365,13 +368,13 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
 
 
 def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
-    """Runs of which nobody knows what else their hosts did."""
+    """Runs during which the load of the hosts was not watched."""
     blind = [run for run in comparison.runs if run.outcome.completed and run.load is None]
     if comparison.hosts and blind:
         yield Caveat(
-            f"In {plural(len(blind), 'run')} nobody could look at what else the hosts did; their "
-            "rounds count as if nothing had disturbed them.",
-            "Do not read these rounds as undisturbed; look at the hosts' own records.",
+            f"In {plural(len(blind), 'run')} the load of the hosts could not be watched. Their "
+            "rounds count as undisturbed.",
+            "Look at the hosts' own records: these rounds may have been disturbed.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What communication costs: collectives against their model, and bytes and time of each arm."""
+"""The cost of communication: collectives and their models, bytes and time of each arm."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ from ringside_core.specs.communication import Operation
 from ringside_core.text import byte_size, number, percent, plural
 
 TITLE = "What does communication cost?"
-NOT_MEASURED = "The collectives are not measured here. Run `ringside allreduce`, then compare."
+NOT_MEASURED = "Collectives were not measured here. Run `ringside allreduce`, then compare."
 OPERATIONS = {"allreduce": "all-reduce", "broadcast": "broadcast", "push_pull": "push and pull"}
 
 Models = Mapping[tuple[str, str], CostModel]
@@ -48,7 +48,7 @@ Models = Mapping[tuple[str, str], CostModel]
 def communication_section(
     comparison: Comparison, summary: Summary, breakdown: Breakdowns | None
 ) -> Section:
-    """Collectives beside their model, then what each arm sends and waits for."""
+    """Collectives with their models, then what each arm sends and waits for."""
     found = comparison.communication
     models = models_of(found) if found else {}
     blocks: list[Block] = []
@@ -63,8 +63,8 @@ def communication_section(
             Heading("Predicted, counted, and waited for"),
             Text(
                 "Bytes on all links for one step: predicted from the gradients and the collective, "
-                "and counted on the interfaces. Time: what the model says of the gradients in one "
-                "piece, and what an arm really loses beside one that reduces nothing."
+                "and counted on the interfaces. Time: what the model gives for all gradients in "
+                "one piece, and the time that the reduction really adds to a step."
             ),
             arms,
         ]
@@ -113,19 +113,19 @@ def _answer(found: Communication, models: Models) -> str:
         return "No stack completed an all-reduce."
     bandwidth, name, size = max(best)
     wrong = sum(stack.wrong for stack in found.stacks)
-    right = "every element was right" if not wrong else f"{wrong:,} ELEMENTS WERE WRONG"
+    right = "every element was correct" if not wrong else f"{wrong:,} ELEMENTS WERE WRONG"
     worst = max((one.relative_error for one in models.values()), default=None)
     told = (
         f"Fastest all-reduce of {byte_size(size)} among {plural(found.num_ranks, 'rank')}: "
         f"{stack_name(name)}, {number(bandwidth)} GB/s bus bandwidth; {right}."
     )
     if worst is not None:
-        told += f" The models miss by {percent(worst)} or less (median over sizes)."
+        told += f" The models are wrong by at most {percent(worst)} (median over sizes)."
     return told
 
 
 def _links(found: Communication) -> str:
-    """What each link carries, and what is said of it below."""
+    """The rate of each link, and what `of the link` means."""
     told = "; ".join(
         f"{link.sender} to {link.receiver} {link_words(link)}"
         + ("" if link.tool == "tcp" else f" by {link.tool}")
@@ -133,7 +133,7 @@ def _links(found: Communication) -> str:
     )
     return (
         f"Links, each measured by a plain TCP transfer before the collectives: {told}. Of the "
-        "link: the least time that the slowest of them allows, divided by that of the slowest rank."
+        "link: the shortest time that the slowest link allows ÷ the time of the slowest rank."
     )
 
 
@@ -211,7 +211,7 @@ def _timings_table(found: Communication) -> Table:
 
 
 def _of_the_link(found: Communication, timing: Timing) -> tuple[Cell, ...]:
-    """The share that it reaches; no cell, where there are no links."""
+    """The share of the link that it reaches; no cell if there are no links."""
     bits_per_s = slowest_bits_per_s(found.links)
     if bits_per_s is None:
         return ()
@@ -300,7 +300,7 @@ def _predicted(
 
 
 def _gradient_bytes(summary: Summary, row: ArmRow) -> int | None:
-    """Of one gradient of all weights as it is sent, from what any process of the arm recorded."""
+    """Bytes of one gradient of all weights as it is sent, as any process of the arm recorded."""
     found = [
         wire_bytes(record.gradient_bytes, one.run.spec)
         for one in summary.runs

@@ -1,4 +1,4 @@
-"""What a comparison was made of and on: machine, versions, command, digest of the samples."""
+"""Where and how a comparison was made: machine, versions, command, digest of the samples."""
 
 import time
 
@@ -10,7 +10,7 @@ from ringside_core.text import byte_size, listed, plural
 
 
 def environment_section(comparison: Comparison, digest: str) -> Section:
-    """Everything that somebody who repeats it needs.
+    """Everything that is needed to repeat the comparison.
 
     Args:
         comparison: what was seen.
@@ -49,7 +49,7 @@ def facts_of(comparison: Comparison, digest: str) -> list[tuple[str, str]]:
 
 
 def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
-    """(name, value) of what is between the machines; none of one machine."""
+    """(name, value) of hosts and links; empty if the comparison ran on one machine."""
     if not comparison.hosts:
         return []
     slots = {host.name: host.slots for host in comparison.hosts}
@@ -61,7 +61,7 @@ def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
     if comparison.servers_on:
         facts.append(("Parameter servers on", ", ".join(comparison.servers_on)))
     if comparison.oversubscribe:
-        facts.append(("Oversubscribed", "more processes than cores on a host were asked for"))
+        facts.append(("Oversubscribed", "the user allowed more processes than cores on a host"))
     at_end = links_by_pair(comparison.links_at_end)
     for link in comparison.links:
         told = f"{link_words(link)} before the first run"

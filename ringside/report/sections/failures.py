@@ -1,4 +1,4 @@
-"""Runs that did not complete, with the last lines of what they said."""
+"""Runs that did not complete, with the last lines of their output."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def link_to(folder: Path | None, relative: str) -> str:
 
 
 def _inside(folder: Path | None, relative: str) -> Path | None:
-    """The path, if it stays within the folder: a record must not make a page read /etc."""
+    """The path if it is inside the folder; a record must not make a page read /etc."""
     if folder is None or not relative:
         return None
     path = (folder / relative).resolve()
@@ -69,9 +69,9 @@ def _inside(folder: Path | None, relative: str) -> Path | None:
 
 
 def _last_lines(run: Run, folder: Path | None) -> list[tuple[str, str]]:
-    """What the launcher took for the cause, then tracebacks; where there is neither, the logs.
+    """The lines that the launcher took for the cause, then tracebacks; without both, the logs.
 
-    A traceback alone may be that of a victim: a rank that lost its peer.
+    A traceback alone may come from a victim: a rank that lost its peer.
     """
     told = [("the process that explains it", tail("\n".join(run.last_lines)))]
     told += [(record.task, tail(record.outcome.traceback)) for record in run.records]
@@ -99,7 +99,7 @@ def _file_tail(path: Path) -> str:
 
 
 def tail(text: str) -> str:
-    """The last lines, without what only a terminal understands."""
+    """The last lines, without escape sequences."""
     lines: Sequence[str] = plain(text).strip().splitlines()
     return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])
 

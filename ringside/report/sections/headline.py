@@ -1,4 +1,4 @@
-"""Who wins at each size, by how much, how sure: the first thing that a reader sees."""
+"""Who wins at each size, by how much, and how sure that is: a reader sees this first."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ class Headline:
         word: the verdict; `no verdict` without an interval, `no opponent` where only one arm ran.
         sentence: who against whom; it holds the ratio.
         evidence: interval, rounds, and whether the two compute the same.
-        against_serial: what the faster one is beside the run without distribution; or empty.
-        loses: whether that run is told to be faster.
+        against_serial: how the faster one compares with the run without distribution; or empty.
+        loses: whether that run has the verdict `faster`.
         ratio, interval: for the picture; None where there is none.
     """
 
@@ -47,12 +47,12 @@ class Headline:
 
 
 def headlines(summary: Summary) -> tuple[Headline, ...]:
-    """One for each size, largest first: that is the one a cluster is bought for."""
+    """One for each size, the largest first, because a cluster is bought for it."""
     return tuple(_headline(summary, size) for size in reversed(sizes_of(ranked(summary))))
 
 
 def contenders(summary: Summary, replicas: int) -> tuple[ArmRow, ArmRow] | None:
-    """The two arms that a size is about, faster one first.
+    """The two arms that stand for a size, the faster one first.
 
     The best arms of the two fastest families that distribute (Horovod and tf.distribute). If only
     one of them ran, the two fastest arms of all. None if there are no two arms.
@@ -108,7 +108,7 @@ def named(row: ArmRow) -> str:
 
 
 def _title(pair: tuple[ArmRow, ArmRow]) -> str:
-    """What the two are known for; only what was measured can be the fastest."""
+    """What the two are: the fastest of the arms that were measured."""
     first, second = (family_of(row) for row in pair)
     if first == second:
         return f"the two fastest measured arms, both {first}"
@@ -145,13 +145,13 @@ def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
 
 
 def seen(smallest_visible: float) -> str:
-    """What this experiment would have called, and how surely."""
+    """Which difference this experiment would have shown."""
     much = percent(smallest_visible)
     return f"A difference of {much} would have been seen in 4 of 5 such experiments"
 
 
 def _why_not_told(verdict: PairVerdict) -> str:
-    """Why one cannot tell though the interval of the pair alone leaves out 1; else empty."""
+    """Why the word is `cannot tell` although the pair's own interval excludes 1; else empty."""
     alone = verdict.ratio.interval is not None and not covers(verdict.ratio, 1)
     return verdict.reason if verdict.word == "cannot tell" and alone else ""
 
@@ -182,7 +182,7 @@ def loses(summary: Summary, row: ArmRow) -> bool:
 
 
 def against_serial(summary: Summary, row: ArmRow) -> str:
-    """How an arm stands beside the run without distribution; empty: there is none."""
+    """How an arm compares with the run without distribution; empty: there is none."""
     verdict = _beside_serial(summary, row)
     if verdict is None or verdict.ratio.value is None:
         return ""

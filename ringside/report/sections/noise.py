@@ -1,4 +1,4 @@
-"""How much differs by chance: the noise floor, the rounds, and what disturbed them."""
+"""How much arms differ by chance: the noise floor, the rounds, and what disturbed them."""
 
 import math
 
@@ -11,7 +11,7 @@ from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Comparison
 from ringside_core.text import duration, listed, percent, plural
 
-NO_TWIN = "Not measured: no arm ran twice under two names."
+NO_TWIN = "Not measured: no arm ran twice, under two names."
 
 
 def noise_section(comparison: Comparison, summary: Summary) -> Section:
@@ -26,7 +26,7 @@ def noise_section(comparison: Comparison, summary: Summary) -> Section:
         blocks += [Heading("Disturbed rounds"), _disturbed(summary)]
     return Section(
         "noise",
-        "How much differs by chance alone?",
+        "How large are differences by chance?",
         "Noise",
         f"{noise_line(summary)} {rounds_line(comparison, summary)}",
         tuple(blocks),
@@ -46,7 +46,7 @@ def noise_line(summary: Summary) -> str:
             continue
         ratio, span = times(one.ratio.value, one.ratio.interval), ratio_between(one)
         verdict = (
-            "cannot tell, as it must be"
+            "cannot tell, as expected"
             if one.word == "cannot tell"
             else f"{one.word}, which is a false alarm"
         )
@@ -55,7 +55,7 @@ def noise_line(summary: Summary) -> str:
 
 
 def _twice(summary: Summary, one: PairVerdict) -> str:
-    """The arm that was measured twice, whichever of the two came out as the faster one."""
+    """The arm that was measured twice; either of the two names may be the faster one."""
     twins = {row.arm.label: row.arm.twin_of for row in summary.arms if row.arm.twin_of}
     return twins.get(one.first, one.first)
 
@@ -68,7 +68,7 @@ def rounds_line(comparison: Comparison, summary: Summary) -> str:
         told += f", {disturbed} of them disturbed"
     elif disturbed:
         told += f", {disturbed} left out as disturbed"
-    return f"{told}. {comparison.ended_because or 'It was interrupted and can go on.'}"
+    return f"{told}. {comparison.ended_because or 'It was interrupted and can be continued.'}"
 
 
 def _quiet(summary: Summary) -> bool:
@@ -117,7 +117,7 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
         ("Rounds begun", str(comparison.rounds)),
         ("Rounds used", str(len(summary.rounds.used))),
         ("Asked for", ", ".join(rules)),
-        ("Ended because", comparison.ended_because or "it was interrupted and can go on"),
+        ("Ended because", comparison.ended_because or "it was interrupted and can be continued"),
     ]
     if widest := summary.widest_of_interest():
         pair, width = widest
@@ -149,6 +149,6 @@ def interrupted(comparison: Comparison) -> bool:
 
 
 def false_alarms(summary: Summary) -> str:
-    """Twins that came out as different; empty: none did."""
+    """Arms whose two measurements differ beyond chance; empty: none."""
     names = [_twice(summary, one) for one in summary.noise_floor if one.word != "cannot tell"]
     return listed(names) if names else ""

@@ -1,4 +1,4 @@
-"""What proves that arms computed the same: certificates, and mistakes made to test the gate."""
+"""The proof that arms compute the same: certificates, and deliberate mistakes that test them."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -40,9 +40,9 @@ class Detection:
 
     Attributes:
         passed: whether every mistake was caught, and nothing else was.
-        notes: to what stands in the cells: (number, text).
-        alarms: what was held against clean runs.
-        origin: where and when.
+        notes: on cells of the table: (number, text).
+        alarms: false alarms, in clean runs.
+        origin: where and when the matrix was made.
     """
 
     answer: str
@@ -58,9 +58,9 @@ class Proof:
     """Did they compute the same?
 
     Attributes:
-        answer: in ten seconds.
+        answer: in one sentence.
         certain: whether every arm is certified.
-        by_design: what differs between arms and was allowed for: (layer, how).
+        by_design: what differs on purpose between arms, and how it was treated: (layer, how).
     """
 
     answer: str
@@ -71,7 +71,7 @@ class Proof:
 
 
 def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
-    """Everything that is said of certificates and of the gate."""
+    """Everything that a report says about certificates and deliberate mistakes."""
     # A twin has the certificate of its arm.
     arms = [row for row in summary.arms if not row.arm.twin_of]
     noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
@@ -103,9 +103,9 @@ def not_comparable(summary: Summary) -> tuple[tuple[str, str], ...]:
 def _answer(arms: Sequence[ArmRow]) -> str:
     certified = [row for row in arms if row.comparable]
     if not any(row.certificate for row in arms):
-        return "Not known: no arm was verified, so none is ranked."
+        return "Not known: no arm was verified, so no arm is ranked."
     if not certified:
-        return f"No: of {plural(len(arms), 'arm')} none is certified, so none is ranked."
+        return f"No: of {plural(len(arms), 'arm')} none is certified, so no arm is ranked."
     agree = _agreement([row.certificate for row in certified if row.certificate])
     if len(certified) == len(arms):
         who = f"All {len(arms)} arms are" if len(arms) > 1 else "The only arm is"
@@ -119,7 +119,7 @@ def _answer(arms: Sequence[ArmRow]) -> str:
 
 
 def _agreement(certificates: Sequence[Certificate]) -> str:
-    """How near the certified arms are to the serial run."""
+    """How close the certified arms are to the serial run."""
     exact = [one for one in certificates if one.kind == "exact"]
     worst = [largest(checks_of(one, "float64")) for one in exact]
     found = [one for one in worst if one is not None and one.value is not None]
@@ -191,13 +191,13 @@ def checks_of(certificate: Certificate, *words: str) -> list[Check]:
 
 
 def largest(checks: Iterable[Check]) -> Deviation | None:
-    """The largest deviation of all; what is no number is the largest."""
+    """The largest deviation of all; one that is not a number counts as the largest."""
     found = [check.worst for check in checks if check.worst is not None]
     return max(found, key=lambda d: float("inf") if d.value is None else d.value, default=None)
 
 
 def deviation_cell(checks: Sequence[Check]) -> Cell:
-    """The largest deviation, and where it is; of checks without one, their answer."""
+    """The largest deviation and its place; if the checks have none, whether they passed."""
     worst = largest(checks)
     if worst is None:
         return answer_cell(checks)
@@ -217,7 +217,7 @@ def answer_cell(checks: Sequence[Check]) -> Cell:
 
 
 def evaluation_cell(certificate: Certificate) -> Cell:
-    """Whether evaluation and predictions passed: on their own, or as a part of parity."""
+    """Whether evaluation and predictions passed, in checks of their own or as a part of parity."""
     if own := checks_of(certificate, *EVALUATION):
         return answer_cell(own)
     parity = checks_of(certificate, "float64")
@@ -276,7 +276,7 @@ def results_by_cell(matrix: DetectionMatrix) -> dict[tuple[str, str], ControlRes
 
 
 def detection_answer(matrix: DetectionMatrix) -> str:
-    """How many mistakes were caught, what was missed, and how often the gate cried wolf."""
+    """How many mistakes were caught, which were missed, and how many false alarms there were."""
     alarms = plural(len(matrix.false_alarms), "false alarm")
     told = (
         f"{matrix.caught} of {matrix.applicable} caught, {alarms} in "
@@ -300,10 +300,12 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
     """Certificates, deliberate mistakes, and what the timed runs recorded."""
     blocks: list[Block] = []
     if comparison.certificates:
-        blocks.append(Text("Each arm trains beside the serial run, before anything is timed."))
+        blocks.append(
+            Text("Before anything is timed, each arm trains on the same batches as the serial run.")
+        )
         blocks.append(proof.table)
     if proof.by_design:
-        blocks += [Heading("Differs by design, and was allowed for"), Terms(proof.by_design)]
+        blocks += [Heading("Differs on purpose, and how it was treated"), Terms(proof.by_design)]
     if one := proof.detection:
         blocks += [
             Heading("Would a mistake be caught?"),
@@ -324,9 +326,9 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
 
 
 def _about_mistakes(one: Detection) -> str:
-    """How to read the matrix; a reader must not take the arms in sight for all."""
+    """How to read the matrix, which may have more arms than a screen shows."""
     arms = len(one.table.columns) - 1
-    told = f"Deliberate mistakes, each made in each arm where it can be. {one.origin}"
+    told = f"Each deliberate mistake was made in each arm in which it is possible. {one.origin}"
     if arms > ARMS_IN_SIGHT:
-        told += f" All {arms} arms have a column: on a screen the table scrolls sideways."
+        told += f" All {arms} arms have a column; the table scrolls sideways."
     return told

@@ -69,7 +69,7 @@ def _placement(row: ArmRow, run: Run) -> Placement:
 
 
 def _cores(records: Sequence[RunRecord]) -> int:
-    """Distinct processors of a run, over all its hosts."""
+    """Number of different processors of a run, over all its hosts."""
     by_host: dict[str, set[int]] = defaultdict(set)
     for record in records:
         by_host[record.machine.host].update(record.cores)
@@ -77,7 +77,7 @@ def _cores(records: Sequence[RunRecord]) -> int:
 
 
 def _shares(run: Run, processes: int) -> str:
-    """Why processors are shared; empty if each process has its own."""
+    """Why processes share processors; empty if each process has its own."""
     per_replica = run.spec.resources.cores_per_replica
     replicas, cores = run.spec.topology.num_replicas, _cores(run.records)
     if not cores:

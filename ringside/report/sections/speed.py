@@ -1,4 +1,4 @@
-"""How fast: results, scaling, and how step times are spread."""
+"""How fast the arms are: results, scaling, and the spread of step times."""
 
 from ringside.report.blocks import (
     Block,
@@ -22,7 +22,7 @@ from ringside_core.text import number, plural
 def results_section(
     summary: Summary, table: Table, because: tuple[tuple[str, str], ...]
 ) -> Section:
-    """Every arm, every figure."""
+    """Every arm with every figure."""
     rows = ranked(summary)
     if rows:
         most = said(rows[0].mean_throughput, "examples/s")
@@ -45,7 +45,7 @@ def results_section(
 
 
 def scaling_section(comparison: Comparison, summary: Summary) -> Section:
-    """What more replicas bring."""
+    """The gain from more replicas."""
     kind = comparison.scaling
     rows = [row for row in ranked(summary) if row.arm.replicas > 1]
     held = "the global batch" if kind == "strong" else "the batch of each replica"
@@ -78,7 +78,7 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
                 f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
             )
     if not told:
-        return "There is no comparable base to scale from."
+        return "No arm with one replica is comparable, so there is no base for scaling."
     return f"At best, {'; '.join(told)}."
 
 
@@ -110,7 +110,7 @@ def _no_p99(rows: list[ArmRow]) -> str:
 
 
 def steps_section(summary: Summary) -> Section:
-    """How long a step takes, usually and at worst."""
+    """How long a step takes: typical and slowest."""
     told = []
     rows = ranked(summary)
     for size in reversed(sizes_of(rows)):

@@ -14,14 +14,14 @@ NO_SERIAL = "no arm without distribution"
 
 
 def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:
-    """Median above its range; of what is missing, a dash above the reason."""
+    """The median with its range; if there is none, a dash with the reason."""
     if spread.value is None:
         return Cell(NOTHING, spread.reason)
     return Cell(number(spread.value * scale), range_of(spread, scale=scale))
 
 
 def throughput_cell(row: ArmRow) -> Cell:
-    """Geometric mean and its interval; of too few rounds the range, and that there is none."""
+    """The geometric mean with its interval; with too few rounds, the range and `no interval`."""
     mean, spread = row.mean_throughput, row.spreads["throughput_examples_s"]
     if mean.value is None:
         return spread_cell(spread)
@@ -32,7 +32,7 @@ def throughput_cell(row: ArmRow) -> Cell:
 
 
 def target_cell(spread: Spread) -> Cell:
-    """Time to target; a median over only the lucky runs would flatter, so there is none."""
+    """Time to target. If some runs did not reach it there is no median: it would be too good."""
     if spread.value is not None and spread.n < spread.of:
         return Cell(NOTHING, f"{spread.n} of {spread.of} reached it", bad=True)
     if spread.value is None and spread.reason == "not reached":
@@ -41,7 +41,7 @@ def target_cell(spread: Spread) -> Cell:
 
 
 def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
-    """An efficiency with the base that it is against, or that there is none."""
+    """An efficiency with its base, or the reason why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
     if row.arm.twin_of:
@@ -80,14 +80,14 @@ def results_table(summary: Summary) -> Table:
 
 
 def arms_in_order(summary: Summary) -> list[ArmRow]:
-    """Arms that are not comparable come last; else as they were asked for."""
+    """Arms in the order of the command line; those that are not comparable come last."""
     return sorted(summary.arms, key=lambda row: not row.comparable)
 
 
 def _result(row: ArmRow) -> tuple[Cell, ...]:
     lost = row.started - row.completed
     spreads = row.spreads
-    note = "the same again, for the noise floor" if row.arm.twin_of else ""
+    note = "the same arm again, for the noise floor" if row.arm.twin_of else ""
     if lost:
         note = f"{lost} of {plural(row.started, 'run')} lost"
     return (
@@ -106,7 +106,7 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
 
 
 def steps_table(summary: Summary) -> Table:
-    """How long steps take, how far processes part, and what the clock itself costs."""
+    """Step times, rank skew, and the cost of the clock itself."""
     columns = (
         Column("Arm", numeric=False),
         Column("p50", "ms"),
@@ -151,7 +151,7 @@ def evidence_table(summary: Summary) -> Table:
 
 
 def figure_cell(figure: Figure, *, scale: float = 1.0) -> Cell:
-    """One number of one run; of what is missing, a dash above the reason."""
+    """One number of one run; if there is none, a dash with the reason."""
     if figure.value is None:
         return Cell(NOTHING, figure.reason)
     return Cell(number(figure.value * scale))

@@ -11,7 +11,7 @@ from ringside.stats.summary import Summary
 from ringside_core.specs import Arm, Comparison, Trial
 from ringside_core.text import listed, number, plural
 
-NOT_TUNED = "Not tuned: every arm ran with the settings it was named with. Run with --tuned."
+NOT_TUNED = "Not tuned: every arm ran with the settings in its name. Run with --tuned."
 
 
 def tuning_section(comparison: Comparison, summary: Summary) -> Section:
@@ -38,7 +38,7 @@ def tuning_section(comparison: Comparison, summary: Summary) -> Section:
 
 
 def settings_of(arm: Arm) -> str:
-    """Everything that an arm sets: options of its backend, then settings of its own."""
+    """Everything that an arm sets: options of its backend, then other settings."""
     defaults = type(arm.options)()
     told = [
         f"{name}={value}"
@@ -46,7 +46,7 @@ def settings_of(arm: Arm) -> str:
         if value != getattr(defaults, name) and name != "backend"
     ]
     told += [f"{name}={value}" for name, value in arm.settings if value is not None]
-    return ", ".join(told) or "as upstream has it"
+    return ", ".join(told) or "the defaults"
 
 
 def _answer(comparison: Comparison, summary: Summary) -> str:
@@ -62,7 +62,7 @@ def _answer(comparison: Comparison, summary: Summary) -> str:
         and summary.verdict_of(row.arm.label, row.arm.tuned_from).word == "faster"
     ]
     if not any(row.arm.tuned_from for row in summary.arms):
-        return f"{told}; for none was another setting the fastest."
+        return f"{told}; for no arm were other settings the fastest."
     if not gains:
         return f"{told}; no tuned arm is faster than its default beyond chance."
     verb = "is" if len(gains) == 1 else "are"

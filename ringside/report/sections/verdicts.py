@@ -1,4 +1,4 @@
-"""Verdicts of all pairs: a matrix for each size, everybody against serial, and the whole list."""
+"""Verdicts of all pairs: a matrix for each size, all arms against serial, and the whole list."""
 
 from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text
 from ringside.report.ranking import ranked, sizes_of, verdict_cell, word_of
@@ -24,8 +24,8 @@ def verdicts_section(summary: Summary) -> Section:
         blocks.insert(
             0,
             Text(
-                "The arm of the row is so many times as fast as the arm of the column, "
-                "with its 95 % interval. The word allows for the number of pairs."
+                "How many times as fast the arm of the row is as the arm of the column, with the "
+                "95 % interval. The word is corrected for the number of pairs."
             ),
         )
     if (serial := serial_table(summary)) is not None:
@@ -99,7 +99,7 @@ def serial_table(summary: Summary) -> Table | None:
 
 
 def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
-    """One row for each pair, with everything that its word rests on."""
+    """One row for each pair, with all numbers behind its verdict."""
     columns = (
         Column("Faster by ratio", numeric=False),
         Column("Other", numeric=False),
@@ -129,7 +129,7 @@ def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
 
 
 def visible_cell(verdict: PairVerdict) -> Cell:
-    """The difference that such an experiment calls four times in five."""
+    """The smallest difference that such an experiment would show in 4 of 5 cases."""
     if verdict.smallest_visible is None:
         return Cell(NOTHING)
     return Cell(percent(verdict.smallest_visible))
@@ -148,7 +148,7 @@ def _of_size(summary: Summary, size: int) -> list[PairVerdict]:
 
 def _answer(pairs: list[PairVerdict]) -> str:
     if not pairs:
-        return "No two comparable arms of one size: there is no verdict."
+        return "There are no two comparable arms of one size, so there is no verdict."
     told = sum(one.ratio.interval is not None and one.word != "cannot tell" for one in pairs)
     missing = [one for one in pairs if one.ratio.interval is None]
     if len(missing) == len(pairs):

@@ -49,7 +49,7 @@ def test_the_environment_names_hosts_interface_and_links() -> None:
         "Hosts used": "a (10.0.0.1, 2 slots), b (10.0.0.2, 2 slots)",
         "Interface": "eth7",
         "Parameter servers on": "b",
-        "Oversubscribed": "more processes than cores on a host were asked for",
+        "Oversubscribed": "the user allowed more processes than cores on a host",
         "Link a → b": "0.94 Gbit/s before the first run, 0.93 Gbit/s after the last, plain TCP",
         "Link b → a": "0.95 Gbit/s before the first run, 0.9 Gbit/s after the last, plain TCP",
     }
@@ -141,5 +141,5 @@ def test_runs_that_nobody_watched_are_a_caveat() -> None:
     watched = placed()
     unwatched = tuple(run.replace(load=None) for run in watched.runs)
 
-    assert any("nobody could look" in what for what in told(watched.replace(runs=unwatched)))
-    assert not any("nobody could look" in what for what in told(bare().replace(runs=unwatched)))
+    assert any("could not be watched" in what for what in told(watched.replace(runs=unwatched)))
+    assert not any("could not be watched" in what for what in told(bare().replace(runs=unwatched)))

@@ -72,11 +72,11 @@ def test_answer_when_none_is_certified() -> None:
     serial = failed(certificate(arm_of("serial")))
     lost = three().replace(certificates=(serial,))
 
-    assert proof(three()).answer == "Not known: no arm was verified, so none is ranked."
-    assert proof(lost).answer == "No: of 3 arms none is certified, so none is ranked."
+    assert proof(three()).answer == "Not known: no arm was verified, so no arm is ranked."
+    assert proof(lost).answer == "No: of 3 arms none is certified, so no arm is ranked."
     for comparison in (three(), lost):
         view = view_of(comparison)
-        assert view.lead.startswith("No arm is comparable, so none is ranked. digits, ")
+        assert view.lead.startswith("No arm is comparable, so no arm is ranked. digits, ")
         assert view.headlines == ()
     assert view_of(three("serial")).lead.startswith("digits, ")
 
@@ -292,4 +292,4 @@ def test_without_certificates_nothing_is_the_highest() -> None:
 
     assert plots["scaling"].svg == ""
     assert "Highest" not in plots["throughput"].caption
-    assert view.section("verdicts").answer.startswith("No two comparable arms")
+    assert view.section("verdicts").answer.startswith("There are no two comparable arms")

@@ -35,7 +35,7 @@ def test_noise_floor_is_the_same_arm_twice() -> None:
     section = noise_section(bare(), summary)
 
     assert section.answer == (
-        "horovod ×2 against itself: 1.00× [0.95, 1.05], cannot tell, as it must be. "
+        "horovod ×2 against itself: 1.00× [0.95, 1.05], cannot tell, as expected. "
         "3 rounds used. All 3 rounds were made."
     )
     assert section.sure
@@ -89,7 +89,7 @@ def test_interrupted_comparison_says_how_to_go_on() -> None:
 
     told = [one for one in caveats(comparison, judged()) if "interrupted" in one.what]
 
-    assert "It was interrupted and can go on." in noise_section(comparison, judged()).answer
+    assert "It was interrupted and can be continued." in noise_section(comparison, judged()).answer
     assert len(told) == 1 and "--resume" in told[0].advice
 
 
@@ -167,7 +167,7 @@ def test_tuned_stands_beside_default_with_its_settings() -> None:
     assert [cell.main for cell in trials[1][3:4]] == ["chosen"]
     assert trials[3][2].main == "–" and "XLA cannot compile it." in trials[3][4].main
     assert settings_of(arm_of("horovod", 2, cycle_time_ms=0.5)) == "cycle_time_ms=0.5"
-    assert settings_of(arm_of("serial")) == "as upstream has it"
+    assert settings_of(arm_of("serial")) == "the defaults"
 
 
 def test_results_name_the_highest_throughput() -> None:

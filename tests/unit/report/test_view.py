@@ -86,10 +86,10 @@ def test_few_rounds_are_a_caveat() -> None:
     three = [*two, *rounds("horovod", 1, 1.0, 1.0, 1.0, first=6)]
 
     assert "Only 3 rounds" in caveats_of(two) and "at least 4 rounds" in caveats_of(two)
-    assert "Only" not in caveats_of(three)
-    assert "Only 1 round: there is no interval" in caveats_of([one_run("serial")])
+    assert "ratios have no interval" not in caveats_of(three)
+    assert "Only 1 round: ratios have no interval" in caveats_of([one_run("serial")])
     assert "Only 2 rounds" in caveats_of(rounds("serial", 1, 1.0, 1.0))
-    assert "Only" not in caveats_of(rounds("serial", 1, 1.0, 1.0, 1.0))
+    assert "ratios have no interval" not in caveats_of(rounds("serial", 1, 1.0, 1.0, 1.0))
 
 
 def test_lost_runs_are_a_caveat() -> None:
@@ -98,7 +98,7 @@ def test_lost_runs_are_a_caveat() -> None:
     lost = [*runs[:2], runs[2].replace(outcome=FAILED)]
 
     assert (
-        "serial: 1 of 3 runs did not complete (failed in round 3); its numbers are from 2 "
+        "serial: 1 of 3 runs did not complete (failed in round 3). Its numbers come from 2 "
         "completed runs in the rounds that count." in caveats_of(lost)
     )
     assert "serial: no run completed (failed in round 1)" in caveats_of(
@@ -139,13 +139,15 @@ def test_servers_that_share_the_workers_cores_are_a_caveat() -> None:
 
     assert "parameter_server ×2 (4 processes on 2 cores)" in text
     assert "asynchronous. A step is one worker's batch" in text
-    assert "2 processes without a replica come on top, and are charged." in text
+    assert "It also has 2 processes without a replica, which count too." in text
 
 
 def test_processes_on_their_own_cores_are_no_caveat() -> None:
     """Two ranks on two cores, or one process with two replicas on two cores."""
-    assert "Over-subscribed" not in caveats_of([one_run("horovod", 2)])
-    assert "Over-subscribed" not in caveats_of([one_run("mirrored", 2, cores=(0, 1))])
+    assert "More replicas or processes than cores" not in caveats_of([one_run("horovod", 2)])
+    assert "More replicas or processes than cores" not in caveats_of(
+        [one_run("mirrored", 2, cores=(0, 1))]
+    )
 
 
 def test_cores_of_two_hosts_are_added() -> None:
@@ -158,7 +160,7 @@ def test_cores_of_two_hosts_are_added() -> None:
 
     text = caveats_of([run.replace(records=tuple(records))])
 
-    assert "Over-subscribed" not in text
+    assert "More replicas or processes than cores" not in text
     assert "2 hosts: bench-1 and bench-2" in text
 
 
@@ -166,8 +168,8 @@ def test_nothing_pinned_is_a_caveat() -> None:
     """One replica on all cores is no base for N replicas."""
     free = one_run("serial", cores=(0, 1), spec={"resources": {}})
 
-    assert "Nothing was pinned" in caveats_of([free])
-    assert "Nothing was pinned" not in caveats_of([one_run("serial")])
+    assert "No replica was pinned" in caveats_of([free])
+    assert "No replica was pinned" not in caveats_of([one_run("serial")])
 
 
 @pytest.mark.parametrize(
@@ -205,11 +207,11 @@ def test_other_caveats() -> None:
     no_ledger = [epoch(1.0, ledger=None)]
     short = run_of(arm_of("serial"), [record(spec_of("serial"), no_ledger)])
 
-    assert "names no target" in caveats_of([bare])
+    assert "has no quality target" in caveats_of([bare])
     text = caveats_of([short], machine=MACHINE.replace(gpus=("A100",)))
-    assert "nobody kept count" in text
+    assert "it is not known which examples" in text
     assert "Use at least 2 epochs" in text
-    assert "With a GPU a step ends when its launch returns" in text
+    assert "With a GPU a step ends for the clock when its launch returns" in text
 
 
 def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
@@ -221,9 +223,9 @@ def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
         shared = one_run("mirrored", 2, cores=(0, 1), spec={"resources": mirrored})
         return caveats_of([one_run("serial"), shared.replace(position=1)])
 
-    assert "same number of threads" not in text(wide)
-    assert "same number of threads" in text({**wide, "inter_op_threads": 1})
-    assert "same number of threads" in text({**wide, "intra_op_threads": 1})
+    assert "number of TensorFlow's threads" not in text(wide)
+    assert "number of TensorFlow's threads" in text({**wide, "inter_op_threads": 1})
+    assert "number of TensorFlow's threads" in text({**wide, "intra_op_threads": 1})
 
 
 def test_accumulated_passes_are_a_caveat() -> None:
@@ -234,7 +236,7 @@ def test_accumulated_passes_are_a_caveat() -> None:
 
     text = told(view_of(comparison_of([arm], [run])).caveats)
 
-    assert f"{arm.label}: an update is made of 3 batches" in text
+    assert f"{arm.label}: one update takes 3 batches" in text
     assert "an update is made of" not in caveats_of([one_run("horovod", 2)])
 
 
