@@ -26,13 +26,12 @@ QUESTIONS = [
     if name.startswith("test_") and "case" in inspect.signature(question).parameters
 ]
 # Stands in for a train.py of a checkout that has the ninth row.
-PROGRAM = """import runpy, sys
-sys.path.insert(0, {root!r})
+PROGRAM = f"""import runpy, sys
+sys.path.insert(0, {str(ROOT)!r})
 from ringside_core.specs import BACKENDS
 from tests.contract.ninth import ROW
 BACKENDS[ROW.name] = ROW
-sys.path[0] = {program_folder!r}
-runpy.run_path({program_folder!r} + "/train.py", run_name="__main__")
+runpy.run_path({str(contract.HERE / "combining" / "train.py")!r}, run_name="__main__")
 """
 
 
@@ -47,14 +46,13 @@ def _ninth_row() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """As in test_contract.py, in a process that has the row too."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    (checkout / "train.py").write_text(PROGRAM)
 
     @cache
-    def run(case: Case, workload: str, root: str = str(ROOT)) -> tuple[Execution, Path]:
-        stand_in = tmp_path_factory.mktemp("checkout")
-        program = PROGRAM.format(root=str(ROOT), program_folder=root)
-        (stand_in / "train.py").write_text(program)
+    def run(case: Case, workload: str) -> tuple[Execution, Path]:
         run_dir = tmp_path_factory.mktemp("run")
-        site = dataclasses.replace(Site.here(), root=str(stand_in))
+        site = dataclasses.replace(Site.here(), root=str(checkout))
         plan = make_plan(case.spec(f"tests.contract.linear:{workload}"), run_dir=run_dir, site=site)
         return execute(plan, deadline_s=contract.DEADLINE_S), run_dir
 
