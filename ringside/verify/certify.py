@@ -190,7 +190,7 @@ def counting_case(spec: RunSpec, *, name: str = COUNTING, mistake: str = "") -> 
     """The case whose final weights show how often each gradient was applied."""
     small = on_own_workload(
         spec,
-        "ringside.verify.counting:counting",
+        "ringside.verify.workloads:counting",
         global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
         epochs=2,
         seed=spec.seed,

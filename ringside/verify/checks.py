@@ -14,7 +14,7 @@ from ringside.verify.gate import TOLERANCE, size_of, unfinished
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation, LedgerDigest
 
-# Examples of the counting workload (counting.py).
+# Examples of the counting workload (workloads.py).
 NUM_COUNTED = 40
 Place = tuple[int, int]
 # An arm may miss this share of the fall in validation loss that the serial run reaches.
@@ -200,7 +200,7 @@ def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
 def applied_once(
     arm: Mapping[str, Trace], *, synchronous: bool, num_examples: int = NUM_COUNTED
 ) -> Check:
-    """Whether the gradient of each fed example was applied once, with its weight (counting.py).
+    """Whether the gradient of each fed example was applied once, with its weight (workloads.py).
 
     An update of n examples moves the weight of each example by 1 ÷ n. In synchronous arms n counts
     the examples of all replicas; in asynchronous arms, those of one replica. NumPy adds this up.

@@ -1,7 +1,7 @@
-"""Makes the deliberate mistakes of mistakes.py, around a started backend and a workload.
+"""Make the deliberate mistakes of mistakes.py, in a workload or a started backend.
 
-`fit` touches the stack through these two only. So a mistake is a changed workload, or a backend of
-which some methods are others; what trains, and what looks on, is the code that users run.
+`fit` reaches the stack only through these two. So a mistake is a changed workload, or a backend
+with some methods replaced. The code that trains and the code that watches are what users run.
 """
 
 import dataclasses
@@ -13,16 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend, GradientReduction
-from ringside.verify import control_data
-from ringside.verify.control_data import BackendProxy, DatasetFn, Made, mapped
-from ringside.verify.mistakes import TRAIN_EXAMPLES, VALIDATION_EXAMPLES, obstacle
+from ringside.verify.mistakes import obstacle, whole_validation_batches
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import PAD_ID
 from ringside_core.workloads.workload import Workload
+from trainers.build import make_pipeline
 
-# Keras rounds it to float32, in which this is exact: so that it can be computed by hand.
-MOMENTUM = 0.875
+Made = tuple[Workload, Any]
+DatasetFn = Callable[[InputShard], Any]
+
+
+class BackendProxy:
+    """A started backend with some methods replaced; calls inside the backend use the old ones."""
+
+    def __init__(self, backend: Backend, **replaced: Callable[..., Any]) -> None:
+        self._backend = backend
+        self.__dict__.update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
 
 
 def make_mistake(
@@ -33,8 +43,8 @@ def make_mistake(
     Args:
         name: see ringside/verify/mistakes.py.
         spec: of the run.
-        workload: of the run; the one that `workload_of` names, or another in which it shows.
-        backend: started; the one that comes back is good as long as this one is.
+        workload: of the run; the one that `workload_of` names, or another that shows the mistake.
+        backend: started; the returned one can be used as long as this one.
 
     Raises:
         RefusalError: unknown name, or a mistake that cannot be made in this run.
@@ -48,6 +58,134 @@ def make_mistake(
     return changed, cast(Backend, proxy)
 
 
+# Data
+
+
+def _same_shard(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """Every replica is fed the examples of replica 0."""
+
+    def feed(dataset_fn: DatasetFn, shard: InputShard) -> Any:
+        replicas = spec.topology.num_replicas // shard.count
+        first = dataset_fn(InputShard(index=0, count=shard.count))
+        if _is_tagged(first):
+            first = first.map(lambda batch, tag: batch)
+        shares = first.shard(replicas, 0).flat_map(
+            lambda *batch: tf.data.Dataset.from_tensors(batch).repeat(replicas)
+        )
+        return _fed_instead(shares, dataset_fn(shard))
+
+    return workload, _feeding(backend, feed)
+
+
+def _different_order(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """Each reader's pipeline has a seed of its own; it starts at the first epoch."""
+    pipeline = make_pipeline(spec, workload, backend, training=True)
+
+    def feed(dataset_fn: DatasetFn, shard: InputShard) -> Any:
+        own = dataclasses.replace(pipeline, seed=spec.seed + shard.index)
+        return _fed_instead(own.dataset(shard), dataset_fn(shard))
+
+    return workload, _feeding(backend, feed)
+
+
+def _fed_nothing(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """One batch has weight 0 and no ids."""
+
+    def feed(dataset_fn: DatasetFn, shard: InputShard) -> Any:
+        last_of_second_update = 2 * (spec.topology.num_replicas // shard.count) - 1
+
+        @tf.autograph.experimental.do_not_convert
+        def emptied(number: Any, batch: Any) -> Any:
+            x, y, weight, scale, ids = batch
+            hit = number == last_of_second_update
+            weight = tf.where(hit, tf.zeros_like(weight), weight)
+            return x, y, weight, scale, tf.where(hit, tf.constant(PAD_ID, ids.dtype), ids)
+
+        batches = dataset_fn(shard)
+        return _mapped(batches, emptied) if shard.index == shard.count - 1 else batches
+
+    return workload, _feeding(backend, feed)
+
+
+def _local_mean(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """The scale is computed from the replica's own number of examples."""
+    batch_size = spec.batch_plan.per_replica_batch
+
+    def local(number: Any, batch: Any) -> Any:
+        x, y, weight, scale, ids = batch
+        true = tf.reduce_sum(tf.cast(ids >= 0, scale.dtype))
+        return x, y, weight, batch_size / tf.maximum(true, 1), ids
+
+    return workload, _feeding(backend, lambda dataset_fn, shard: _mapped(dataset_fn(shard), local))
+
+
+def _padding_counted(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """Padding has weight 1, in training and in evaluation."""
+    del spec
+
+    def counted(number: Any, batch: Any) -> Any:
+        x, y, weight, scale, ids = batch
+        return x, y, tf.where(ids >= 0, weight, tf.ones_like(weight)), tf.ones_like(scale), ids
+
+    def stepper(step: Callable[[Any], Any], dataset_fn: DatasetFn) -> Callable[[int], None]:
+        return backend.stepper(step, lambda shard: _mapped(dataset_fn(shard), counted))
+
+    return workload, _feeding(
+        backend, lambda dataset_fn, shard: _mapped(dataset_fn(shard), counted), stepper=stepper
+    )
+
+
+def _tail_dropped(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """The training examples that `drop_remainder` would leave."""
+    whole = workload.train.num_examples // spec.global_batch * spec.global_batch
+    return dataclasses.replace(workload, train=workload.train.first(whole)), backend
+
+
+def _validation_tail_dropped(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
+    """Fewer held-out examples."""
+    whole = whole_validation_batches(workload.validation.num_examples, spec)
+    return dataclasses.replace(workload, validation=workload.validation.first(whole)), backend
+
+
+def _feeding(
+    backend: Backend,
+    feed: Callable[[DatasetFn, InputShard], Any],
+    **replaced: Callable[..., Any],
+) -> BackendProxy:
+    """The backend with other data for training only: evaluation does not call `distribute`."""
+
+    def distribute(dataset_fn: DatasetFn) -> Any:
+        endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        return backend.distribute(lambda shard: feed(dataset_fn, shard).apply(endless))
+
+    return BackendProxy(backend, distribute=distribute, **replaced)
+
+
+def _mapped(batches: Any, change: Callable[[Any, Any], Any]) -> Any:
+    """Change each batch by a function of its number and itself; keep its tag if it has one."""
+    tagged = _is_tagged(batches)
+
+    @tf.autograph.experimental.do_not_convert
+    def one(number: Any, element: Any) -> Any:
+        if tagged:
+            return change(number, element[0]), element[1]
+        return change(number, element)
+
+    return batches.enumerate().map(one)
+
+
+def _fed_instead(batches: Any, right: Any) -> Any:
+    """Other batches, with the tags of the right ones."""
+    if not _is_tagged(right):
+        return batches
+    return tf.data.Dataset.zip((batches, right.map(lambda batch, tag: tag)))
+
+
+def _is_tagged(batches: Any) -> bool:
+    """Whether an element is (batch, tag), see `trainers.ledger.take_tag`."""
+    return len(batches.element_spec) == 2
+
+
 # Gradients
 
 
@@ -59,7 +197,7 @@ def _gradients_summed(spec: RunSpec, workload: Workload, backend: Backend) -> Ma
         apply = wrapped.apply_gradients
 
         def apply_multiplied(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-            # Before the reduction in one family, after it in the other: that is all the same.
+            # One family reduces after this, the other before; the result is the same.
             pairs = [(tf.math.scalar_mul(factor, g), v) for g, v in grads_and_vars]
             return apply(pairs, *args, **kwargs)
 
@@ -131,12 +269,12 @@ def _no_initial_broadcast(spec: RunSpec, workload: Workload, backend: Backend) -
 
 
 def _state_not_restored_everywhere(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    """In a training that goes on from a checkpoint, all processes but the first lose the slots."""
+    """In a training that continues from a checkpoint, only the first process keeps the slots."""
     del spec
 
     def begin_training(model: Any) -> None:
         optimizer = model.optimizer
-        # A new training has made no update yet, and has nothing to forget.
+        # A new training has made no update yet, so it has nothing to forget.
         if backend.rank and int(optimizer.iterations.numpy()):
             rate = optimizer.learning_rate
             with backend.scope():
@@ -164,7 +302,7 @@ def _batch_norm_not_synchronised(spec: RunSpec, workload: Workload, backend: Bac
 
 
 def _metric_mean_unweighted(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    """Each replica's share is evaluated on its own, so that it works where states are shared."""
+    """Evaluate each replica's share alone, so that it works where replicas share metric states."""
     replicas = range(spec.topology.num_replicas)
     asked: list[Callable[[], None]] = []
 
@@ -182,7 +320,7 @@ def _metric_mean_unweighted(spec: RunSpec, workload: Workload, backend: Backend)
 
     def merged_results(metrics: list[Any]) -> dict[str, NDArray[Any]]:
         if not any(metric.name == "ringside_count" for metric in metrics):
-            return backend.merged_results(metrics)  # of an epoch of training
+            return backend.merged_results(metrics)  # these are of a training epoch
         results = []
         for run_part in asked:
             with backend.scope():
@@ -208,13 +346,13 @@ def _share_of(replica: int, spec: RunSpec, dataset_fn: DatasetFn) -> DatasetFn:
             weight = tf.where(own, weight, tf.zeros_like(weight))
             return x, y, weight, scale, tf.where(own, ids, tf.constant(PAD_ID, ids.dtype))
 
-        return mapped(dataset_fn(shard), emptied)
+        return _mapped(dataset_fn(shard), emptied)
 
     return share
 
 
 def _plain_mean(results: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The mean of results of metrics; what Ringside counts itself is added up, but for the loss."""
+    """The mean of metric results. Ringside's own counts are added up, except for the loss."""
     merged = {
         name: np.sum([result[name] for result in results], axis=0)
         if name.startswith("ringside_")
@@ -231,64 +369,16 @@ _MAKERS: Mapping[str, Callable[[RunSpec, Workload, Backend], Made]] = {
     "not_reduced": _not_reduced,
     "partly_reduced": _partly_reduced,
     "no_initial_broadcast": _no_initial_broadcast,
-    "same_shard": control_data.same_shard,
-    "fed_nothing": control_data.fed_nothing,
-    "tail_dropped": control_data.tail_dropped,
-    "validation_tail_dropped": control_data.validation_tail_dropped,
+    "same_shard": _same_shard,
+    "fed_nothing": _fed_nothing,
+    "tail_dropped": _tail_dropped,
+    "validation_tail_dropped": _validation_tail_dropped,
     "rate_scaled_twice": _rate_scaled_twice,
-    "local_mean": control_data.local_mean,
+    "local_mean": _local_mean,
     "batch_norm_not_synchronised": _batch_norm_not_synchronised,
     "metric_mean_unweighted": _metric_mean_unweighted,
     "state_not_restored_everywhere": _state_not_restored_everywhere,
     "float16_compression": _float16_compression,
-    "padding_counted": control_data.padding_counted,
-    "different_order": control_data.different_order,
+    "padding_counted": _padding_counted,
+    "different_order": _different_order,
 }
-
-
-# Workloads in which they show
-
-
-def control_workload() -> Workload:
-    """A dense network, small enough for many trainings in a second."""
-    return _workload("control", [])
-
-
-def control_workload_with_batch_norm() -> Workload:
-    """The same with a batch normalisation that is to see the whole global batch."""
-    return _workload(
-        "control_with_batch_norm",
-        [lambda: tf.keras.layers.BatchNormalization(momentum=MOMENTUM, synchronized=True)],
-    )
-
-
-def _workload(name: str, between: Sequence[Callable[[], Any]]) -> Workload:
-    def model() -> Any:
-        return tf.keras.Sequential(
-            [
-                tf.keras.layers.Dense(4, activation="tanh", input_shape=(3,), name="hidden"),
-                *[make() for make in between],
-                tf.keras.layers.Dense(1, name="output"),
-            ],
-            name=name,
-        )
-
-    return Workload(
-        name=name,
-        model=model,
-        train=_data(TRAIN_EXAMPLES, seed=0),
-        validation=_data(VALIDATION_EXAMPLES, seed=1),
-        loss=tf.keras.losses.MeanSquaredError(),
-        # Not one that scales its updates, as Adam: gradients twice as large would not show.
-        optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=MOMENTUM),
-        # Not linear in the examples: a mean of it over shares is wrong even where they are equal.
-        metrics=lambda: [tf.keras.metrics.RootMeanSquaredError(name="rmse")],
-    )
-
-
-def _data(count: int, *, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """x [count, 3] and y [count, 1], float64."""
-    generator = np.random.default_rng(seed)
-    x = generator.normal(size=(count, 3))
-    noise = 0.1 * generator.normal(size=(count, 1))
-    return x, np.sin(x @ np.array([[1.0], [2.0], [-1.0]])) + x[:, :1] + noise

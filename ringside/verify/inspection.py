@@ -218,9 +218,7 @@ class _Lab:
         # Tensors that differ but have no value per example: id → the tensor, so that it stays
         # alive, and the layer that made it.
         self._spoilt: dict[int, tuple[Any, Any]] = {}
-        self._suspects: dict[
-            Any, Any
-        ] = {}  # layer → the layer called in it that made such a tensor
+        self._suspects: dict[Any, Any] = {}  # layer → the layer in it that made such a tensor
         outputs = self._model(part.cut(self._x), training=True)
         # No layer comes after an output, so nothing later would show the harm of such a tensor.
         self._blamed += self._makers(outputs)

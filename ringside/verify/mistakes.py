@@ -196,7 +196,7 @@ def workload_of(name: str) -> str:
     function = "control_workload"
     if name == "batch_norm_not_synchronised":
         function += "_with_batch_norm"
-    return f"ringside.verify.controls:{function}"
+    return f"ringside.verify.workloads:{function}"
 
 
 def shows_after_restart(name: str) -> bool:

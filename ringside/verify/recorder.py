@@ -1,4 +1,4 @@
-"""Listens to a training for verification, and puts what it sees into a trace."""
+"""Listeners of a training that write what they see into a trace."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,7 +29,7 @@ class Watch(Listener):
         self._fed.append(ids)
 
     def finish(self, record: RecordInProgress) -> None:
-        """Put into the trace what was seen, also of a training that failed."""
+        """Write what was seen into the trace, also if the training failed."""
         trace, epochs = self._trace, record.epochs
         for group, attribute in (("metrics", "train"), ("evaluation", "validation")):
             rows = [getattr(epoch, attribute) for epoch in epochs]
@@ -103,11 +103,11 @@ class Recorder(Watch):
         self._losses.append(self._loss())
 
     def on_end(self) -> None:
-        """Note what the trained model predicts."""
+        """Note the predictions of the trained model."""
         self._trace.predictions = self._predictions()
 
     def finish(self, record: RecordInProgress) -> None:
-        """Put into the trace what was seen, and the whole of the final values."""
+        """Write what was seen, and all final values, into the trace."""
         if self._started:
             trace = self._trace
             trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}

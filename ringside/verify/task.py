@@ -1,6 +1,6 @@
-"""One process that verifies: it does all cases of a request, and writes a trace of each.
+"""One process that verifies: it runs all cases of a request, and writes a trace of each.
 
-verify_task.py is the program; launchers start it in the place of train.py.
+verify_task.py is the program; launchers start it instead of train.py.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from ringside_core.specs import (
 def work(
     record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
-    """Start the backend once, and do every case under it."""
+    """Start the backend once, and run every case under it."""
     reporter.phase("importing")
     from trainers.process import started
 
@@ -65,7 +65,7 @@ def work(
 def watch(
     case: Case, backend: Any, run_dir: Path, on_step: Callable[[], None] = lambda: None
 ) -> Trace:
-    """Train one case and keep what is seen; an error ends the case, not the process."""
+    """Train one case and return its trace; an error ends the case, not the process."""
     from ringside_core.keras import tf
 
     trace = Trace()
@@ -73,8 +73,8 @@ def watch(
     try:
         _train(case, backend, trace, run_dir / "cases" / case.name, on_step)
     except Exception as error:
-        # Ringside's own checks end a training in every process at once. One process alone would
-        # leave its peers in a collective: the launcher's watchdog ends that.
+        # Ringside's own checks end a training in all processes at once. If another error ends it in
+        # one process only, its peers wait in a collective until the launcher ends them.
         trace.meta["error"] = f"{type(error).__name__}: {error}"
     return trace
 
@@ -82,7 +82,7 @@ def watch(
 def _train(
     case: Case, backend: Any, trace: Trace, folder: Path, on_step: Callable[[], None]
 ) -> None:
-    """One training, or the two of a resumed one, watched as the case says."""
+    """One training, or the two parts of a resumed one, watched as the case says."""
     from ringside.verify.recorder import Ends, Recorder, Watch
     from trainers.driver import Progress
     from trainers.fit import fit
@@ -116,7 +116,7 @@ def _train(
 
 
 def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
-    """The workload with no more data than are watched, and the run over them."""
+    """The workload with only the data that are watched, and the run over them."""
     from ringside.verify.example_random import tie_to_examples
     from ringside_core.keras import tf
     from ringside_core.workloads.registry import load_workload
@@ -142,7 +142,7 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
         return workload, spec
     cut: dict[str, Any] = {}
     for split, steps in (("train", case.steps), ("validation", 6)):
-        # After the filter: what it drops cannot be watched.
+        # Cut after the filter, because what it drops cannot be watched.
         source = make_pipeline(spec, workload, backend, training=split == "train").prepared
         cut[split] = source.first(
             examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
@@ -156,7 +156,7 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
 
 
 def _inspect(request: Request, backend: Any) -> dict[str, Any]:
-    """What of the workload cannot be compared as it stands, and the digest of all its data."""
+    """What of the workload cannot be compared without care, and the digest of all its data."""
     from ringside.verify.inspection import inspect_model
     from ringside_core.keras import tf
     from ringside_core.workloads.registry import load_workload
@@ -173,7 +173,7 @@ def _inspect(request: Request, backend: Any) -> dict[str, Any]:
         return load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
 
     try:
-        # Of all data, in the precision of the run: data may be made in it.
+        # The digest is of all data, in the precision of the run: data may depend on it.
         data_digest = make_pipeline(
             spec, workload_in(request.precision), backend, training=True
         ).data_digest

@@ -16,7 +16,7 @@ SIZE = GLOBAL_BATCH // REPLICAS
 
 def control_data(split: str) -> tuple[np.ndarray, np.ndarray]:
     """x and y of the control workload."""
-    from ringside.verify.controls import control_workload
+    from ringside.verify.workloads import control_workload
 
     x, y = getattr(control_workload(), split).arrays
     return x, y
