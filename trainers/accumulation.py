@@ -5,7 +5,7 @@ from typing import Any
 
 from backends.base import statistics
 from ringside_core.keras import tf
-from ringside_core.specs import BatchPlan, RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec
 
 
 class Passes:
@@ -21,11 +21,8 @@ class Passes:
     """
 
     def __init__(self, model: Any, spec: RunSpec, virtual_replicas: int) -> None:
-        plan = BatchPlan(
-            global_batch=spec.global_batch,
-            num_replicas=spec.topology.num_replicas * virtual_replicas,
-            gradient_accumulation_steps=spec.gradient_accumulation_steps,
-        )
+        replicas = spec.topology.num_replicas * virtual_replicas
+        plan = spec.batch_plan.replace(num_replicas=replicas)
         self._model, self.size = model, plan.per_pass_batch
         self._virtual_replicas = virtual_replicas
         self._accumulated = spec.gradient_accumulation_steps
