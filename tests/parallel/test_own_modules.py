@@ -23,10 +23,10 @@ OWN = '''"""The user's file; every module that it imports must be one of his."""
 
 from pathlib import Path
 
-import installed_beside_tests  # PYTHONPATH names its folder, see there
 from ringside import QualityTarget, Workload, tf
 {imports}
 from measure import speed
+from verify_task import MINE  # of a library that PYTHONPATH names
 from workloads.numbers import numbers
 
 HERE = Path(__file__).parent
@@ -66,11 +66,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         OWN.format(imports="\n".join(f"import {name}" for name in every), modules=", ".join(every))
     )
     (folder / "own.py").write_text("from train import build\n")
-    # Installed by the user, outside of the project: the checkout's `containers` must not hide it.
+    # Installed by the user, outside of the project: the checkout's verify_task.py must not hide it.
     library = folder.parent / "library"
-    (library / "containers").mkdir(parents=True)
-    (library / "containers" / "__init__.py").write_text("MINE = True\n")
-    (library / "installed_beside_tests.py").write_text("from containers import MINE\n")
+    library.mkdir()
+    (library / "verify_task.py").write_text("MINE = True\n")
     return folder
 
 
@@ -139,7 +138,7 @@ def test_ranks_by_hand(project: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("launcher", "backend"),
-    [("horovodrun", "horovod"), ("mpirun", "horovod"), ("auto", "multi_worker_mirrored")],
+    [("mpirun", "horovod"), ("auto", "multi_worker_mirrored")],
 )
 def test_launched_over_a_hostfile(
     launcher: str, backend: str, project: Path, elsewhere: Path, tmp_path: Path
