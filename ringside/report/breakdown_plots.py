@@ -36,7 +36,7 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----")
 
 
 def breakdown_plot(found: Breakdowns | None) -> Plot:
-    """The parts of a step of each arm, stacked; what saves time stands left of zero."""
+    """The parts of a step of each arm, stacked; parts that save time are left of zero."""
     title = "Parts of a step"
     if found is None or not found.arms:
         return Plot("breakdown", title, "Not measured.")
@@ -51,7 +51,7 @@ def breakdown_plot(found: Breakdowns | None) -> Plot:
     ]
     caption = (
         "Milliseconds for one global batch; the bars of an arm add up to the whole, which the "
-        "stroke marks. What is negative stands left of zero."
+        "stroke marks. Negative parts are left of zero."
     )
 
     def draw(figure: "Figure") -> None:
@@ -96,7 +96,7 @@ def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float 
 
 
 def communication_plot(found: Communication | None) -> Plot:
-    """Time of each collective against its size: marks as measured, lines as the model has it."""
+    """Time of each collective against its size: marks are measured, lines are the model."""
     title = "Collectives against their models"
     stacks = [stack for stack in (found.stacks if found else ()) if stack.timings]
     timed = {stack.stack: timings_by_operation(stack) for stack in stacks}

@@ -1,4 +1,4 @@
-"""Certificates and the detection matrix on a terminal, and what a certificate says in full."""
+"""Certificates and the detection matrix on a terminal, and the explanation of a certificate."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -74,7 +74,7 @@ def _certified_below(certificates: Sequence[Certificate]) -> Text:
 
 
 def render_matrix(matrix: DetectionMatrix) -> RenderableType:
-    """Mistakes by arms, at most 100 columns: as many tables as that takes; then what was missed."""
+    """Mistakes by arms in tables of at most 100 columns; then the mistakes that were missed."""
     count = ARMS_BESIDE_EACH_OTHER
     numbered = list(enumerate(matrix.arms, start=1))
     blocks = [numbered[first : first + count] for first in range(0, len(numbered), count)]
@@ -119,7 +119,7 @@ def _missed(matrix: DetectionMatrix) -> Iterator[Text]:
 
 
 def explain(certificate: Certificate) -> str:
-    """Everything that a certificate says, and what its first difference points to.
+    """Everything that a certificate says, and a hint at the cause of its first difference.
 
     After each step the largest deviation; the first above the tolerance is marked.
     """
@@ -133,7 +133,7 @@ def explain(certificate: Certificate) -> str:
     for check in certificate.checks:
         lines += ["", *_explained(check)]
     if certificate.by_design:
-        lines += ["", "differs by design, and was allowed for:"]
+        lines += ["", "differs on purpose, and how it was treated:"]
         lines += [f"  {one.layer}: {one.differs}; {one.treated}" for one in certificate.by_design]
     if hint := _hint(certificate):
         lines += ["", f"hint: {hint}"]
@@ -152,7 +152,7 @@ def _explained(check: Check) -> Iterator[str]:
 
 
 def _told(check: Check, everything_of: int | None) -> Iterator[Deviation]:
-    """The largest deviation of each step; of one step those of every kind."""
+    """The largest deviation of each step; of one step, the deviations of every kind."""
     for step in sorted({one.step for one in check.by_step}):
         found = [one for one in check.by_step if one.step == step]
         if step == everything_of:
@@ -162,7 +162,7 @@ def _told(check: Check, everything_of: int | None) -> Iterator[Deviation]:
 
 
 def _above(check: Check) -> list[Deviation]:
-    """All that is too large, first things first: the loss of a step is older than its update."""
+    """All deviations above the tolerance in the order of cause: a loss comes before its update."""
     if check.tolerance is None:
         return []
     tolerance = check.tolerance
@@ -172,12 +172,12 @@ def _above(check: Check) -> list[Deviation]:
 
 
 def _hint(certificate: Certificate) -> str:
-    """What the first difference points to; empty if nothing failed or nothing is known."""
+    """The likely cause of the first difference; empty if nothing failed or nothing is known."""
     failed = [check for check in certificate.checks if not check.passed]
     if ledgers := [check.name for check in failed if "ledger" in check.name]:
         return (
             f"{listed(ledgers)}: other examples were fed or counted. Look at the sharding and at "
-            "short batches first; what differs besides may follow from it."
+            "short batches first; the other differences may follow from that."
         )
     for check in failed:
         if above := _above(check):
@@ -189,39 +189,39 @@ def _points_to(above: Sequence[Deviation], check: Check, steps: int) -> str:
     trained = [one for one in above if one.kind in TRAINED]
     if not trained:
         return (
-            "training agrees, and only what is computed from it does not: look at how examples "
-            f"are counted and weighted in the {above[0].kind}, and how replicas are added up."
+            "training agrees, and only the results computed from it differ: look at how examples "
+            f"are counted and weighted in the {above[0].kind}, and how replicas are summed."
         )
     first = trained[0]
     if above[0].step == 0:
         return (
-            "the weights differ before the first step: initial weights are not broadcast, or "
-            "are drawn from another seed."
+            "the weights differ before the first step: the initial weights are not broadcast, or "
+            "come from another seed."
         )
     if first.kind == "replicas":
-        return "the replicas part from each other: gradients or statistics are not reduced."
+        return "the replicas differ from each other: gradients or statistics are not reduced."
     if first.step == 1:
         return _first_step(first, check)
     if steps % first.step == 0:
         return (
-            f"all agrees until step {first.step}, with which an epoch can end: look at how its "
-            "short last batch is divided and weighted."
+            f"everything agrees until step {first.step}, which may be the last of an epoch: look "
+            "at how its short last batch is divided and weighted."
         )
     return (
-        f"all agrees until step {first.step}: look at what changes with time, such as a "
-        "learning-rate schedule, optimizer state or a random stream."
+        f"everything agrees until step {first.step}: look at what changes with time, such as a "
+        "learning-rate schedule, the optimizer's state or a random stream."
     )
 
 
 def _first_step(first: Deviation, check: Check) -> str:
     if first.kind == "loss":
         return (
-            "the loss of the first step differs, and the weights before it did not: other "
-            "examples, other weights of examples, or the loss is scaled differently."
+            "the loss of the first step differs, although the weights before it agree: the "
+            "examples or their weights are others, or the loss is scaled differently."
         )
     loss_agrees = any((one.kind, one.step) == ("loss", 1) for one in check.by_step)
     return (
-        f"the weights part with the first step{', though its loss agrees' if loss_agrees else ''}: "
-        "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, its "
+        f"the weights differ after the first step{', its loss agrees' if loss_agrees else ''}: "
+        "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, "
         "wrapper)."
     )

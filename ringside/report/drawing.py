@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 XLINK = "http://www.w3.org/1999/xlink"
-# Stand-ins that matplotlib takes for colours, and that become CSS variables of the page.
+# Colours for matplotlib that later become CSS variables of the page.
 INK, MUTED, RULE = "#010203", "#020304", "#030405"
 SERIES = (
     "#0072b2",
@@ -68,10 +68,10 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing with the words that stand for it where it cannot be seen.
+    """A drawing, with words for readers who cannot see it.
 
     Attributes:
-        svg: safe to put into a page as it is; empty where there was nothing to draw.
+        svg: safe to put into a page as it is; empty: there was nothing to draw.
         caption: what is drawn; of an empty plot, why there is none.
     """
 
@@ -107,7 +107,7 @@ class Style:
 
 
 def styles_of(arms: Sequence[ArmRow]) -> dict[str, Style]:
-    """A style for each group; the one without distribution is drawn in the ink of the text."""
+    """A style for each group; the group without distribution has the colour of the text."""
     styles: dict[str, Style] = {}
     coloured = 0
     for row in arms:
@@ -203,7 +203,7 @@ def legend(figure: "Figure", every: Iterable[Any]) -> None:
 def plot(
     name: str, title: str, caption: str, draw: Callable[["Figure"], None], *, height_in: float
 ) -> Plot:
-    """Draw on a fresh figure, without any state that outlives it."""
+    """Draw on a new figure; no state of matplotlib is changed for others."""
     import matplotlib
     from matplotlib.figure import Figure
 

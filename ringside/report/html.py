@@ -54,7 +54,7 @@ def _clean(value: Any) -> Any:
 
 
 def breaks(text: str) -> Markup:
-    """A name that may be broken where a reader would."""
+    """A name with places at which a line may break."""
     return Markup("<wbr>").join(escape(piece) for piece in pieces(plain(text)))
 
 
@@ -67,14 +67,17 @@ def ranges(text: str) -> Markup:
 
 
 def _kept(part: str) -> Markup:
-    """What a reader must not see broken: a command, or a range."""
+    """A part that is never broken: a command, or a range."""
     if part.startswith("`"):
         return Markup("<code>{}</code>").format(part[1:-1])
     return Markup("<span>{}</span>").format(part)
 
 
 def forest_of(headlines: Sequence[Headline]) -> dict[int, str]:
-    """SVG by number of replicas, all on one logarithmic axis; none where there is no interval."""
+    """Ratio and interval as SVG, by number of replicas; the stroke at 1 means equal arms.
+
+    All are on one logarithmic axis. A headline without an interval has no picture.
+    """
     drawn = [one for one in headlines if one.ratio and one.interval]
     if not drawn:
         return {}

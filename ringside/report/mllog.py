@@ -2,7 +2,9 @@
 
 The format is that of mlcommons/logging, `mlperf_logging/mllog/mllog.py` (`:::MLLOG ` and an object
 of namespace, time_ms, event_type, key, value, metadata); the keys are those of its `constants.py`.
-It is not a submission: what MLPerf's rules ask beyond these keys is not claimed.
+The package's own logger writes through `logging` and warns of every `file` that is given; one
+`json.dumps` is less code. The lines are no submission: Ringside claims nothing of MLPerf's rules
+beyond these keys.
 """
 
 import json
@@ -24,9 +26,9 @@ Value = str | int | float | None
 def render_mllog(comparison: Comparison) -> str:
     """All lines: the ranked arms' runs, in the order in which they were started.
 
-    Each run is a namespace of its own, `run-` and its position. A run whose chief left no record
-    has no line, for nobody knows when anything happened; one that leaves something out
-    (`RunSpec.ablation`) trains nothing that could be ranked.
+    Each run has its own namespace, `run-` and its position. A run whose chief left no record has no
+    lines, because its times are not known. Runs of breakdown arms have none, because they leave
+    out a part of the training.
     """
     breakdown_arms = {arm.label for arm in comparison.arms if arm.for_breakdown}
     lines: list[str] = []
@@ -144,7 +146,7 @@ class _Log:
         value: Value = None,
         metadata: dict[str, Value] | None = None,
     ) -> str:
-        """One event; `file` names the record that it is from, as nobody's source line logged it."""
+        """One event; `file` names the record that it comes from, not a line of source code."""
         arm: dict[str, Value] = {"arm": self._run.arm, "round": self._run.round}
         return ":::MLLOG " + json.dumps(
             {

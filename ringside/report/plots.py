@@ -61,7 +61,7 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     rows.sort(key=lambda row: (not row.comparable, row.arm.replicas))
     caption = (
         "Each dot is one run, the stroke the geometric mean, the bar its 95 % interval; "
-        "a thin line where too few rounds give none."
+        "a thin line means that there are too few rounds for an interval."
     )
     known = [
         (row.mean_throughput.value, row)
@@ -95,7 +95,7 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
 
 
 def _set_apart(rows: Sequence[ArmRow]) -> str:
-    """How to tell arms that are not comparable; empty where there are none."""
+    """How arms that are not comparable look; empty: there are none."""
     if all(row.comparable for row in rows):
         return ""
     return " Grey with hollow marks: not comparable."
@@ -262,20 +262,20 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         axes.set_ylabel("share of steps")
 
     caption = (
-        "Share of steps that took at most so long, all counted steps of all completed runs; "
-        "logarithmic. Steeper is steadier, further left is faster."
+        "Share of the steps that took at most this time, over all counted steps of all completed "
+        "runs; the axis is logarithmic. A steeper curve is steadier, one further left is faster."
     )
     if _several_at_once(summary):
         caption += (
-            " Of an arm that runs several steps at once, each time is their mean: its curve is "
-            "steeper for that alone."
+            " For an arm that runs several steps at once, each time is the mean of these steps, "
+            "which makes its curve steeper."
         )
     caption += _set_apart(rows)
     return panels("steps", title, caption, rows, styles, draw_arm, finish, "step time, ms")
 
 
 def _several_at_once(summary: Summary) -> bool:
-    """Whether an arm is told the time of several steps together only."""
+    """Whether only the time of several steps together is known of an arm."""
     return any(
         epoch.steps_per_time > 1
         for one in summary.runs

@@ -1,4 +1,4 @@
-"""Which arms are ranked, and what is said of two of them."""
+"""Which arms are ranked, and the verdict on two of them as a cell."""
 
 from collections.abc import Sequence
 
@@ -44,12 +44,12 @@ def counted_runs(summary: Summary, row: ArmRow) -> int:
 
 
 def twins_aside(summary: Summary) -> str:
-    """What a highest and a lowest leave out; empty: no arm was measured twice."""
+    """Words for `without twins`; empty: no arm was measured twice."""
     return " (twins aside)" if any(row.arm.twin_of for row in summary.arms) else ""
 
 
 def verdict_cell(verdict: PairVerdict) -> Cell:
-    """Ratio, interval and word; of a ratio without interval, that it has none."""
+    """Ratio, interval and word; a ratio without interval says so."""
     if verdict.ratio.value is None:
         return Cell(NOTHING, verdict.ratio.reason or verdict.reason)
     return Cell(
@@ -61,5 +61,5 @@ def verdict_cell(verdict: PairVerdict) -> Cell:
 
 
 def word_of(verdict: PairVerdict) -> str:
-    """The verdict's word; `no verdict` where there is no interval to judge by."""
+    """The verdict's word; without an interval, `no verdict`."""
     return "no verdict" if verdict.ratio.interval is None else verdict.word

@@ -22,13 +22,13 @@ from ringside_core.text import plain, plural
 
 PAGE, MARKDOWN = "side_by_side.html", "side_by_side.md"
 HOW = (
-    "Examples/s are geometric means of the rounds that count. The ratio is that of arm ÷ serial in "
-    "the same round, now ÷ before, with the 95 % interval of Welch (1947) on logarithms: what made "
-    "both faster or slower cancels. What met one arm alone that day, such as a busy network, does "
-    "not: before you act on a word, compare once more. The word allows for the number of arms "
-    "(Holm 1979)."
+    "Examples/s are geometric means of the rounds that count. The ratio is arm ÷ serial in the "
+    "same round, now ÷ before, with the 95 % interval of Welch (1947) on logarithms. A change that "
+    "made both arms faster or slower cancels. A disturbance of one arm on one day, such as a busy "
+    "network, does not cancel: compare once more before you act. The word is corrected for the "
+    "number of arms (Holm 1979)."
 )
-NO_GATE = "A regression is told here and nowhere else: the exit code stays 0."
+NO_GATE = "A regression is only reported here: the exit code stays 0."
 
 
 def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
@@ -36,8 +36,8 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
 
     Args:
         told: the two comparisons.
-        folder: where to.
-        names: of the two folders, for the reader.
+        folder: where the pages are written.
+        names: of the two folders, as the reader sees them.
 
     Returns:
         The path of side_by_side.html.
@@ -58,19 +58,19 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
 
 
 def sections_of(told: SideBySide) -> tuple[Section, ...]:
-    """What is said, before any format: first what differs around the arms, then the arms."""
+    """All that the pages say, before any format: first the circumstances, then the arms."""
     return (_circumstances(told), _arms(told))
 
 
 def summary_of(told: SideBySide) -> str:
-    """What became slower, what faster, what lost its certificate; one sentence each."""
+    """Arms that became slower or faster, or lost their certificate; one sentence each."""
     slower = [one for one in told.changes if one.regression]
     faster = [one for one in told.changes if one.word == "faster"]
     if not told.changes:
         return "No arm is in both comparisons."
     said = [_counted(slower, "slower"), _counted(faster, "faster")]
     if not slower and not faster:
-        said = [f"Of {plural(len(told.changes), 'arm')} none can be told to be faster or slower."]
+        said = [f"No difference can be told for any of {plural(len(told.changes), 'arm')}."]
     lost = [one.label for one in told.changes if one.certificate == "lost"]
     gained = [one.label for one in told.changes if one.certificate == "gained"]
     said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
@@ -91,7 +91,7 @@ def _ratio(change: Change) -> str:
 
 
 def _circumstances(told: SideBySide) -> Section:
-    """What is not the same although it is the same experiment."""
+    """What differs between the two although the experiment is the same."""
     names = [name for name, _, _ in told.differs]
     columns = (
         Column("What", numeric=False),
@@ -101,7 +101,7 @@ def _circumstances(told: SideBySide) -> Section:
     rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
     blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
     answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
-    return Section("around", "What differs around them?", "Around", answer, blocks, sure=not names)
+    return Section("around", "What else differs?", "Around", answer, blocks, sure=not names)
 
 
 def _arms(told: SideBySide) -> Section:
@@ -122,13 +122,14 @@ def _notes(told: SideBySide) -> list[str]:
     serial = told.serial
     if serial is not None:
         notes.append(
-            f"{serial.label}, which no stack distributes, itself went {_ratio(serial)}: that is "
-            "the machine, TensorFlow or the hour, and is taken off the other arms."
+            f"{serial.label}, which is not distributed, is now {_ratio(serial)} as fast. "
+            "The reason is the machine, TensorFlow or the time of day; the change is taken out of "
+            "the other arms."
         )
     else:
         notes.append(
-            "No arm without distribution is in both: a change of the machine cannot be told from "
-            "one of a stack."
+            "No arm without distribution is in both comparisons, so a change of the machine cannot "
+            "be told from a change of a stack."
         )
     if told.only_before:
         notes.append(f"Only before: {', '.join(told.only_before)}.")
@@ -138,7 +139,7 @@ def _notes(told: SideBySide) -> list[str]:
 
 
 def changes_table(told: SideBySide) -> Table:
-    """One row for each arm that is in both."""
+    """One row for each arm that is in both comparisons."""
     columns = (
         Column("Arm", numeric=False),
         Column("Before", "examples/s"),

@@ -1,4 +1,4 @@
-"""The results.json of a comparison, read so that a refusal names the file, and digests of it."""
+"""Reads the results.json of a comparison; a refusal names the file. Digests of results and code."""
 
 import functools
 import hashlib
@@ -27,11 +27,11 @@ PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
 
 @dataclass(frozen=True)
 class Results:
-    """A results.json as it lies there.
+    """The content of a results.json.
 
     Attributes:
-        comparison: what it says.
-        digest: SHA-256 of its bytes, as `sha256sum` prints it.
+        comparison: the records.
+        digest: SHA-256 of the file, as `sha256sum` prints it.
     """
 
     comparison: Comparison
@@ -39,7 +39,7 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """The comparison that a folder holds, and the digest of the file that it was read from.
+    """The comparison in a folder, and the digest of its file.
 
     Raises:
         RefusalError: there is none, or its file is damaged; with the file and the field.
@@ -50,7 +50,7 @@ def read_results(folder: Path) -> Results:
 
 
 def read_comparison(folder: Path) -> Comparison:
-    """The comparison that a folder holds; see `read_results`."""
+    """The comparison in a folder; see `read_results`."""
     return read_results(folder).comparison
 
 
@@ -89,7 +89,7 @@ def report_version() -> str:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """A refusal of what a file holds says which file that is."""
+    """Adds the name of the file to a refusal of its content."""
     try:
         yield
     except RefusalError as error:

@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def render_table(comparison: Comparison) -> RichTable:
-    """The main table of a comparison, 100 to 120 columns wide; what did not run stands below.
+    """The main table of a comparison, 100 to 120 columns wide; below it, what did not run.
 
     Raises:
         RefusalError: the records contradict each other.
@@ -47,7 +47,7 @@ def render_table(comparison: Comparison) -> RichTable:
         replace(results.columns[index], name=head.format(**words), note="")
         for index, head, _ in COLUMNS
     )
-    # Twins are told of below, as the noise floor.
+    # Twins are not rows: below they are the noise floor.
     shown = [
         (row, arm)
         for row, arm in zip(results.rows, arms_in_order(summary), strict=True)
@@ -62,7 +62,7 @@ def render_table(comparison: Comparison) -> RichTable:
 
 
 def _short_row(row: tuple[Cell, ...], arm: ArmRow) -> tuple[Cell, ...]:
-    """The cells that a terminal has room for; of most of them without the note."""
+    """The cells for which a terminal has room; most of them without their note."""
     named = (replace(row[0], main=_short_label(arm)), *row[1:])
     return tuple(
         replace(

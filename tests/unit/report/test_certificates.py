@@ -131,12 +131,15 @@ def loss(value: float, step: int) -> Deviation:
         ([deviation(0.0, 0), deviation(0.2, 1), loss(0.1, 1)], "the loss is scaled differently"),
         (
             [deviation(0.0, 0), loss(1e-16, 1), deviation(0.2, 1)],
-            "the weights part with the first step, though its loss agrees: look at the gradients",
+            "the weights differ after the first step, its loss agrees: look at the gradients",
         ),
-        ([deviation(0.0, 0), deviation(0.2, 1)], "the weights part with the first step: look at"),
+        (
+            [deviation(0.0, 0), deviation(0.2, 1)],
+            "the weights differ after the first step: look at",
+        ),
         (
             [deviation(0.2, 1), deviation(0.1, 1, kind="replicas")],
-            "the replicas part from each other",
+            "the replicas differ from each other",
         ),
         ([deviation(0.0, 9), deviation(0.2, 10), deviation(0.1, 11)], "short last batch"),
         ([deviation(0.0, 6), deviation(0.2, 7)], "learning-rate schedule"),

@@ -174,7 +174,7 @@ def test_a_changed_machine_is_seen_in_the_serial_arm_and_taken_off_the_others() 
     terminal.print(render_side_by_side_table(told))
 
     said = " ".join(terminal.export_text().split())
-    assert "serial, which no stack distributes, itself went 0.77×" in said
+    assert "serial, which is not distributed, is now 0.77×" in said
     ratios = [one.ratio.value for one in told.changes]
     assert ratios == pytest.approx([1 / 1.3, 1.0, 1.0], rel=1e-9)
     assert [one.word for one in told.changes] == ["cannot tell"] * 3
