@@ -13,11 +13,11 @@ def command(
 ) -> None:
     """Compute the whole report again from its raw samples, and say what differs.
 
-    Every file of the report is made again from results.json and compared, text by text; each
-    process's own record and each certificate is compared with results.json; the main numbers are
-    also computed by other code. Not covered are side_by_side.html and side_by_side.md. Nothing is
-    written. Exits with 1 if anything differs, and with 2 if the report cannot be checked: a file is
-    missing or damaged, or other code wrote it.
+    Every file of the report is made again from results.json and compared byte by byte. The record
+    of each process and each certificate are compared with results.json. The main numbers are also
+    computed by other code. side_by_side.html and side_by_side.md are not covered. Nothing is
+    written. The exit code is 1 if anything differs, and 2 if the report cannot be checked: a file
+    is missing or damaged, or other code wrote it.
     """
     from ringside.report.check import check_report  # plots and tables take a second to import
 
@@ -29,7 +29,7 @@ def command(
     if not checked.differences:
         print(f"{folder}: the report is what the raw samples say.{_not_covered(folder)}")
         return
-    print(f"\n{folder}: {len(checked.differences)} differences; what stands there → what should:\n")
+    print(f"\n{folder}: {len(checked.differences)} differences; what is there → what should be:\n")
     for one in checked.differences[:MOST]:
         print(f"  {one}")
     if len(checked.differences) > MOST:

@@ -15,6 +15,7 @@ from ringside_core.specs import (
     Comparison,
     Run,
 )
+from ringside_core.text import plural
 
 # MLPerf Training asked this of its image benchmarks (submission_runs in mlcommons/logging,
 # rcp_checker.py: resnet, ssd, maskrcnn). Without the fastest and the slowest, three runs are left.
@@ -142,7 +143,7 @@ def olympic_mean(values: Sequence[float]) -> Figure:
     """
     n = len(values)
     if n < LEAST_RUNS:
-        runs = "1 run" if n == 1 else f"{n} runs"
+        runs = plural(n, "run")
         return Figure(None, f"{runs}: {LEAST_RUNS} are needed", n=n)
     return Figure(float(np.mean(sorted(values)[1:-1])), "the rule gives no interval", n=n)
 

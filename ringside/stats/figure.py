@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
+from ringside_core.text import plural
+
 CONFIDENCE = 0.95
 LEAST_ROUNDS = 3  # for an interval
 
@@ -74,8 +76,7 @@ def too_few(rounds: int, least: int = LEAST_ROUNDS) -> str:
     """Why this many rounds give no interval; empty: they give one."""
     if rounds >= least:
         return ""
-    what = "1 round" if rounds == 1 else f"{rounds} rounds"
-    return f"{what}: too few for an interval, {least} are needed"
+    return f"{plural(rounds, 'round')}: too few for an interval, {least} are needed"
 
 
 def mean_with_interval(values: Sequence[float]) -> Figure:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside_core.specs import Comparison, Run
+from ringside_core.text import plural
 
 # A tenth of the processors: below the difference between two quiet runs on a shared machine.
 DISTURBED_SHARE = 0.10
@@ -67,5 +68,5 @@ def _told(runs: Sequence[Run]) -> str:
     worst = max(runs, key=lambda run: sum(_shares(run)))
     told = f"{worst.arm}: {disturbance(worst)}"
     if more := len(runs) - 1:
-        told += f", and {more} more {'run' if more == 1 else 'runs'}"
+        told += f", and {plural(more, 'more run')}"
     return told
