@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,12 @@ LONG = ("verify", "parallel", "cluster", "training", "contract", "setup", "unit"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; within a folder the order stays (`make test` tells xdist to keep it)."""
-    items.sort(key=lambda item: LONG.index(item.path.relative_to(HERE).parts[0]))
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(HERE).parts[0]
+        return LONG.index(folder) if folder in LONG else 0
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,6 +72,16 @@ def forkery() -> Iterator[Forkery]:
     """What starts processes that have TensorFlow loaded."""
     with Forkery() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def warm_commands(forkery: Forkery, quick_horovodrun: None) -> Iterator[None]:
+    """Tasks that `ringside` starts on this machine are such processes, when it is typed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RINGSIDE_TESTS_PYTHON", forkery.python)
+        # Where `ringside` looks for launchers otherwise: beside its Python.
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture(scope="module")

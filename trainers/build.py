@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import build_optimizer, tf
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -87,6 +87,8 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
             steps_per_execution=spec.steps_per_execution,
             jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
         )
+        # Made in the first step, they would have TensorFlow trace the step a second time.
+        build_optimizer(model.optimizer, model.trainable_variables)
     return model
 
 

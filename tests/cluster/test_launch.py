@@ -15,7 +15,7 @@ from tests.parallel.test_as_typed import read_records
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LIMIT_S = 240  # of a run of a few seconds: this machine may be busy
-pytestmark = pytest.mark.timeout(LIMIT_S + 60)
+pytestmark = [pytest.mark.timeout(LIMIT_S + 60), pytest.mark.usefixtures("quick_horovodrun")]
 ONE_EPOCH = ("--epochs", "1", "--save", "record", "--global-batch", "64")
 
 

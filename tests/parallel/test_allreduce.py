@@ -11,6 +11,7 @@ from ringside_core.specs import Communication
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
+pytestmark = pytest.mark.usefixtures("warm_commands")
 
 
 @pytest.mark.slow

@@ -14,17 +14,25 @@ from ringside_core.specs import Comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 420
+FORKS = "RINGSIDE_TESTS_PYTHON"
 # Two short epochs, one replica, no certificates; others on the machine may double the rounds.
 BRIEF = ("--replicas", "1", "--rounds", "1", "--no-verify", "--epochs", "2")
-pytestmark = [pytest.mark.timeout(LIMIT_S + 60), pytest.mark.usefixtures("signals_heard")]
+pytestmark = [
+    pytest.mark.timeout(LIMIT_S + 60),
+    pytest.mark.usefixtures("signals_heard", "warm_commands"),
+]
 
 
-def started(tmp_path: Path, *flags: str) -> subprocess.Popen[str]:
-    """`ringside compare` with a cache of its own, in a process of its own."""
+def started(tmp_path: Path, *flags: str, fresh: bool = False) -> subprocess.Popen[str]:
+    """`ringside compare` with a cache of its own, in a process of its own.
+
+    `fresh`: with tasks that are no forks, so that it is known by its command who is left.
+    """
+    env = {name: value for name, value in os.environ.items() if name != FORKS or not fresh}
     return subprocess.Popen(
         [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
         cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        env={**env, "XDG_CACHE_HOME": str(tmp_path / "cache")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -64,7 +72,7 @@ def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> No
     """Whole runs are kept, no process is left, the round is completed; then it is finished."""
     folder = tmp_path / "bout"
     flags = ("--backends", "serial,mirrored", "--name", "bout", "--output", str(tmp_path))
-    process = started(tmp_path, *flags, *BRIEF)
+    process = started(tmp_path, *flags, *BRIEF, fresh=True)
     try:
         assert process.stdout is not None
         told = ""

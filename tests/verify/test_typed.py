@@ -11,6 +11,7 @@ from ringside_core.specs import Certificate
 from tests.verify.test_certify import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.usefixtures("warm_commands")
 
 
 def typed(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +19,7 @@ def typed(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-m", "ringside.cli.main", "verify", *words],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.getenv('PYTHONPATH', '')}", **env},
         capture_output=True,
         text=True,
         check=False,
