@@ -47,7 +47,7 @@ def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> Non
     assert found == {
         "serial-x1.json": True,
         "mirrored-x2.json": True,
-        "horovod-compression-fp16-x2.json": False,
+        "horovod-compression=fp16-x2.json": False,
     }
 
 
