@@ -1,4 +1,4 @@
-"""The compiled model and the pipelines of a run: the same under every backend.
+"""The compiled model of a run: the same under every backend.
 
 So is a run that leaves something out, which a breakdown of a step needs (`RunSpec.ablation`).
 """
@@ -22,7 +22,6 @@ from ringside_core.specs import (
     Topology,
     backend_options,
 )
-from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 
 
@@ -40,22 +39,6 @@ def trained_on(spec: RunSpec, backend: Backend) -> Backend:
         ablation="none",
     )
     return make_backend(plain, Surroundings())  # nothing of it needs to be started
-
-
-def make_pipeline(
-    spec: RunSpec, workload: Workload, backend: Backend, *, training: bool
-) -> Pipeline:
-    """The pipeline of the training or the validation split."""
-    return Pipeline(
-        source=workload.train if training else workload.validation,
-        preprocess=workload.preprocess,
-        options=spec.pipeline,
-        plan=spec.batch_plan,
-        training=training,
-        synchronous=backend.capabilities.synchronous,
-        seed=spec.seed,
-        class_weight=workload.class_weight,
-    )
 
 
 def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: int) -> Any:

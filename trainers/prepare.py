@@ -6,14 +6,13 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.specs import InputShard, RecordInProgress, RunSpec
-from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.artifacts import savers
 from trainers.build import (
     build,
     check_same_data,
     held,
-    make_pipeline,
     trained_on,
     weights_digest,
 )
@@ -45,8 +44,8 @@ def prepare(
     backend = trained_on(spec, backend)
     if workload.target is not None:
         record.quality_target = (workload.target.metric, workload.target.at_least)
-    train = make_pipeline(spec, workload, backend, training=True)
-    validation = make_pipeline(spec, workload, backend, training=False)
+    train = make_pipeline(spec, workload, backend.capabilities, training=True)
+    validation = make_pipeline(spec, workload, backend.capabilities, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
     record.train_examples = train.num_examples
     record.data_digest = train.data_digest

@@ -16,9 +16,8 @@ from backends.base import Backend, GradientReduction
 from ringside.verify.mistakes import obstacle, whole_validation_batches
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError, RunSpec
-from ringside_core.workloads.pipeline import PAD_ID
+from ringside_core.workloads.pipeline import PAD_ID, make_pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.build import make_pipeline
 
 Made = tuple[Workload, Any]
 DatasetFn = Callable[[InputShard], Any]
@@ -79,7 +78,7 @@ def _same_shard(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
 
 def _different_order(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
     """Each reader's pipeline has a seed of its own; it starts at the first epoch."""
-    pipeline = make_pipeline(spec, workload, backend, training=True)
+    pipeline = make_pipeline(spec, workload, backend.capabilities, training=True)
 
     def feed(dataset_fn: DatasetFn, shard: InputShard) -> Any:
         own = dataclasses.replace(pipeline, seed=spec.seed + shard.index)

@@ -119,8 +119,8 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
     """The workload with only the data that are watched, and the run over them."""
     from ringside.verify.example_random import tie_to_examples
     from ringside_core.keras import tf
+    from ringside_core.workloads.pipeline import make_pipeline
     from ringside_core.workloads.registry import load_workload
-    from trainers.build import make_pipeline
     from trainers.train_step import current_ids
 
     spec = case.spec
@@ -143,7 +143,9 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
     cut: dict[str, Any] = {}
     for split, steps in (("train", case.steps), ("validation", 6)):
         # Cut after the filter, because what it drops cannot be watched.
-        source = make_pipeline(spec, workload, backend, training=split == "train").prepared
+        source = make_pipeline(
+            spec, workload, backend.capabilities, training=split == "train"
+        ).prepared
         cut[split] = source.first(
             examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
         )
@@ -159,8 +161,8 @@ def _inspect(request: Request, backend: Any) -> dict[str, Any]:
     """What of the workload cannot be compared without care, and the digest of all its data."""
     from ringside.verify.inspection import inspect_model
     from ringside_core.keras import tf
+    from ringside_core.workloads.pipeline import make_pipeline
     from ringside_core.workloads.registry import load_workload
-    from trainers.build import make_pipeline
 
     spec = request.cases[0].spec
     by_design: tuple[Any, ...] = ()
@@ -175,10 +177,10 @@ def _inspect(request: Request, backend: Any) -> dict[str, Any]:
     try:
         # The digest is of all data, in the precision of the run: data may depend on it.
         data_digest = make_pipeline(
-            spec, workload_in(request.precision), backend, training=True
+            spec, workload_in(request.precision), backend.capabilities, training=True
         ).data_digest
         workload = workload_in("float64")
-        pipeline = make_pipeline(spec, workload, backend, training=True)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=True)
         x, y, *others = next(iter(pipeline.dataset(InputShard())))
         again = next(iter(pipeline.dataset(InputShard())))
         for one, other in zip(

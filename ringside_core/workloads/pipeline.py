@@ -23,13 +23,16 @@ import numpy as np
 from ringside_core.keras import tf
 from ringside_core.specs import (
     BatchPlan,
+    Capabilities,
     InputShard,
     PipelineOptions,
     RefusalError,
+    RunSpec,
 )
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source, StreamSource, stack_elements
 from ringside_core.workloads.weights import unpacked
+from ringside_core.workloads.workload import Workload
 
 PAD_ID = -1
 
@@ -341,6 +344,29 @@ class Pipeline:
         """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
         class_weight = self.class_weight if self.training else None
         return *unpacked(element, weight, class_weight), scale, ids
+
+
+def make_pipeline(
+    spec: RunSpec, workload: Workload, capabilities: Capabilities, *, training: bool
+) -> Pipeline:
+    """The pipeline of the training or the validation split.
+
+    Args:
+        spec: of the run.
+        workload: with the data.
+        capabilities: of the backend that trains; without distribution it is not the spec's.
+        training: the training split, else the validation split.
+    """
+    return Pipeline(
+        source=workload.train if training else workload.validation,
+        preprocess=workload.preprocess,
+        options=spec.pipeline,
+        plan=spec.batch_plan,
+        training=training,
+        synchronous=capabilities.synchronous,
+        seed=spec.seed,
+        class_weight=workload.class_weight,
+    )
 
 
 def _call(function: Callable[..., Any], element: Any) -> Any:

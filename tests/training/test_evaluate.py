@@ -11,12 +11,13 @@ import pytest
 from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
 from tests.training.exact.epoch import still, trained_metrics
 from tests.training.exact.models import SIZES, WORKLOADS, ProbabilityIoU, classifier, two_outputs
 from tests.training.exact.reference import plain_keras
 from tests.training.test_trainer import serial_spec
-from trainers.build import build, make_pipeline
+from trainers.build import build
 from trainers.evaluate import Evaluation
 
 GLOBAL_BATCH = 6
@@ -34,7 +35,7 @@ def evaluated(workload: Workload) -> tuple[dict[str, float], int, list[np.ndarra
     spec = serial_spec(precision="float64", global_batch=GLOBAL_BATCH)
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, steps_per_epoch=1)
-        pipeline = make_pipeline(spec, workload, backend, training=False)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         values, counted = Evaluation(model, workload, backend, pipeline)()
         return values, counted, model.get_weights()
 

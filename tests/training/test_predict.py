@@ -8,13 +8,14 @@ import pytest
 from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.source import StreamSource
 from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import WORKLOADS, classifier
 from tests.training.exact.reference import plain_keras
 from tests.training.test_trainer import serial_spec
 from trainers import predict
-from trainers.build import build, make_pipeline
+from trainers.build import build
 from trainers.predict import Prediction
 
 
@@ -23,7 +24,7 @@ def predicted(workload: Workload, **changes: Any) -> tuple[Any, list[np.ndarray]
     spec = serial_spec(**changes)
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, steps_per_epoch=1)
-        pipeline = make_pipeline(spec, workload, backend, training=False)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         return Prediction(model, workload, backend, pipeline)(), model.get_weights()
 
 
@@ -103,7 +104,7 @@ def test_a_policy_that_feeds_examples_twice_is_refused() -> None:
     spec = serial_spec(pipeline=PipelineOptions(shard="off", cache=False))
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, steps_per_epoch=1)
-        pipeline = make_pipeline(spec, workload, backend, training=False)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         monkeyed = TwoReaders(backend)
         with pytest.raises(RefusalError, match="14 of 7 examples"):
             Prediction(model, workload, monkeyed, pipeline)  # type: ignore[arg-type]

@@ -17,8 +17,9 @@ from ringside_core.specs import (
     Surroundings,
     Topology,
 )
+from ringside_core.workloads.pipeline import make_pipeline
 from tests.contract.linear import linear
-from trainers.build import apply_rule, build, make_pipeline
+from trainers.build import apply_rule, build
 from trainers.checkpoint import restore, snapshot, write
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
@@ -269,7 +270,12 @@ def test_other_metrics_are_refused_when_an_epoch_goes_on() -> None:
     spec, workload = serial_spec(), linear()
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, STEPS)
-        Evaluation(model, workload, backend, make_pipeline(spec, workload, backend, training=False))
+        Evaluation(
+            model,
+            workload,
+            backend,
+            make_pipeline(spec, workload, backend.capabilities, training=False),
+        )
         totals = Totals(model, backend)
         right = (np.zeros(()), np.zeros(()), np.zeros(3, np.int64), np.zeros(()))
 

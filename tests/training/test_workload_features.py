@@ -10,10 +10,11 @@ import pytest
 from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import two_outputs
 from tests.training.test_trainer import serial_spec
-from trainers.build import build, make_pipeline
+from trainers.build import build
 from trainers.totals import Totals
 from trainers.train_step import instrument
 
@@ -37,7 +38,7 @@ def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[n
         model = build(spec, workload, backend, steps)
         initial = model.get_weights()
         instrument(model, Totals(model, backend), spec)
-        pipeline = make_pipeline(spec, workload, backend, training=True)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=True)
         model.fit(backend.distribute(pipeline.dataset), epochs=1, steps_per_epoch=steps, verbose=0)
         return initial, model.get_weights()
 
@@ -117,7 +118,7 @@ def test_class_weights_do_not_count_in_validation() -> None:
     workload, _ = three_classes("integer", weighted=False)
     spec = serial_spec(precision="float64", global_batch=BATCH)
     with make_backend(spec, Surroundings()) as backend:
-        pipeline = make_pipeline(spec, workload, backend, training=False)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         batches = list(pipeline.dataset(backend.input_shard).as_numpy_iterator())
 
     assert all((batch[2] == 1).all() for batch in batches)

@@ -7,8 +7,8 @@ import numpy as np
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.build import make_pipeline
 from trainers.totals import Totals
 from trainers.train_step import instrument
 
@@ -26,7 +26,7 @@ def trained_metrics(
     instrument(model, totals, spec)
     backend.begin_training(model)
     backend.begin_epoch()
-    train = make_pipeline(spec, workload, backend, training=True)
+    train = make_pipeline(spec, workload, backend.capabilities, training=True)
     with backend.scope():
         model.fit(
             backend.distribute(train.dataset),

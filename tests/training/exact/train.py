@@ -27,9 +27,10 @@ def work(
 def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
     """Weights, metrics and predictions of each workload at a size of its own."""
     from ringside_core.keras import tf
+    from ringside_core.workloads.pipeline import make_pipeline
     from tests.training.exact.epoch import still, trained_metrics
     from tests.training.exact.models import SIZES, WORKLOADS
-    from trainers.build import build, make_pipeline
+    from trainers.build import build
     from trainers.evaluate import Evaluation
     from trainers.predict import Prediction
 
@@ -38,7 +39,7 @@ def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
     for (name, workload_of), size in zip(WORKLOADS.items(), SIZES, strict=True):
         workload = dataclasses.replace(workload_of(size), optimizer=still)
         model = build(spec, workload, backend, steps_per_epoch=1)
-        pipeline = make_pipeline(spec, workload, backend, training=False)
+        pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         evaluate = Evaluation(model, workload, backend, pipeline)
         trained = trained_metrics(spec, workload, backend, model)
         evaluate()
