@@ -196,7 +196,7 @@ def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
         program = process.argv[0]
         path = environment(os.environ, process, tell="")["PATH"]
         if shutil.which(program, path=path) is None:
-            return f"{program} is not installed. `ringside doctor` says what is."
+            return f"{program} is not installed. `ringside doctor` shows what is installed."
     for folder in FOLDERS:
         (run_dir / folder).mkdir(parents=True, exist_ok=True)
     spec_file = run_dir / "spec.json"

@@ -15,8 +15,8 @@ from ringside_core.specs import (
 def place(topology: Topology, placement: Placement) -> tuple[Host, ...]:
     """The hosts that are used, with the number of processes on each.
 
-    A topology of one host fills the hostfile in its order; one of several takes that many hosts,
-    and the same number of processes on each.
+    A topology with one host fills the hosts in hostfile order. A topology with several hosts takes
+    that many hosts, with the same number of processes on each.
 
     Raises:
         RefusalError: more processes than slots.
@@ -64,10 +64,10 @@ def slots_used(spec: RunSpec, placement: Placement) -> dict[str, int]:
 
 
 def cores_each(most: Mapping[str, int], cores: Mapping[str, int]) -> int:
-    """Cores for each replica, the same everywhere, so that every host has enough; at least one.
+    """Cores for each replica, the same on every host, so that each host has enough; at least one.
 
     Args:
-        most: replicas on each host, by its name.
-        cores: usable ones of each host.
+        most: replicas on each host, by name.
+        cores: usable cores of each host, by name.
     """
     return max(1, min(cores[name] // replicas for name, replicas in most.items()))

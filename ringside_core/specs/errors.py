@@ -1,4 +1,4 @@
-"""What a person did wrong, said once: the rule, what was received, what to do."""
+"""One message for what a person did wrong: the rule, what was received, what to do."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ LONGEST_INPUT = 200  # characters of what was received that are shown
 
 
 class RefusalError(Exception):
-    """A request that Ringside refuses. Every entry point prints it as it is and exits with 2.
+    """A request that Ringside refuses. Every entry point prints the message and exits with 2.
 
     Args:
         rule: what must hold, as a full sentence.
@@ -31,7 +31,7 @@ class RefusalError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:
-    """Refuse a name that is not in a table, and point at the nearest one."""
+    """Refuse a name that is not in a table, and suggest the nearest one."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f"Did you mean {near[0]!r}? " if near else ""
@@ -43,17 +43,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:
 
 
 def refusal_from_validation(error: ValidationError, noun: str, origin: str = "") -> RefusalError:
-    """Turn pydantic's report into one refusal, with the whole path of the field.
+    """Turn pydantic's error into one refusal, with the whole path of the field.
 
     Args:
-        error: the report; its first entry is told.
-        noun: what was to be built.
+        error: of pydantic; only its first entry is used.
+        noun: name of what was to be built.
         origin: the file that it was read from; empty: none.
     """
     first: dict[str, Any] = dict(error.errors(include_url=False)[0])
     place = ".".join(str(part) for part in first["loc"])
     refused = first.get("ctx", {}).get("refusal")
-    if isinstance(refused, RefusalError):  # of a validator of ours: its own words, and where
+    if isinstance(refused, RefusalError):  # from our own validator: its words, and the place
         where = ": ".join(part for part in (origin, place) if part)
         if not where:
             return refused
@@ -61,7 +61,7 @@ def refusal_from_validation(error: ValidationError, noun: str, origin: str = "")
         return RefusalError(refused.rule, received=where + received, advice=refused.advice)
     what = f"{noun} in {origin}" if origin else noun
     message = str(first["msg"]).removeprefix("Value error, ")
-    # Of a missing field pydantic shows all that is around it.
+    # For a missing field pydantic shows everything around it.
     received = "nothing" if first["type"] == "missing" else _shortened(repr(first.get("input")))
     return RefusalError(f"{what}: {place or noun}: {message}.", received=received)
 

@@ -23,7 +23,7 @@ def _telling_refusals(value: Any, check: Callable[[Any], Any]) -> Any:
 
 
 class Noun(BaseModel):
-    """A frozen value that refuses unknown fields and nonsense when it is built.
+    """A frozen value. It refuses unknown fields and invalid values when it is built.
 
     Raises:
         RefusalError: instead of pydantic's ValidationError, so that every entry point
@@ -38,17 +38,17 @@ class Noun(BaseModel):
         except ValidationError as error:
             raise refusal_from_validation(error, type(self).__name__) from None
 
-    # As pydantic marks its own: a noun within a noun is then checked without this __init__, which
-    # is faster and keeps the path of a field that is wrong (pydantic, ModelMetaclass.__new__).
+    # The mark of pydantic's own __init__: a noun within a noun is then checked without this
+    # __init__. That is faster and keeps the path of a wrong field (ModelMetaclass.__new__).
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Our own refusals are told to pydantic as errors, so that it adds where they happened."""
+        """Turn our refusals into pydantic's errors, so that pydantic adds where they happened."""
         return core_schema.no_info_wrap_validator_function(_telling_refusals, handler(source))
 
     def replace(self, **changes: Any) -> Self:
-        """The same noun with some fields changed, checked anew."""
+        """The same noun with some fields changed; it is checked again."""
         return type(self)(**{**dict(self), **changes})
 
     @property
@@ -59,10 +59,10 @@ class Noun(BaseModel):
 
 
 class Document(Noun):
-    """A noun that is written to disk: its JSON carries a schema version.
+    """A noun that is written to disk: its JSON has a schema version.
 
-    A file of another version is refused; a change of schema raises SCHEMA_VERSION, adds a line to
-    the history in the subclass's docstring and a migration.
+    A file of an unknown version is refused. A change of the schema raises SCHEMA_VERSION, and adds
+    a line to the history in the subclass's docstring and a migration.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 1
@@ -106,14 +106,14 @@ class Document(Noun):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """The fields of an older schema version as those of a newer one, and which that is."""
+        """The fields of an older schema version as those of a newer one, and that version."""
         return body, version
 
 
 def differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two values of JSON differ: (dotted path, first, second); None: it is not there.
+    """Where two JSON values differ: (dotted path, first, second); None: it is missing.
 
-    Whole lists of another length differ as such, by their lengths.
+    Lists of different lengths differ as a whole, by their lengths.
     """
     if isinstance(first, dict) and isinstance(second, dict):
         for key in {**first, **second}:

@@ -11,14 +11,14 @@ from ringside_core.specs.topology import Topology
 
 
 class Placement(Noun):
-    """Where a run goes, beyond what its spec says.
+    """The hosts that a run may use, and how they are connected.
 
     Attributes:
-        hosts: where the replicas go, in this order; None: this machine, with room for all.
+        hosts: hosts of the replicas, in this order; None: this machine, with room for all.
         interface: name of the network interface that all stacks use, the same on every host; None:
-            that by which this machine reaches the hosts.
-        servers_on: hosts of parameter servers; empty: they take turns over the hosts used.
-        oversubscribe: more replicas than cores on a host is meant.
+            the one by which this machine reaches the hosts.
+        servers_on: hosts of parameter servers; empty: all used hosts in turn.
+        oversubscribe: allow more replicas on a host than it has cores.
     """
 
     hosts: tuple[Host, ...] | None = None
@@ -32,13 +32,13 @@ class Placement(Noun):
         unknown = [name for name in self.servers_on if name not in known]
         if unknown:
             raise RefusalError(
-                "Parameter servers go to hosts of the hostfile.",
+                "Parameter servers must be on hosts of the hostfile.",
                 received=f"--servers-on {','.join(unknown)}",
                 advice=f"Hosts there: {', '.join(self.names)}." if known else "Add --hostfile.",
             )
         if self.hosts is None and self.interface is not None:
             raise RefusalError(
-                "--interface is of runs on several hosts.",
+                "--interface needs a hostfile.",
                 received=f"--interface {self.interface}",
                 advice="Add --hostfile.",
             )

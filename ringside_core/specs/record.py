@@ -24,11 +24,11 @@ from ringside_core.specs.run_spec import RunSpec
 
 
 class Outcome(Noun):
-    """How a run, or one process of it, ended. Nothing ends without one.
+    """How a run, or one process of it, ended. Every run and process has one.
 
     Attributes:
         kind: `completed`; `refused` before anything was trained, with the reason; `failed` with the
-            class and message of the error; `hung` after so many seconds without progress.
+            class and message of the error; `hung` after `after_s` seconds without progress.
         traceback: of a failed process, as Python prints it.
     """
 
@@ -46,7 +46,7 @@ class Outcome(Noun):
 
     @property
     def completed(self) -> bool:
-        """Whether everything that was asked for was done."""
+        """Whether it did everything that was asked for."""
         return self.kind == "completed"
 
     @property
@@ -64,7 +64,7 @@ class Outcome(Noun):
 
 
 class LedgerDigest(Noun):
-    """Which examples were fed, compactly: equal multisets of ids give equal digests.
+    """A digest of the examples that were fed: equal multisets of ids give equal digests.
 
     Attributes:
         count: examples of weight above 0.
@@ -86,21 +86,21 @@ class EpochRecord(Noun):
             since the restart.
         resumed_examples: those of this epoch that were fed before the restart.
         train_s: from the barrier before the first step to the end of this process's last one.
-        beside_s: what Ringside took of this epoch before and after train_s, without the validation:
+        beside_s: time of Ringside in this epoch, before and after train_s and without validation:
             barriers, and reading what the steps added up; None: not measured.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
             of an epoch may end fewer.
-        sent_bytes: what each network interface of the host sent between the two barriers, loopback
-            too, whoever sent it. Of the first process of each host; empty in others.
+        sent_bytes: bytes that each network interface of the host sent between the two barriers,
+            loopback too, by any process. Only the first process of each host has it.
         end_since_process_start_s: when the epoch and its validation were over.
         train, validation: metrics by name; `loss` is among them.
-        ledger: what all replicas together were fed in training, before a restart too; None where
-            it was not kept.
-        ledger_here: what each replica of this process was fed, since a restart; of a coordinator,
-            one over all its workers.
-        validation_ledger: what all replicas together were fed in validation.
+        ledger: examples that all replicas together were fed in training, also before a restart;
+            None: not kept.
+        ledger_here: examples that each replica of this process was fed, since a restart; a
+            coordinator has one over all its workers.
+        validation_ledger: examples that all replicas together were fed in validation.
     """
 
     steps: PositiveInt
@@ -130,7 +130,7 @@ class EpochRecord(Noun):
             )
         if any(later < earlier for earlier, later in itertools.pairwise(self.step_end_s)):
             raise RefusalError(
-                "step_end_s of an epoch record must not fall.",
+                "step_end_s of an epoch record must not decrease.",
                 received="a step that ends earlier",
             )
         return self
@@ -208,7 +208,7 @@ class RunRecord(Document):
 
     @model_validator(mode="after")
     def _each_step_takes_time(self) -> Self:
-        """Only where steps follow each other; completions of workers may be learned at once."""
+        """Only for synchronous runs: a coordinator may learn of several steps at the same time."""
         if not self.spec.capabilities.synchronous:
             return self
         for number, epoch in enumerate(self.epochs):
@@ -261,8 +261,8 @@ class Load(Noun):
     """What else the machine did during a run, on the processors that the run could use.
 
     Attributes:
-        wall_s: length of the look.
-        cores: processors that were looked at.
+        wall_s: how long it was watched.
+        cores: number of processors that were watched.
         others_cpu_s: CPU time of processes that do not belong to the run.
         steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
         swapped_bytes: read from and written to swap, by the whole machine.
@@ -301,7 +301,7 @@ class Run(Execution):
         position: 0-based place in the order in which runs were really started.
         spec: what was run.
         log_dir: where the output of every process is, relative to the comparison's folder.
-        load: what else the machine did; None: nobody looked.
+        load: what else the machine did; None: not known.
     """
 
     arm: str
@@ -335,7 +335,7 @@ class Run(Execution):
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that nobody ever sees half of it."""
+    """Write a text file atomically: nobody ever sees half of it."""
     with whole_file(path) as stream:
         stream.write(text.encode())
 
@@ -343,22 +343,24 @@ def write_whole(path: Path, text: str) -> None:
 def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
     """Write several files; none appears under its name before all of them are on disk.
 
-    They then get their names one after the other, in the order given. Where one does not get it
-    (its folder was made read-only meanwhile), those before it are new and the others as they were.
+    They then get their names one after the other, in the order given. If one cannot get its name
+    (its folder became read-only), the files before it are new and the others unchanged.
 
     Args:
         writers: by path, what writes the file's bytes.
     """
     with ExitStack() as files:
-        for path, write in reversed(list(writers.items())):  # left in the order given
+        for path, write in reversed(
+            list(writers.items())
+        ):  # so that they get their names in the order given
             stream = files.enter_context(whole_file(path))
             write(stream)
-            stream.flush()  # a full disk is seen here, before the first of them has its name
+            stream.flush()  # a full disk is noticed here, before any file has its name
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name when it is whole: a temporary one, then a rename."""
+    """A file that gets its name only when it is complete: a temporary file, then a rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -369,5 +371,5 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)  # a full disk does not say where
+            error.filename = str(path)  # the error of a full disk names no file
         raise

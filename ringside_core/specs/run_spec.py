@@ -18,24 +18,24 @@ from ringside_core.specs.topology import BatchPlan, Topology
 ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
 Option = str | int | float | bool
-# What a diagnostic run leaves out, so that the time it saves is seen; see RunSpec.
+# What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
 Ablation = Literal["none", "unused", "no_reduction", "no_input"]
 MAX_SEED = 2**31 - 1  # the shuffle counts in int32
 
 
 class PipelineOptions(Noun):
-    """How elements become batches; one code path (workloads/pipeline.py) for every backend.
+    """How elements become batches, in one code path for every backend (workloads/pipeline.py).
 
     Attributes:
-        shard: who reads what. `batch`: each reader takes its slice of every global batch, so global
-            batch k is the same set of examples under every backend. `file`, `data`, `off`: what
-            tf.data's AutoShardPolicy of that name does; they change the batches.
-        cache: read every element once into memory; shuffled positions are then looked up.
+        shard: how replicas share the input. `batch`: each reader takes its slice of every global
+            batch, so global batch k has the same examples under every backend. `file`, `data`,
+            `off`: tf.data's AutoShardPolicy of that name; these change the batches.
+        cache: read every element into memory once; shuffled positions are then looked up.
         shuffle: a new order in each epoch, a function of seed and epoch only.
-        shuffle_buffer: elements held by the shuffle of a stream (cache off).
-        parallel_map: elements or batches prepared at once.
-        interleave_files: files read at once (cache off).
-        filter: `module:function` or `file.py:function`, element → bool; applied before anything is
+        shuffle_buffer: elements held to shuffle a stream (cache off).
+        parallel_map: elements or batches prepared in parallel.
+        interleave_files: files read in parallel (cache off).
+        filter: `module:function` or `file.py:function`, element → bool; applied before examples are
             counted.
         prefetch: batches prepared ahead of the model.
     """
@@ -64,8 +64,8 @@ class LearningRateRule(Noun):
     """How the workload's learning rate follows the global batch.
 
     `linear` multiplies it by global_batch ÷ the workload's reference batch (Goyal et al. 2017,
-    arXiv:1706.02677), `sqrt` by the root of that. It depends on the global batch alone, so every
-    backend trains at the same rate.
+    arXiv:1706.02677), `sqrt` by the square root of that. It depends on the global batch alone, so
+    every backend trains at the same rate.
     """
 
     rule: Literal["none", "linear", "sqrt"] = "none"
@@ -77,23 +77,24 @@ class LearningRateRule(Noun):
             raise RefusalError(
                 "A warm-up needs a rule, linear or sqrt.",
                 received=f"warmup_epochs={self.warmup_epochs} with rule={self.rule!r}",
-                advice="Add --learning-rate-rule linear, or leave --warmup-epochs away.",
+                advice="Add --learning-rate-rule linear, or leave out --warmup-epochs.",
             )
         return self
 
     def factor(self, *, global_batch: int, reference_batch: int) -> float:
-        """What the base learning rate is multiplied by after warm-up."""
+        """The factor of the base learning rate after warm-up."""
         ratio = global_batch / reference_batch
         return {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[self.rule]
 
 
 class Resources(Noun):
-    """Cores and threads of one process, the same for every arm of a comparison.
+    """Cores and threads of one process.
 
     Attributes:
-        cores_per_replica: processors given to each replica; a process is pinned to those of its
+        cores_per_replica: processors given to each replica; a process is pinned to those of all its
             replicas. None: not pinned.
-        intra_op_threads, inter_op_threads: TensorFlow's pools. None: TensorFlow's choice.
+        intra_op_threads, inter_op_threads: sizes of TensorFlow's pools in this process. None:
+            TensorFlow's choice.
     """
 
     cores_per_replica: PositiveInt | None = None
@@ -106,9 +107,9 @@ class TrainingSpec(Noun):
 
     Attributes:
         gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
-            their gradients make one update. A global batch stays the examples in one update.
+            their gradients make one update. The global batch is still the examples in one update.
         steps_per_execution: updates in one call of the compiled training function (Keras' argument
-            of that name). Times are then known at the end of each call only.
+            of that name). Times are then known only at the end of each call.
         jit_compile: compile the training step by XLA (Keras' argument of that name).
     """
 
@@ -129,8 +130,8 @@ class RunSpec(TrainingSpec, Document):
     """One training run: the only thing that travels from a launcher to train.py.
 
     Attributes:
-        ledger: `full`: also write down which example was fed where and when.
-        checkpoint_steps: write the checkpoint after so many updates within an epoch too.
+        ledger: `full`: also record which example was fed where and when.
+        checkpoint_steps: also write the checkpoint within an epoch, after every so many updates.
         ablation: what the run leaves out (the usual word of machine learning), to see what that
             costs. Breakdowns (`ringside.stats.breakdown`) use such runs; they are never ranked.
             `unused`: the backend is started, and the training does not use it (one replica).
@@ -200,12 +201,12 @@ class RunSpec(TrainingSpec, Document):
             return self
         if self.save != "all":
             raise RefusalError(
-                "Checkpoints within an epoch are written only where checkpoints are.",
+                "Checkpoints within an epoch need checkpoints at all.",
                 received=f"checkpoint_steps={every} with save={self.save!r}",
-                advice="Use --save all, or leave --checkpoint-steps away.",
+                advice="Use --save all, or leave out --checkpoint-steps.",
             )
         if not self.capabilities.synchronous and every % readers:
-            # Updates are dealt to the workers in turn: only then has each had as many.
+            # Workers take updates in turn: only then has each had the same number.
             raise RefusalError(
                 "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
                 received=f"checkpoint_steps={every}, {readers} workers",
@@ -226,7 +227,7 @@ class RunSpec(TrainingSpec, Document):
             )
         if self.ablation == "unused" and self.topology.num_replicas != 1:
             raise RefusalError(
-                "A backend is left unused by one replica only.",
+                "ablation='unused' is for one replica only.",
                 received=f"ablation='unused' with {self.topology.num_replicas} replicas",
             )
         if self.ablation == "no_reduction":
@@ -234,7 +235,7 @@ class RunSpec(TrainingSpec, Document):
         return self
 
     def _something_is_reduced(self) -> None:
-        """Refuse to leave out what there is not, or what Ringside has no hold of."""
+        """Refuse to leave out a reduction that does not exist or that Ringside cannot control."""
         received = ""
         if self.topology.num_replicas == 1:
             received = "one replica, which has nobody to share gradients with"
@@ -259,8 +260,8 @@ class RunSpec(TrainingSpec, Document):
             return self
         workers = self.topology.num_processes
         if workers > 1 and not self.capabilities.synchronous:
-            # An epoch's steps are dealt in turn, and end with a worker's share in the middle of an
-            # execution: examples would be missed or repeated.
+            # Workers take the steps of an epoch in turn. A worker's share would end in the middle
+            # of an execution: examples would be missed or repeated.
             raise RefusalError(
                 "Several workers that train asynchronously make one update in each execution.",
                 received=f"steps_per_execution={self.steps_per_execution}, {workers} workers",
@@ -285,21 +286,21 @@ class RunSpec(TrainingSpec, Document):
                 "Gradients are accumulated either by Horovod or by Ringside.",
                 received=f"{received}gradient_accumulation_steps="
                 f"{self.gradient_accumulation_steps}",
-                advice="Leave -o backward_passes_per_step away: only the other one keeps the "
+                advice="Leave out -o backward_passes_per_step: only the other one keeps the "
                 "global batch.",
             )
         if self.checkpoint_steps is not None:
             raise RefusalError(
                 "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
                 received=f"{received}checkpoint_steps={self.checkpoint_steps}",
-                advice="Leave --checkpoint-steps away, or use --gradient-accumulation-steps.",
+                advice="Leave out --checkpoint-steps, or use --gradient-accumulation-steps.",
             )
         if self.resume_from is not None:
             raise RefusalError(
-                "A run cannot go on with what Horovod had accumulated in each rank: no checkpoint "
-                "holds it.",
+                "A run cannot resume with gradients that Horovod accumulated in each rank: no "
+                "checkpoint holds them.",
                 received=f"{received}resume_from={self.resume_from!r}",
-                advice="Leave --resume-from away, or use --gradient-accumulation-steps.",
+                advice="Leave out --resume-from, or use --gradient-accumulation-steps.",
             )
         return self
 

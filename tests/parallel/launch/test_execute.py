@@ -294,7 +294,7 @@ def test_a_missing_program_is_refused(plan_of: PlanOf) -> None:
 
     reason = refused(plan.replace(processes=(process,)))
 
-    assert reason == "no-such-mpirun is not installed. `ringside doctor` says what is."
+    assert reason == "no-such-mpirun is not installed. `ringside doctor` shows what is installed."
 
 
 # ssh and sshd in one: over there is a new session, with none of our environment but ours to end by

@@ -65,16 +65,16 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "servers on a host that is not there": (
         {"backend": "parameter_server", "hostfile": "a\nb", "servers_on": ("b", "c")},
-        "Parameter servers go to hosts of the hostfile. Received: --servers-on c. "
+        "Parameter servers must be on hosts of the hostfile. Received: --servers-on c. "
         "Hosts there: a, b.",
     ),
     "servers without a hostfile": (
         {"backend": "parameter_server", "servers_on": ("c",)},
-        "Parameter servers go to hosts of the hostfile. Received: --servers-on c. Add --hostfile.",
+        "Parameter servers must be on hosts of the hostfile. Received: --servers-on c. Add --hostfile.",
     ),
     "an interface without a hostfile": (
         {"backend": "horovod", "interface": "eth0"},
-        "--interface is of runs on several hosts. Received: --interface eth0. Add --hostfile.",
+        "--interface needs a hostfile. Received: --interface eth0. Add --hostfile.",
     ),
     "a launcher that the backend cannot join": (
         {"backend": "multi_worker_mirrored", "launcher": "mpirun"},
