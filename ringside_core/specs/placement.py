@@ -32,7 +32,7 @@ class Placement(Noun):
         unknown = [name for name in self.servers_on if name not in known]
         if unknown:
             raise RefusalError(
-                "Parameter servers must be on hosts of the hostfile.",
+                "Parameter servers need hosts of the hostfile.",
                 received=f"--servers-on {','.join(unknown)}",
                 advice=f"Hosts there: {', '.join(self.names)}." if known else "Add --hostfile.",
             )

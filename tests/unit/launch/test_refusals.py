@@ -65,12 +65,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "servers on a host that is not there": (
         {"backend": "parameter_server", "hostfile": "a\nb", "servers_on": ("b", "c")},
-        "Parameter servers must be on hosts of the hostfile. Received: --servers-on c. "
+        "Parameter servers need hosts of the hostfile. Received: --servers-on c. "
         "Hosts there: a, b.",
     ),
     "servers without a hostfile": (
         {"backend": "parameter_server", "servers_on": ("c",)},
-        "Parameter servers must be on hosts of the hostfile. Received: --servers-on c. Add --hostfile.",
+        "Parameter servers need hosts of the hostfile. Received: --servers-on c. Add --hostfile.",
     ),
     "an interface without a hostfile": (
         {"backend": "horovod", "interface": "eth0"},

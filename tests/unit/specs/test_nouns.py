@@ -95,7 +95,7 @@ def test_a_noun_cannot_be_changed() -> None:
         ),
         (
             {"options": TWO_PASSES, "resume_from": "c.npz"},
-            ["no checkpoint holds it", "=2 with resume_from='c.npz'"],
+            ["no checkpoint holds them", "=2 with resume_from='c.npz'"],
         ),
     ],
 )
