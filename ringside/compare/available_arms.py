@@ -46,7 +46,7 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
     return tuple(able), tuple(unable)
 
 
-def tethered(module: str) -> list[str]:
+def dying_with_parent(module: str) -> list[str]:
     """A command that runs a module and ends with this process, however this one ends."""
     # -P: a user's folder `trainers` in the working folder would be taken for ours.
     program = ("-P", "-m", "ringside.compare.die_with_parent")
@@ -68,7 +68,7 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
         asked.write_text(json.dumps(request))
         try:
             done = subprocess.run(
-                [*tethered("trainers.availability"), str(asked), str(answered)],
+                [*dying_with_parent("trainers.availability"), str(asked), str(answered)],
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

@@ -5,7 +5,9 @@ import random
 import re
 from dataclasses import dataclass
 
-from ringside_core.specs import Arm, RefusalError, Rounds
+from ringside.stats.rounds import rounds_used
+from ringside.stats.summary import summarize
+from ringside_core.specs import Arm, Comparison, RefusalError, Rounds
 from ringside_core.text import duration, percent, plural
 
 DEFAULT_WIDTH = 0.05
@@ -123,6 +125,24 @@ def rounds_asked(
         most=MOST_ROUNDS,
         interval_width=DEFAULT_WIDTH if interval_width is None else parse_width(interval_width),
         budget_s=DEFAULT_BUDGET_S if budget is None else parse_duration(budget),
+    )
+
+
+def spent_s(comparison: Comparison) -> float:
+    """Total time of the runs, each from the start of its first process to the end of its last."""
+    return sum(run.wall_s for run in comparison.runs)
+
+
+def state_of(comparison: Comparison, *, spent_s: float) -> State:
+    """How far a comparison is, after a whole round."""
+    made = comparison.rounds
+    per_run_s = spent_s / max(1, len(comparison.runs))
+    return State(
+        made=made,
+        undisturbed=made - len(rounds_used(comparison).disturbed),
+        widest=summarize(comparison).widest_of_interest(),
+        spent_s=spent_s,
+        round_s=per_run_s * len(comparison.arms),
     )
 
 

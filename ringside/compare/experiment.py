@@ -23,7 +23,7 @@ from ringside.compare.arms import (
     twin,
 )
 from ringside.compare.available_arms import available
-from ringside.compare.budget import State, round_order, why_end
+from ringside.compare.budget import State, round_order, spent_s, state_of, why_end
 from ringside.compare.hosts import (
     all_slots,
     fullest,
@@ -35,8 +35,7 @@ from ringside.compare.hosts import (
 )
 from ringside.compare.hosts_load import HostsWatch
 from ringside.stats.breakdown import breakdown_arms
-from ringside.stats.rounds import disturbance, rounds_used
-from ringside.stats.summary import summarize
+from ringside.stats.rounds import disturbance
 from ringside.verify import store
 from ringside.verify.certify import Subject
 from ringside_core.readings.load import LoadWatch, cores_of
@@ -387,21 +386,3 @@ def still_to_run(comparison: Comparison) -> tuple[int, list[Arm]]:
         if due:
             break
     return number, due
-
-
-def spent_s(comparison: Comparison) -> float:
-    """Total time of the runs, each from the start of its first process to the end of its last."""
-    return sum(run.wall_s for run in comparison.runs)
-
-
-def state_of(comparison: Comparison, *, spent_s: float) -> State:
-    """How far a comparison is, after a whole round."""
-    made = comparison.rounds
-    per_run_s = spent_s / max(1, len(comparison.runs))
-    return State(
-        made=made,
-        undisturbed=made - len(rounds_used(comparison).disturbed),
-        widest=summarize(comparison).widest_of_interest(),
-        spent_s=spent_s,
-        round_s=per_run_s * len(comparison.arms),
-    )
