@@ -74,7 +74,7 @@ def test_several_steps_at_once_are_told_of_the_distribution() -> None:
     """Means of several steps scatter less than single steps."""
     plots = {plot.name: plot for plot in plots_of(view_of(small()))}
 
-    assert "runs several steps at once, each time is their mean" in bout_plots()["steps"].caption
+    assert "runs several steps at once, each time is the mean" in bout_plots()["steps"].caption
     assert "several steps at once" not in plots["steps"].caption
 
 
