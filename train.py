@@ -41,6 +41,7 @@ def _train(
     from ringside_core.workloads.registry import load_workload
     from trainers.driver import Progress
     from trainers.fit import fit
+    from trainers.prepare import prepare
     from trainers.process import started
 
     spec = record.spec
@@ -52,7 +53,7 @@ def _train(
             spec.workload, options=spec.workload_options, data_dir=spec.data_dir
         )
         progress = Progress(reporter.step, reporter.epoch)
-        fit(record, workload, backend, run_dir=run_dir, listeners=[progress])
+        fit(prepare(record, workload, backend, run_dir=run_dir, listeners=[progress]))
 
 
 def _surroundings() -> Surroundings:

@@ -165,10 +165,12 @@ def import_all() -> None:
 
     from ringside.verify import recorder, task
     from ringside_core.keras import tf
-    from trainers import fit, predict, process
+    from trainers import fit, predict, prepare, process
 
     # Keras is loaded when it is first asked for.
-    assert all((tf.keras.Sequential, horovod, typer, recorder, task, fit, predict, process))
+    assert all(
+        (tf.keras.Sequential, horovod, typer, recorder, task, fit, predict, prepare, process)
+    )
     assert not context.context_safe(), "threads of TensorFlow would be missing in a fork"
 
 

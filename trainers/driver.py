@@ -138,6 +138,7 @@ class Driver:
     docs/decisions/0006-what-is-timed-and-when.md.
 
     Attributes:
+        training, record, listeners: as given.
         clock: of this process.
         step: call it with the updates done in this run. It tells the clock first.
     """
@@ -155,16 +156,16 @@ class Driver:
             record: of this process; what is seen is written into it at once.
             listeners: told in this order.
         """
-        self._training, self._record, self._listeners = training, record, listeners
+        self.training, self.record, self.listeners = training, record, listeners
         self._epoch = 0
         self.clock = Clock(training.backend, training.model)
         self.step = step_teller((self.clock, *listeners))
 
     def start(self) -> None:
         """Make the replicas equal and tell all listeners; outside of the backend's scope."""
-        self._training.backend.begin_training(self._training.model)
-        for one in self._listeners:
-            one.training = self._training
+        self.training.backend.begin_training(self.training.model)
+        for one in self.listeners:
+            one.training = self.training
             one.on_start()
 
     def begin_epoch(self, epoch: int) -> None:
@@ -173,11 +174,11 @@ class Driver:
         `Model.fit` has called `Model.reset_metrics` by then; another loop must do so itself.
         """
         self._epoch = epoch
-        self._training.backend.begin_epoch()
+        self.training.backend.begin_epoch()
         self.clock.begin_epoch()
-        first = epoch == self._training.first_epoch
-        self._training.totals.begin(self._training.begun if first else None)
-        for one in self._listeners:
+        first = epoch == self.training.first_epoch
+        self.training.totals.begin(self.training.begun if first else None)
+        for one in self.listeners:
             one.on_epoch_begin(epoch)
         self.clock.start()  # last, so that nothing of the above is timed
 
@@ -188,11 +189,11 @@ class Driver:
             LedgerError: not the planned number of examples was fed.
             DivergedError: a loss or a metric is no number.
         """
-        clock, spec = self.clock, self._training.spec
+        clock, spec = self.clock, self.training.spec
         clock.stop()
-        if self._record.startup_s is None and clock.first_step_done is not None:
-            self._record.startup_s = clock.first_step_done - self._record.started_unix_s
-        begun = self._training.totals.begun
+        if self.record.startup_s is None and clock.first_step_done is not None:
+            self.record.startup_s = clock.first_step_done - self.record.started_unix_s
+        begun = self.training.totals.begun
         before = 0 if begun is None else begun.examples
         train, fed, fed_here = self._read_totals()
         beside_s = clock.before_s + time.perf_counter() - clock.stopped_at
@@ -207,39 +208,39 @@ class Driver:
             train_s=clock.train_s,
             beside_s=beside_s,
             step_end_s=clock.step_end_s,
-            end_since_process_start_s=time.time() - self._record.started_unix_s,
+            end_since_process_start_s=time.time() - self.record.started_unix_s,
             train=train,
             validation=validation,
             validation_examples=counted,
             ledger=fed if planned else None,
             ledger_here=fed_here if planned else (),
-            validation_ledger=self._training.evaluate.ledger,
+            validation_ledger=self.training.evaluate.ledger,
             steps_per_time=spec.steps_per_execution,
             sent_bytes=clock.sent_bytes,
         )
-        self._record.epochs += (record,)
-        for one in self._listeners:
+        self.record.epochs += (record,)
+        for one in self.listeners:
             one.on_epoch_end(self._epoch, record)
 
     def end(self) -> None:
         """The last epoch is over; outside of the backend's scope."""
-        self._record.final_digest = weights_digest(self._training.model)
-        for one in self._listeners:
+        self.record.final_digest = weights_digest(self.training.model)
+        for one in self.listeners:
             one.on_end()
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
         """The epoch's training metrics by name, what all replicas were fed, and those here."""
-        totals, backend = self._training.totals, self._training.backend
+        totals, backend = self.training.totals, self.training.backend
         here = totals.local_ledgers()
         merged = totals.results()
         if totals.fed is not None:
             ids = fed_ids(merged.pop(totals.fed.name))
-            for one in self._listeners:
+            for one in self.listeners:
                 one.on_fed(self._epoch, ids)
         fed = digest(merged.pop(totals.ledger.name))
         loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
-        planned = self._training.spec.ablation != "no_input"
-        expected = self._training.train.epoch_examples(backend.num_readers)
+        planned = self.training.spec.ablation != "no_input"
+        expected = self.training.train.epoch_examples(backend.num_readers)
         if planned and backend.capabilities.synchronous and fed.count != expected:
             raise LedgerError(
                 f"epoch {self._epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
@@ -248,7 +249,7 @@ class Driver:
 
     def _validate(self) -> tuple[dict[str, float], int]:
         """The validation metrics by name, and how many examples they are over."""
-        training = self._training
+        training = self.training
         training.backend.average_statistics(training.model)
         values, counted = training.evaluate()
         expected = training.validation.epoch_examples(training.backend.num_readers)

@@ -4,42 +4,17 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from backends.base import Backend
 from ringside_core.keras import tf
-from ringside_core.specs import RecordInProgress
-from ringside_core.workloads.workload import Workload
-from trainers.driver import Driver, Listener, Progress, step_teller
-from trainers.prepare import own_listeners, prepare
+from trainers.driver import Driver, Progress, step_teller
 from trainers.sync_proof import SyncProof
 
 
-def fit(
-    record: RecordInProgress,
-    workload: Workload,
-    backend: Backend,
-    *,
-    run_dir: Path,
-    listeners: Sequence[Listener] = (),
-    virtual_replicas: int = 1,
-) -> None:
-    """Train for the epochs of the record's spec.
-
-    Args:
-        record: of this process. It says what to run, and what is seen is written into it.
-        workload: model and data.
-        backend: started; this process is a replica or the coordinator.
-        run_dir: where the chief puts checkpoint, log and model.
-        listeners: told after Ringside's own.
-        virtual_replicas: see `trainers.train_step.instrument`; for verification only.
-    """
-    spec = record.spec
-    training = prepare(record, workload, backend, virtual_replicas)
-    model, backend = training.model, training.backend
-    listeners = [*own_listeners(training, record, run_dir), *listeners]
-    driver = Driver(training, record, listeners)
+def fit(driver: Driver) -> None:
+    """Train for the epochs of a prepared training (`trainers.prepare`)."""
+    training, record = driver.training, driver.record
+    spec, model, backend = training.spec, training.model, training.backend
     driver.start()
     # Begin within an epoch, as Keras' own BackupAndRestore does; the public arguments know whole
     # epochs only.
@@ -57,7 +32,7 @@ def fit(
             verbose=0,
         )
     # Those that do the same little work in each step; saving is no cost of a step.
-    measured = [one for one in listeners if isinstance(one, SyncProof | Progress)]
+    measured = [one for one in driver.listeners if isinstance(one, SyncProof | Progress)]
     seconds = seconds_per_execution([driver.clock, *measured], done=training.updates)
     record.clock_s_per_step = seconds / spec.steps_per_execution
     driver.end()

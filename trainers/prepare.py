@@ -1,6 +1,6 @@
 """A training made ready, whichever way its steps will be made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from trainers.build import (
     weights_digest,
 )
 from trainers.checkpoint import Position
-from trainers.driver import Listener, Training
+from trainers.driver import Driver, Listener, Training
 from trainers.evaluate import Evaluation
 from trainers.ledger import FedTable
 from trainers.resume import check_begun, reader, restored
@@ -27,15 +27,26 @@ from trainers.train_step import instrument
 
 
 def prepare(
-    record: RecordInProgress, workload: Workload, backend: Backend, virtual_replicas: int = 1
-) -> Training:
+    record: RecordInProgress,
+    workload: Workload,
+    backend: Backend,
+    *,
+    run_dir: Path,
+    listeners: Sequence[Listener] = (),
+    virtual_replicas: int = 1,
+) -> Driver:
     """Build or resume what the record's spec says; its training step counts what it is fed.
 
     Args:
-        record: of this process; what is learnt is written into it.
+        record: of this process. It says what to run, and what is seen is written into it.
         workload: model and data.
-        backend: started.
+        backend: started; this process is a replica or the coordinator.
+        run_dir: where the chief puts checkpoint, log and model.
+        listeners: told after Ringside's own.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
+
+    Returns:
+        The driver of the training, not started.
 
     Raises:
         RefusalError: the workload, its data or the checkpoint cannot be trained as the spec says.
@@ -80,10 +91,10 @@ def prepare(
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_begun(training)
-    return training
+    return Driver(training, record, [*_own_listeners(training, record, run_dir), *listeners])
 
 
-def own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
+def _own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
     """The proof that replicas stay equal, where they must, and what saves."""
     synchronous = training.backend.capabilities.synchronous
     proved = synchronous and training.spec.ablation != "no_reduction"

@@ -86,6 +86,7 @@ def _train(
     from ringside.verify.recorder import Ends, Recorder, Watch
     from trainers.driver import Progress
     from trainers.fit import fit
+    from trainers.prepare import prepare
 
     workload, spec = _cut(case, backend)
     if case.mistake:
@@ -97,7 +98,7 @@ def _train(
     def train(spec: RunSpec, *watches: Watch) -> None:
         record = RecordInProgress.begun(spec)
         try:
-            fit(
+            driver = prepare(
                 record,
                 workload,
                 backend,
@@ -105,6 +106,7 @@ def _train(
                 listeners=[progress, *watches],
                 virtual_replicas=case.virtual_replicas,
             )
+            fit(driver)
         finally:
             for one in watches:
                 one.finish(record)

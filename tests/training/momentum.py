@@ -16,6 +16,7 @@ from tests.contract.linear import linear
 from tests.independent import order
 from trainers.driver import Listener
 from trainers.fit import fit
+from trainers.prepare import prepare
 
 STEPS = 4
 """Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""
@@ -92,7 +93,7 @@ def train_serial(
     stop = [OnceDone(stop_after, break_off)] if stop_after else []
     try:
         with make_backend(spec, Surroundings()) as backend:
-            fit(record, trained(), backend, run_dir=run_dir, listeners=[kept, *stop])
+            fit(prepare(record, trained(), backend, run_dir=run_dir, listeners=[kept, *stop]))
     except InterruptedError:
         pass
     finally:

@@ -10,9 +10,9 @@ from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
-from trainers.driver import Driver, Listener
+from trainers.driver import Listener
 from trainers.fit import fit
-from trainers.prepare import own_listeners, prepare
+from trainers.prepare import prepare
 
 
 class Diary(Listener):
@@ -42,8 +42,8 @@ class Diary(Listener):
 
 def loop(record: RecordInProgress, backend: Any, run_dir: Path, diary: Diary) -> None:
     """What another adapter would do."""
-    training = prepare(record, momentum(), backend)
-    driver = Driver(training, record, [*own_listeners(training, record, run_dir), diary])
+    driver = prepare(record, momentum(), backend, run_dir=run_dir, listeners=[diary])
+    training = driver.training
     driver.start()
     batches = iter(backend.distribute(training.batches))
     train_step = tf.function(training.model.train_step)
@@ -83,7 +83,7 @@ def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -
     diary, other_diary = Diary(), Diary()
 
     with make_backend(spec, Surroundings()) as backend:
-        fit(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary])
+        fit(prepare(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary]))
         loop(by_loop, backend, tmp_path / "loop", other_diary)
 
     expected = seen_by(by_fit, diary, tmp_path / "fit")

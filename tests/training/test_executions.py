@@ -15,6 +15,7 @@ from tests.contract.linear import linear
 from tests.training.momentum import STEPS, spec_of, train_serial
 from trainers.driver import Listener, Progress
 from trainers.fit import fit, seconds_per_execution
+from trainers.prepare import prepare
 
 
 def told_by(run_dir: Path, **changes: Any) -> tuple[RecordInProgress, list[tuple[int, int]]]:
@@ -24,7 +25,7 @@ def told_by(run_dir: Path, **changes: Any) -> tuple[RecordInProgress, list[tuple
     record = RecordInProgress.begun(spec)
     progress = Progress(lambda done, total: told.append((done, total)))
     with make_backend(spec, Surroundings()) as backend:
-        fit(record, linear(), backend, run_dir=run_dir, listeners=[progress])
+        fit(prepare(record, linear(), backend, run_dir=run_dir, listeners=[progress]))
     return record, told
 
 

@@ -17,6 +17,7 @@ from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
 from tests.training.replicas.runs import batches, replicas_of, train_launched, train_serial
 from tests.verify.zoo import ZOO
 from trainers.fit import fit
+from trainers.prepare import prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
@@ -107,7 +108,7 @@ def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> No
     tf.keras.backend.set_floatx("float64")
     try:
         with make_backend(record.spec, Surroundings()) as backend:
-            fit(record, linear(), backend, run_dir=tmp_path)
+            fit(prepare(record, linear(), backend, run_dir=tmp_path))
     finally:
         tf.keras.backend.set_floatx(before)
 

@@ -23,6 +23,7 @@ from trainers.build import apply_rule, build
 from trainers.checkpoint import restore, snapshot, write
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
+from trainers.prepare import prepare
 from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
 from trainers.totals import BegunEpoch, Totals
 
@@ -123,7 +124,7 @@ def train_serial(run_dir: Path, **changes: Any) -> RecordInProgress:
     """Train in this process."""
     record = RecordInProgress.begun(serial_spec(**changes))
     with make_backend(record.spec, Surroundings()) as backend:
-        fit(record, linear(), backend, run_dir=run_dir)
+        fit(prepare(record, linear(), backend, run_dir=run_dir))
     return record
 
 

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import trainers.fit
+import trainers.prepare
 from backends.base import Backend
 from launch.task import end_process
 from ringside_core.specs import RecordInProgress
 from ringside_core.workloads.workload import Workload
 from tests.training.misfed import feed_twice
 from tests.training.momentum import OnceDone
-from trainers.driver import Listener
+from trainers.driver import Driver, Listener
 
-real_fit = trainers.fit.fit
+real_prepare = trainers.prepare.prepare
 
 
 def death(backend: Backend, after: int) -> list[Listener]:
@@ -28,25 +28,25 @@ def death(backend: Backend, after: int) -> list[Listener]:
     return [OnceDone(after, lambda: os._exit(9))] if after and last else []
 
 
-def broken_fit(
+def broken_prepare(
     record: RecordInProgress,
     workload: Workload,
     backend: Backend,
     *,
     listeners: Sequence[Listener] = (),
     **named: Any,
-) -> None:
-    """`fit` with what the options ask for."""
+) -> Driver:
+    """`prepare` with what the options ask for."""
     options = record.spec.workload_options
     if options.get("twice"):
         feed_twice()
     listeners = [*listeners, *death(backend, int(options.get("dies_after", 0)))]
-    real_fit(record, workload, backend, listeners=listeners, **named)
+    return real_prepare(record, workload, backend, listeners=listeners, **named)
 
 
-trainers.fit.fit = broken_fit
+trainers.prepare.prepare = broken_prepare
 found = importlib.util.spec_from_file_location(
-    "real_train", Path(trainers.fit.__file__).parent.parent / "train.py"
+    "real_train", Path(trainers.prepare.__file__).parent.parent / "train.py"
 )
 assert found is not None
 assert found.loader is not None

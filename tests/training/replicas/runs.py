@@ -20,6 +20,7 @@ from tests.independent import order
 from tests.training.listening import AtEnd
 from tests.verify.zoo import GLOBAL_BATCH
 from trainers.fit import fit
+from trainers.prepare import prepare
 
 DEADLINE_S = 240.0
 Answers = list[dict[str, dict[str, Any]]]
@@ -60,7 +61,7 @@ def train_serial(
     tf.keras.backend.set_floatx("float64")
     try:
         with make_backend(record.spec, Surroundings()) as backend:
-            fit(
+            driver = prepare(
                 record,
                 workload,
                 backend,
@@ -68,6 +69,7 @@ def train_serial(
                 listeners=[AtEnd(lambda training: weights.extend(training.model.get_weights()))],
                 virtual_replicas=virtual_replicas,
             )
+            fit(driver)
     finally:
         tf.keras.backend.set_floatx(before)
     return weights, list(record.epochs)

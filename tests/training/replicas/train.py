@@ -37,6 +37,7 @@ def train(spec: RunSpec, backend: Any, run_dir: Path) -> dict[str, Any]:
     from tests.training.listening import AtEnd
     from trainers.driver import Progress
     from trainers.fit import fit
+    from trainers.prepare import prepare
 
     record = RecordInProgress.begun(spec)
     weights: list[Any] = []
@@ -49,13 +50,14 @@ def train(spec: RunSpec, backend: Any, run_dir: Path) -> dict[str, Any]:
         weights.extend([[w.tolist() for w in of_one] for of_one in zip(*values, strict=True)])
 
     told: list[tuple[int, int]] = []
-    fit(
+    driver = prepare(
         record,
         load_workload(spec.workload, options={}, data_dir=None),
         backend,
         run_dir=run_dir,
         listeners=[Progress(lambda done, total: told.append((done, total))), AtEnd(look)],
     )
+    fit(driver)
     return {
         **used,
         "weights": weights,
