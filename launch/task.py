@@ -5,6 +5,7 @@ What the process does is a function (`Work`): train.py trains, verify_task.py ve
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from pathlib import Path
 import psutil
 
 from launch.launchers.slurm import node_addresses
-from launch.remote.sweep import TEMPORARY
+from launch.plan import RUN_ID
+from launch.remote.sweep import temporary_prefix
 from ringside_core.readings.machine import machine_facts
 from ringside_core.readings.process import (
     cores_for,
@@ -143,12 +145,10 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
     spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
     surroundings = own_surroundings(spec)
-    with must_be_writable():
-        # A killed process removes nothing: TensorFlow's temporary files go where the launcher
-        # cleans up.
-        temporary = run_dir / TEMPORARY
-        temporary.mkdir(exist_ok=True)
-    tempfile.tempdir = str(temporary)
+    if run_id := os.environ.get(RUN_ID):
+        # A killed process removes nothing: TensorFlow's temporary files go where the sweep of this
+        # run cleans up.
+        tempfile.tempdir = tempfile.mkdtemp(prefix=temporary_prefix(run_id))
     if "--log" in arguments:
         with must_be_writable():
             _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
@@ -244,6 +244,9 @@ def end_process(code: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    own = temporary_prefix(os.environ.get(RUN_ID, ""))
+    if (folder := Path(tempfile.gettempdir())).name.startswith(own):
+        shutil.rmtree(folder, ignore_errors=True)
     for module in list(sys.modules.values()):  # TensorFlow removes them only at a normal exit
         name = getattr(module, "__file__", None) or ""
         if Path(name).name.startswith("__autograph_generated_file"):

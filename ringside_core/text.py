@@ -60,6 +60,14 @@ def byte_size(count: float) -> str:
     return f"{count:,.0f} B"
 
 
+def exact_byte_size(count: int) -> str:
+    """Bytes, not rounded: `4 KiB`, `6,148 B`; in the largest unit that gives a whole number."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count and count % 2**power == 0:
+            return f"{count >> power:,} {unit}"
+    return f"{count:,} B"
+
+
 def plural(count: int, noun: str) -> str:
     """A count with its noun: `1 run`, `3 runs`, `2 processes`."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,7 +25,6 @@ PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
 # The launcher sends a byte a second. After this silence it is gone, or the link to it is.
 SILENCE_S = 15.0
-TEMPORARY = "tmp"  # in the folder of a run: temporary files of its processes
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
 
@@ -44,8 +44,16 @@ def members(run_id: str) -> list[int]:
     return found
 
 
+def temporary_prefix(run_id: str) -> str:
+    """How the folders begin in which the processes of a run keep their temporary files.
+
+    They lie in the temporary directory of each machine, because names of sockets must be short.
+    """
+    return f"ringside-{run_id}-"
+
+
 def kill_members(run_id: str) -> list[int]:
-    """Kill until two searches in a row find none.
+    """Kill until two searches in a row find none; then remove their temporary files.
 
     One search is not enough: at the moment of its exec a process has no readable environment.
 
@@ -63,6 +71,8 @@ def kill_members(run_id: str) -> list[int]:
         if passed > PATIENCE_S:
             return alive
         _wait_for_exits(alive)
+    for folder in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(run_id)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
     return []
 
 
@@ -97,11 +107,10 @@ def _wait_for_exits(pids: list[int]) -> None:
 
 
 def tidy(run_dir: Path, scratch: str) -> None:
-    """Remove half-written files, temporary files and a launcher's shared memory."""
+    """Remove half-written files and a launcher's shared memory."""
     for folder in (run_dir, run_dir / "records"):
         for half in folder.glob(".*.json.*"):
             half.unlink(missing_ok=True)
-    shutil.rmtree(run_dir / TEMPORARY, ignore_errors=True)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)
 

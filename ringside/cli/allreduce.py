@@ -58,7 +58,7 @@ from ringside_core.specs import (
     Timing,
     write_whole,
 )
-from ringside_core.text import byte_size
+from ringside_core.text import byte_size, exact_byte_size
 
 NOTE = (
     "float32; input and result are separate arrays (MPI's broadcast has one array). Bare MPI "
@@ -304,7 +304,7 @@ def _cells(timing: Timing) -> tuple[str, ...]:
     wrong = f"[red]{timing.wrong:,}[/]" if timing.wrong else "0"
     return (
         timing.operation.replace("_", "/"),
-        byte_size(size),
+        exact_byte_size(size),
         f"{timing.count:,}",
         *(f"{1000 * s:.3f}" for s in (times.shortest_s, times.average_s, times.longest_s)),
         f"{algorithm:.3f}",

@@ -19,6 +19,7 @@ from ringside_core.specs import (
     capabilities_of,
     parse_option,
 )
+from ringside_core.text import is_whole_number
 
 
 def default_backends(*, on_hosts: bool = False) -> str:
@@ -154,7 +155,7 @@ def cores_here(arms: Iterable[Arm]) -> int:
 
 def _sizes(replicas: str) -> tuple[int, ...]:
     texts = [text.strip() for text in replicas.split(",") if text.strip()]
-    if not texts or not all(text.isdecimal() and int(text) > 0 for text in texts):
+    if not texts or not all(is_whole_number(text) and int(text) > 0 for text in texts):
         raise RefusalError(
             "--replicas must be whole numbers of at least 1.",
             received=repr(replicas),

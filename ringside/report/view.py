@@ -21,7 +21,7 @@ from ringside.report.sections.failures import Failure, failures, failures_sectio
 from ringside.report.sections.headline import Headline, headlines
 from ringside.report.sections.noise import noise_line, noise_section, rounds_line
 from ringside.report.sections.proof import Proof, not_comparable, proof_of, proof_section
-from ringside.report.sections.resources import placements, resources_section
+from ringside.report.sections.resources import arm_resources, resources_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import evidence_table, results_table, runs_table
 from ringside.report.sections.tuning import tuning_section
@@ -117,7 +117,7 @@ def _sections(view: View) -> Iterator[Section]:
     yield accuracy_section(comparison, summary, view.quality)
     yield noise_section(comparison, summary)
     yield tuning_section(comparison, summary)
-    yield resources_section(placements(summary), summary)
+    yield resources_section(arm_resources(summary), summary)
     yield from _not_run_section(comparison)
     yield from failures_section(view.failures)
     yield environment_section(comparison, view.digest)

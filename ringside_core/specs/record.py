@@ -161,7 +161,7 @@ class RunRecord(Document):
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
         train_examples: training examples that there are, after the filter; None: not known.
-        clock_s_per_step: what Ringside's own callbacks cost for each step, as measured in this
+        clock_s_per_step: cost of Ringside's clock and listeners for each step, measured in this
             process after the training; None: not measured.
         gradient_bytes: of one gradient of all trainable weights; None: unknown.
         replica_deviation: largest difference between any replica's final trainable weights and

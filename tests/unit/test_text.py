@@ -5,6 +5,7 @@ import pytest
 from ringside_core.text import (
     byte_size,
     duration,
+    exact_byte_size,
     file_name,
     listed,
     number,
@@ -97,6 +98,22 @@ def test_share(value: float, text: str) -> None:
 def test_byte_size(count: float, text: str) -> None:
     """In the units of the command line, with at most three digits after rounding."""
     assert byte_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (8, "8 B"),
+        (6144, "6 KiB"),
+        (6148, "6,148 B"),
+        (2**28, "256 MiB"),
+        (2**32, "4 GiB"),
+    ],
+)
+def test_exact_byte_size(count: int, text: str) -> None:
+    """What was measured is never rounded: 6,148 B are not 6 KiB."""
+    assert exact_byte_size(count) == text
 
 
 def test_file_name() -> None:

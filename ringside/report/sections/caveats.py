@@ -8,7 +8,7 @@ from ringside.report.blocks import Bullets, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
-from ringside.report.sections.resources import Placement, placements
+from ringside.report.sections.resources import ArmResources, arm_resources
 from ringside.stats.figure import LEAST_ROUNDS
 from ringside.stats.links import (
     SAME_LINK,
@@ -40,7 +40,7 @@ class Caveat(NamedTuple):
 
 def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     """All reasons to be careful, each in one or two sentences."""
-    placed = placements(summary)
+    placed = arm_resources(summary)
     return [
         *_distribution_loses(summary),
         *_what_was_computed([row for row in summary.arms if not row.arm.twin_of]),
@@ -196,7 +196,7 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         yield Caveat("The only epoch is warm-up: there is no throughput.", "Use at least 2 epochs.")
 
 
-def _resources(placed: Sequence[Placement], machine: MachineFacts) -> Iterator[Caveat]:
+def _resources(placed: Sequence[ArmResources], machine: MachineFacts) -> Iterator[Caveat]:
     if placed and placed[0].cores_per_replica is None:
         yield Caveat(
             "No replica was pinned to cores. An arm with one replica may use all cores, so scaling "
@@ -224,7 +224,7 @@ def _resources(placed: Sequence[Placement], machine: MachineFacts) -> Iterator[C
         )
 
 
-def _inter_op_per_replica(one: Placement) -> float | None:
+def _inter_op_per_replica(one: ArmResources) -> float | None:
     threads, processes = one.inter_op_threads, one.processes - one.extra
     return None if threads is None else threads * processes / one.arm.arm.replicas
 
@@ -264,7 +264,7 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
         )
 
 
-def _asynchronous(summary: Summary, placed: Sequence[Placement]) -> Iterator[Caveat]:
+def _asynchronous(summary: Summary, placed: Sequence[ArmResources]) -> Iterator[Caveat]:
     rows = [row for row in summary.arms if not row.arm.capabilities.synchronous]
     if rows:
         extra = max((one.extra for one in placed if one.arm in rows), default=0)

@@ -36,7 +36,7 @@ from ringside_core.specs import (
     Timing,
 )
 from ringside_core.specs.communication import Operation
-from ringside_core.text import byte_size, number, percent, plural
+from ringside_core.text import exact_byte_size, number, percent, plural
 
 TITLE = "What does communication cost?"
 NOT_MEASURED = "Collectives were not measured here. Run `ringside allreduce`, then compare."
@@ -116,7 +116,7 @@ def _answer(found: Communication, models: Models) -> str:
     right = "every element was correct" if not wrong else f"{wrong:,} ELEMENTS WERE WRONG"
     worst = max((one.relative_error for one in models.values()), default=None)
     told = (
-        f"Fastest all-reduce of {byte_size(size)} among {plural(found.num_ranks, 'rank')}: "
+        f"Fastest all-reduce of {exact_byte_size(size)} among {plural(found.num_ranks, 'rank')}: "
         f"{stack_name(name)}, {number(bandwidth)} GB/s bus bandwidth; {right}."
     )
     if worst is not None:
@@ -227,7 +227,7 @@ def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) 
     return (
         Cell(stack_name(stack.stack)),
         Cell(OPERATIONS[timing.operation]),
-        Cell(byte_size(timing.size_bytes)),
+        Cell(exact_byte_size(timing.size_bytes)),
         Cell(str(len(timing.seconds))),
         Cell(number(times.average_s * 1e6), f"[{low}–{high}]"),
         Cell(number(algorithm)),

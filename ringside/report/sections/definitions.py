@@ -106,8 +106,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Ringside's clock",
-        "The time that Ringside's own callbacks (clock, counting) take for a step, measured in "
-        "the same process after the training, ÷ the step time.",
+        "The time that Ringside's clock and its listeners (progress, proof) take for a step, "
+        "measured in the same process after the training, ÷ the step time.",
     ),
     (
         "parts of a step",

@@ -14,7 +14,7 @@ from ringside_core.text import listed, plural
 
 
 @dataclass(frozen=True)
-class Placement:
+class ArmResources:
     """The resources of one arm.
 
     Attributes:
@@ -36,13 +36,13 @@ class Placement:
     shares: str
 
 
-def placements(summary: Summary) -> list[Placement]:
+def arm_resources(summary: Summary) -> list[ArmResources]:
     """One for each arm that ran at all, by its first run with all its records."""
     found = []
     for row in summary.arms:
         runs = [one for one in summary.runs if one.arm == row.arm]
         if runs:
-            found.append(_placement(row, _most_telling(runs)))
+            found.append(_resources_of(row, _most_telling(runs)))
     return found
 
 
@@ -50,11 +50,11 @@ def _most_telling(runs: Sequence[RunRow]) -> Run:
     return max(runs, key=lambda row: (row.run.outcome.completed, len(row.run.records))).run
 
 
-def _placement(row: ArmRow, run: Run) -> Placement:
+def _resources_of(row: ArmRow, run: Run) -> ArmResources:
     resources, topology = run.spec.resources, run.spec.topology
     _, processes = expected_processes(run)
     threads = resources.intra_op_threads
-    return Placement(
+    return ArmResources(
         arm=row,
         processes=processes,
         extra=processes - topology.num_processes,
@@ -124,7 +124,7 @@ def processes_table(summary: Summary) -> Table:
     return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
 
 
-def resources_table(placed: Sequence[Placement]) -> Table:
+def resources_table(placed: Sequence[ArmResources]) -> Table:
     """Processes, cores and threads of each arm."""
     columns = (
         Column("Arm", numeric=False),
@@ -154,7 +154,7 @@ def resources_table(placed: Sequence[Placement]) -> Table:
     return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
 
 
-def resources_section(placed: Sequence[Placement], summary: Summary) -> Section:
+def resources_section(placed: Sequence[ArmResources], summary: Summary) -> Section:
     """Whether all arms had the same share of the machine."""
     sharing = [one.arm.arm.label for one in placed if one.shares]
     shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}

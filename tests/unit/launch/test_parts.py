@@ -6,6 +6,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,10 @@ from launch.children import Children, environment
 from launch.logs import Follower, last_lines
 from launch.plan import LAUNCHER_NAME, Process
 from launch.remote.host_facts import facts, obstacles
-from launch.remote.sweep import sweep_remote, tidy
+from launch.remote.sweep import kill_members, sweep_remote, tidy
 from launch.site import interface_to
 from launch.watch import Progress, Watch
+from ringside_core.specs import RunSpec, Topology
 
 PlanOf = Callable[..., Plan]
 
@@ -206,6 +208,59 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
     tidy(tmp_path, "")
 
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["rank-0.json"]
+
+
+TASK = """
+import sys, tempfile
+from pathlib import Path
+from launch.task import end_process, run_launched
+
+def work(record, surroundings, run_dir, reporter):
+    Path(run_dir, "seen").write_text(tempfile.mkdtemp())
+
+end_process(run_launched(work, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("run_id", ["", "5ca1ab1e"])
+def test_a_task_makes_its_folder_and_removes_its_temporary_files(
+    run_id: str, tmp_path: Path
+) -> None:
+    """In a folder that nobody has made, as on a claim of Kubernetes; of a run, or of none."""
+    spec = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
+    (tmp_path / "spec.json").write_text(spec.to_json())
+    (tmp_path / "t").mkdir()
+    run_dir = tmp_path / "new" / "run"
+    env = {**os.environ, "TMPDIR": str(tmp_path / "t"), "RINGSIDE_RUN_ID": run_id}
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", TASK),
+            *("--spec", str(tmp_path / "spec.json"), "--run-dir", str(run_dir)),
+        ],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    made = Path((run_dir / "seen").read_text())
+    assert made.parent.name.startswith("ringside-5ca1ab1e-" if run_id else "t")
+    assert (list((tmp_path / "t").iterdir()) == []) == bool(run_id)
+
+
+def test_what_is_killed_leaves_no_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep removes what the processes of its run have left, and nothing of another run."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("ringside-f00-a", "ringside-f00-b", "ringside-f001-a", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+
+    assert kill_members("f00") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "ringside-f001-a"]
 
 
 def test_what_failed_to_clean_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
