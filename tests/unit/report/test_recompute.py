@@ -12,7 +12,7 @@ import pytest
 
 import ringside.cli.main
 from ringside.report.check import Checked, check_report
-from ringside.report.differences import Difference
+from ringside.report.differences import Difference, line_differences
 from ringside.report.source import digest_of, read_comparison
 from ringside.report.witnesses import against_records
 from ringside_core.specs import RefusalError
@@ -87,7 +87,16 @@ def test_every_changed_sample_is_named(folder: Path) -> None:
     told = [str(one) for one in checked.differences]
     assert sum(one.startswith("runs/") for one in told) == len(SPOILT)
     assert all(any(one.startswith(start) for one in told) for start in own)
-    assert len([one for one in checked.differences if one.file == "results.csv"]) == 4
+    moved = [one for one in checked.differences if one.file == "results.csv"]
+    assert all(",serial,serial), " in one.place for one in moved)
+    # The second has one example too many, and so the arm is not comparable.
+    columns = [one.place.partition("), ")[2].partition(", comparable and ")[0] for one in moved]
+    assert columns == [
+        "peak_memory_bytes",
+        "throughput_examples_s, startup_s, cpu_s_per_1000_examples, each_example_once",
+        "throughput_examples_s",
+        "cpu_s_per_1000_examples",
+    ]
     digest = hashlib.sha256((folder / "results.json").read_bytes()).hexdigest()
     for page in ("report.html", "report.md"):
         assert f"Digest of the raw samples: another one → {digest}" in places(checked, page)
@@ -138,8 +147,13 @@ PAGES = (
     ("report.md", r"(\| serial \| 1 \| )[\d,]+", r"\g<1>9,999", "| serial | 1 | 9,999 "),
     ("report.html", r">982<small>", r">928<small>", ">928<small>"),
     ("report.html", r'( d="M )(\d)', r"\g<1>1\g<2>", ' d="M 1'),
-    ("results.csv", r"(?m)^(0,.*?),completed,", r"\1,failed,", "line 2: "),
-    ("results.csv", "round_counts", "rounds", "line 1: "),
+    (
+        "results.csv",
+        r"(?m)^(0,.*?),completed,",
+        r"\1,failed,",
+        "2 (0,0,mirrored ×2,mirrored), outcome: ",
+    ),
+    ("results.csv", "round_counts", "rounds", "line 1 (position,round,arm,group), round_"),
     ("samples.csv", r"(?m)^(run,5,[^\n]*,)yes,", r"\1no,", ",no,"),
     ("samples.csv", r"(?m)^run,5,.*?\n", "", ": nothing → run,5,"),
     ("samples.csv", r"\Z", "run,99\n", ": run,99 → "),
@@ -231,6 +245,55 @@ def test_refusals_of_what_contradicts_itself_name_the_file(folder: Path) -> None
 
     with pytest.raises(RefusalError, match=r"Received: .*results\.json: run 'horovod ×2' of round"):
         check_report(folder)
+
+
+ROWS = [f"run,{number},{number / 7}" for number in range(49_000)]
+HALF = [row + "1" * (number % 2) for number, row in enumerate(ROWS)]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("removed", [slice(0, 0), slice(1, 2), slice(-9, None), slice(9, -9)])
+def test_a_large_spoilt_file_is_told_at_once(removed: slice) -> None:
+    """As many lines as a real samples.csv, every second one changed, and lines taken out."""
+    spoilt = HALF.copy()
+    del spoilt[removed]
+
+    for one, other in ((spoilt, ROWS), (ROWS, spoilt)):
+        told = list(line_differences("f", "\n".join(one), "\n".join(other)))
+        assert told[0].place == "line 2"
+        assert all(difference.found != difference.expected for difference in told)
+
+
+@pytest.mark.parametrize("index", [0, 1, 25_000, len(ROWS) - 1])
+def test_one_line_put_in_or_taken_out_is_all_that_is_told(index: int) -> None:
+    """All others are equal; also where the line says `nothing`, as the message does."""
+    longer = [*ROWS[:index], "nothing", *ROWS[index:]]
+
+    (more,) = line_differences("f", "\n".join(longer), "\n".join(ROWS))
+    (less,) = line_differences("f", "\n".join(ROWS), "\n".join(longer))
+
+    assert more.place == less.place == f"line {index + 1}"
+
+
+def test_a_line_added_does_not_hide_what_is_changed_near_it() -> None:
+    """Lines behind the added one are beside their partners again."""
+    spoilt = [*ROWS[:5], "added", *ROWS[5:]]
+    spoilt[300] += "1"
+    spoilt[40_000] += "1"
+
+    told = [one.place for one in line_differences("f", "\n".join(spoilt), "\n".join(ROWS))]
+
+    assert told == ["line 6", "line 301"]
+
+
+def test_a_row_of_other_cells_is_told_whole() -> None:
+    """A comma too many: no column can be named; no name is obeyed by a terminal."""
+    heads = "position,arm\n"
+    (plain,) = line_differences("f.csv", f"{heads}0,a,b", f"{heads}0,a")
+    (coloured,) = line_differences("f.csv", f"{heads}0,a", f"{heads}0,\x1b[31m")
+
+    assert plain.place == "line 2"
+    assert coloured.place == r"line 2 (0,\x1b[31m), arm"
 
 
 def test_differences_are_cut_to_what_differs() -> None:

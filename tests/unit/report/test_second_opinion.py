@@ -1,6 +1,7 @@
 """The second computation: against arithmetic by hand, and beside the first on awkward data."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -180,3 +181,56 @@ def test_a_wrong_number_of_the_first_way_is_seen(
 
     assert count > 100 and none == []
     assert found and found[0].place.endswith(place)
+
+
+def cells_of(page: str, title: str) -> list[list[str]]:
+    """The rows of the table whose head begins so."""
+    table = page[page.index(f"\n| {title}") + 1 :].partition("\n\n")[0]
+    return [[cell.strip() for cell in row.split(" | ")] for row in table.splitlines()[2:]]
+
+
+def numbers_in(cell: str) -> list[str]:
+    """`1,467 [1,416, 1,520] n=4` as 1467, 1416, 1520, 4."""
+    return re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", cell))
+
+
+def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: Opinion) -> None:
+    """Each cell of the results, rounded as it says: no column, row or end is exchanged."""
+    rows = cells_of((written / "report.md").read_text(), "Arm | Replicas | Examples/s")
+    told = {row[0].lstrip("| "): [numbers_in(cell) for cell in row[1:]] for row in rows}
+
+    assert list(told) == ["serial", "mirrored ×2", "horovod ×2"]
+    for arm, cells in told.items():
+        runs = opinion.counting[opinion.counting["arm"] == arm]
+        replicas = opinion.replicas[arm]
+        records = [run.records[0] for run in small().runs if run.arm == arm]
+        of_runs = opinion.figures.loc[runs["position"]]
+        ratio = ratio_of(opinion, arm, "serial")
+        shares = [100 * end / replicas for end in (ratio.value, ratio.low, ratio.high)]
+        reached = [
+            next(e.end_since_process_start_s for e in one.epochs if e.validation["accuracy"] >= 0.9)
+            for one in records
+        ]
+        expected: list[list[float]] = [
+            [replicas],
+            [*geometric_mean(runs["rate"]), 4],
+            [] if arm == "serial" else [1],  # the base that is missing
+            [] if arm == "serial" else shares,
+            spread_of(of_runs["step_time_ms"]),
+            spread_of(reached),
+            spread_of([one.epochs[-1].validation["accuracy"] for one in records]),
+            spread_of(of_runs["peak_memory_bytes"] / 2**30),
+            spread_of(of_runs["startup_s"]),
+            spread_of(of_runs["cpu_s_per_1000_examples"]),
+        ]
+        for column, (printed, exact) in enumerate(zip(cells, expected, strict=True)):
+            assert len(printed) == len(exact), (arm, column)
+            for text, number in zip(printed, exact, strict=True):
+                decimals = len(text.partition(".")[2])
+                assert abs(float(text) - number) <= 0.5001 / 10**decimals, (arm, column)
+                assert number in (1, 2, 4) or len(text.replace(".", "").lstrip("0")) >= 2
+
+
+def spread_of(values: Any) -> list[float]:
+    """Median, lowest, highest, how many."""
+    return [float(np.median(values)), min(values), max(values), len(values)]
