@@ -105,6 +105,7 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the arms; start nothing.")
     ] = False,
+    dtype: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Train the same model under every backend that can run here, and write a report.
 
@@ -113,6 +114,12 @@ def command(
 
     --intra-op-threads and --inter-op-threads count the threads of one replica.
     """
+    if dtype is not None:
+        raise RefusalError(
+            "--dtype is now called --precision.",
+            received=f"--dtype {dtype}",
+            advice=f"Write --precision {dtype}.",
+        )
     console = Console(width=None if sys.stdout.isatty() else 120)
     began = time.monotonic()
     if resume is not None:

@@ -15,6 +15,7 @@ import typer
 
 from ringside.cli.stopping import Stopped, ending_on_signals
 
+ROOT = Path(__file__).resolve().parents[2]
 BY_SIGNAL = tuple(128 + one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 STOPPED = "stopped; every process that it started has been ended"
 COMMANDS = {
@@ -70,7 +71,12 @@ def build_app(arguments: list[str]) -> typer.Typer:
 
 def _check_search_path() -> None:
     """Refuse modules on PYTHONPATH that would be imported in the place of Ringside's own."""
-    from ringside_core.workloads.registry import ROOT, check_folder  # slow: pydantic
+    sys.path.insert(0, str(ROOT))  # the check itself must not be of such a module
+    try:
+        import ringside_core  # noqa: F401
+    finally:
+        sys.path.remove(str(ROOT))
+    from ringside_core.workloads.registry import check_folder  # slow: pydantic
 
     for folder in map(Path, sys.path):
         if folder.resolve() == ROOT:

@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COVERED = (
     "backends",
     "launch",
+    "ringside/__init__.py",
+    "ringside/compare/__init__.py",
     "ringside/compare/arms.py",
     "ringside/stats",
     "ringside/verify",

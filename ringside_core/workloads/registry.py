@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 # Ringside's own packages. Python knows one module of each name, so a user's cannot have these.
 ROOFS = ("backends", "launch", "ringside", "ringside_core", "trainers")
+# Packages of earlier versions that a user's file imported from.
+OLD_NAMES = ("legacy_keras", "specs", "workloads")
 
 
 class Ready(NamedTuple):
@@ -109,6 +111,7 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
         raise RefusalError(
             f"The {what} must import without an error.",
             received=f"{type(error).__name__}: {error} ({_place(error, location)})",
+            advice=_advice(error),
         ) from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -190,13 +193,24 @@ def _import_module(location: str, what: str) -> Any:
     try:
         return importlib.import_module(location)
     except ModuleNotFoundError as error:
-        if error.name and location.startswith(error.name):
+        if error.name and f"{location}.".startswith(f"{error.name}."):
             raise RefusalError(
                 f"The {what}'s module must be importable.",
                 received=f"no module {error.name!r}",
                 advice="Start from the folder that holds it, or name the file: path/file.py:name.",
             ) from None
         raise
+
+
+def _advice(error: Exception) -> str:
+    """What to write for a package that Ringside had once; empty: it is another error."""
+    # A missing part of a user's own package has a longer name: workloads.missing.
+    if not isinstance(error, ModuleNotFoundError) or error.name not in OLD_NAMES:
+        return ""
+    return (
+        f"If you mean the {error.name} that Ringside had: "
+        "write `from ringside import Workload, QualityTarget, StreamSource, tf`."
+    )
 
 
 def _place(error: Exception, location: str) -> str:

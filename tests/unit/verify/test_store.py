@@ -1,6 +1,8 @@
 """A certificate is used again only where nothing has changed since."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,21 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
     assert str(mine) in store.stale(made, spec())
     mine.unlink()
     assert str(mine) in store.stale(made, spec())
+
+
+def test_ringsides_own_modules_are_not_a_users() -> None:
+    """In a process that verifies, before it loads a workload; also of what certifies and tests."""
+    program = (
+        "import ringside.compare.arms, ringside.verify.certify, ringside.verify.task\n"
+        "from ringside.verify.store import users_code\n"
+        "assert users_code() == {}, users_code()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=store.ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

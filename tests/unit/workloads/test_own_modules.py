@@ -121,9 +121,15 @@ def test_train_refuses(
     assert not (project / "runs").exists()
 
 
-def test_modules_on_pythonpath_are_refused_before_they_take_ringsides_place(project: Path) -> None:
-    """The command would end with a traceback from the wrong `launch`."""
-    (project / "launch.py").touch()
+@pytest.mark.parametrize("roof", [roof for roof in ROOFS if roof != "ringside"])
+def test_modules_on_pythonpath_are_refused_before_they_take_ringsides_place(
+    project: Path, roof: str
+) -> None:
+    """The command would end with a traceback from the wrong module.
+
+    With a `ringside.py` there, nothing of Ringside is ever imported, so nothing can refuse it.
+    """
+    (project / f"{roof}.py").touch()
     path = f"{project}:{ROOT}"
 
     done = subprocess.run(
@@ -134,8 +140,8 @@ def test_modules_on_pythonpath_are_refused_before_they_take_ringsides_place(proj
         check=False,
     )
 
-    assert done.returncode == 2
-    assert f"Received: {project / 'launch.py'}" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert f"Received: {project / f'{roof}.py'}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -1,5 +1,8 @@
 """Functions that a person names: what is missing is called by what it was to be."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from ringside_core.specs import RefusalError
@@ -17,3 +20,56 @@ def test_a_missing_filter_is_called_a_filter(reference: str, words: str) -> None
     """It is not called a workload."""
     with pytest.raises(RefusalError, match=words):
         load_function(reference, what="filter")
+
+
+FACE = "from ringside import Workload, QualityTarget, StreamSource, tf"
+
+
+@pytest.fixture(autouse=True)
+def unchanged_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a user's file changes where Python looks."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from legacy_keras import tf",
+        "from workloads.workload import Workload",
+        "import workloads.source",
+        "from specs import RunSpec",
+    ],
+)
+@pytest.mark.parametrize("reference", ["file", "module"])
+def test_a_file_for_an_older_ringside_is_told_what_to_write(
+    line: str, reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ringside's modules had other names; a user's file may still say them."""
+    monkeypatch.chdir(tmp_path)
+    name = f"specs_of_mine_{reference}"
+    (tmp_path / f"{name}.py").write_text(f"import os\n{line}\n")
+    location = {"file": f"{name}.py", "module": name}[reference]
+
+    with pytest.raises(RefusalError, match="must import without an error") as refused:
+        load_function(f"{location}:workload", what="workload")
+
+    assert f"{name}.py, line 2" in str(refused.value)
+    assert FACE in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["import legacy", "import workloads.missing", "raise ImportError('no', name='specs')"]
+)
+def test_other_errors_of_a_users_file_get_no_such_advice(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another module that is missing, also from a `workloads` of the user's."""
+    (tmp_path / "workloads").mkdir()
+    (tmp_path / "workloads" / "__init__.py").touch()
+    (tmp_path / "own.py").write_text(f"{line}\n")
+    monkeypatch.delitem(sys.modules, "workloads", raising=False)
+
+    with pytest.raises(RefusalError, match="must import without an error") as refused:
+        load_function(f"{tmp_path / 'own.py'}:workload", what="workload")
+
+    assert "from ringside" not in str(refused.value)
