@@ -25,7 +25,7 @@ from ringside.report.sections.communication import (
 from ringside.report.words import stack_name
 from ringside.stats.collectives import CostModel, predicted_seconds, times_of
 from ringside_core.specs import Communication, Timing
-from ringside_core.text import byte_size, wrapped
+from ringside_core.text import exact_byte_size, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +121,7 @@ def communication_plot(found: Communication | None) -> Plot:
                     _collective(axes, index, stack_name(stack), timings[operation], model)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
-            axes.set_xticks(sizes[::2], [byte_size(size) for size in sizes[::2]])
+            axes.set_xticks(sizes[::2], [exact_byte_size(size) for size in sizes[::2]])
             axes.minorticks_off()
             name_numbers(axes.yaxis, log=True, subs=(1.0,))
             axes.set_ylabel("time, ms")

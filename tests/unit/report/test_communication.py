@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from ringside.report.blocks import Folded, Text
+from ringside.report.breakdown_plots import communication_plot
 from ringside.report.sections.communication import (
     NOT_MEASURED,
     communication_section,
@@ -139,3 +140,23 @@ def test_every_operation_is_drawn() -> None:
 
     assert ">all-reduce<" in svg and ">broadcast<" in svg
     assert ">bare MPI<" in svg and ">mpi<" not in svg
+
+
+def test_two_sizes_never_have_the_same_name_on_the_axis() -> None:
+    """Sizes are the user's choice: 256 KiB + 4 B is not 256 KiB."""
+    found = bout().communication
+    assert found is not None
+    other = {65_536: 262_140, 1_048_576: 262_148}
+    stacks = tuple(
+        stack.replace(
+            timings=tuple(
+                timing.replace(size_bytes=other.get(timing.size_bytes, timing.size_bytes))
+                for timing in stack.timings
+            )
+        )
+        for stack in found.stacks
+    )
+
+    svg = communication_plot(found.replace(stacks=stacks)).svg
+
+    assert ">262,140 B<" in svg and ">262,148 B<" in svg
