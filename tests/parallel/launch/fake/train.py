@@ -72,6 +72,7 @@ class Task:
     def train(self) -> int:
         role = "coordinator" if self.name.startswith("chief") else "replica"
         print(f"hello from {self.name}")
+        self.meet()
         try:
             for step in range(1, self.order["steps"] + 1):
                 time.sleep(self.order["step_s"])
@@ -83,6 +84,12 @@ class Task:
             outcome = Outcome(kind="failed", error_class="ValueError", reason=str(error))
             return self.record(outcome, role)
         return self.record(Outcome(kind="completed"), role)
+
+    def meet(self) -> None:
+        """Wait for all others to have started, as the first collective of a training does."""
+        peers = self.spec.topology.num_processes
+        while sum(1 for _ in (self.run_dir / "progress").iterdir()) < peers:
+            time.sleep(0.01)
 
     def misbehave(self) -> None:
         what = self.order["what"]
