@@ -40,13 +40,7 @@ from ringside.cli.common import new_folder
 from ringside.compare.arms import cores_here, parse_arms
 from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import (
-    RefusalError,
-    RunSpec,
-    Shared,
-    Surroundings,
-    write_whole,
-)
+from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, write_whole
 
 BACKENDS = (
     "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"

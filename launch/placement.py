@@ -2,14 +2,7 @@
 
 from collections.abc import Mapping
 
-from ringside_core.specs import (
-    Host,
-    Placement,
-    RefusalError,
-    RunSpec,
-    Topology,
-    assign_slots,
-)
+from ringside_core.specs import Host, Placement, RefusalError, RunSpec, Topology, assign_slots
 
 
 def place(topology: Topology, placement: Placement) -> tuple[Host, ...]:

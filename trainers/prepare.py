@@ -9,13 +9,7 @@ from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.artifacts import savers
-from trainers.build import (
-    build,
-    check_same_data,
-    held,
-    trained_on,
-    weights_digest,
-)
+from trainers.build import build, check_same_data, held, trained_on, weights_digest
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
 from trainers.evaluate import Evaluation

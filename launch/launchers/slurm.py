@@ -13,14 +13,7 @@ from launch.launchers import slurm_job
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.site import Site
-from ringside_core.specs import (
-    THIS_MACHINE,
-    Noun,
-    Placement,
-    RefusalError,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import THIS_MACHINE, Noun, Placement, RefusalError, RunSpec, Topology
 
 SCRIPT = "job.sh"
 LOG_NAME = "slurm"

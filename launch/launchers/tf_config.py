@@ -7,14 +7,7 @@ from launch.placement import place
 from launch.plan import RUN_ID, Plan, Process
 from launch.remote import ssh
 from launch.site import LOOPBACK_NAMES, Site
-from ringside_core.specs import (
-    Cluster,
-    ClusterTask,
-    Host,
-    Placement,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import Cluster, ClusterTask, Host, Placement, RefusalError, RunSpec
 from ringside_core.specs.cluster import refuse_too_long
 
 # Nobody can ask the kernel of another machine for ports before the run, and --dry-run must not

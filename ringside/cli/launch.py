@@ -6,13 +6,7 @@ from typing import Annotated
 
 import typer
 
-from launch import (
-    LAUNCHERS,
-    LauncherName,
-    Site,
-    execute,
-    make_plan,
-)
+from launch import LAUNCHERS, LauncherName, Site, execute, make_plan
 from launch.execute import holds_run
 from launch.flags import with_spec_flags
 from launch.launchers.slurm import must_be_accepted

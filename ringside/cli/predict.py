@@ -21,12 +21,7 @@ from ringside.report.source import (
     read_results,
     read_text,
 )
-from ringside_core.specs import (
-    Communication,
-    Comparison,
-    RefusalError,
-    write_whole,
-)
+from ringside_core.specs import Communication, Comparison, RefusalError, write_whole
 from ringside_core.text import is_whole_number
 
 if TYPE_CHECKING:

@@ -8,14 +8,7 @@ from typing import Self
 from launch.placement import cores_each, place
 from launch.remote.host_checks import HostFacts
 from ringside.collectives.stacks import options_of, stack_of
-from ringside_core.specs import (
-    Host,
-    Link,
-    Resources,
-    RunSpec,
-    Topology,
-    assign_slots,
-)
+from ringside_core.specs import Host, Link, Resources, RunSpec, Topology, assign_slots
 from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
 
 

@@ -11,24 +11,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from launch import (
-    Site,
-    execute,
-    make_plan,
-)
+from launch import Site, execute, make_plan
 from ringside.collectives.place import Place
 from ringside.collectives.request import REQUEST, Answer, Request, answer_file
 from ringside.collectives.stacks import obstacle, stack_of
 from ringside.collectives.store import code_version
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import (
-    Communication,
-    Execution,
-    Outcome,
-    StackTimings,
-    Timing,
-    write_whole,
-)
+from ringside_core.specs import Communication, Execution, Outcome, StackTimings, Timing, write_whole
 from ringside_core.specs.communication import Operation
 from ringside_core.text import file_name
 

@@ -15,12 +15,7 @@ from ringside.stats.links import links_by_pair, same_link
 from ringside_core.code_version import code_version as code_version_of
 from ringside_core.folders import cache_dir
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import (
-    Communication,
-    Link,
-    RefusalError,
-    write_whole,
-)
+from ringside_core.specs import Communication, Link, RefusalError, write_whole
 
 # The code that decides what is timed and how its processes are started
 # (tests/setup/test_rooms.py checks that this code imports nothing else of Ringside).

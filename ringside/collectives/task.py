@@ -7,12 +7,7 @@ from launch.task import Reporter
 from ringside.collectives.loop import Ranks, time_everything
 from ringside.collectives.request import REQUEST, Answer, RankTimes, Request, answer_file
 from ringside.collectives.stacks import Stack, stack_of
-from ringside_core.specs import (
-    HorovodOptions,
-    RecordInProgress,
-    Surroundings,
-    write_whole,
-)
+from ringside_core.specs import HorovodOptions, RecordInProgress, Surroundings, write_whole
 
 
 def work(

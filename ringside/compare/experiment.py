@@ -15,13 +15,7 @@ from launch import Progress, execute, make_plan
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
-from ringside.compare.arms import (
-    cores_here,
-    default_backends,
-    parse_arms,
-    refuse_same_runs,
-    twin,
-)
+from ringside.compare.arms import cores_here, default_backends, parse_arms, refuse_same_runs, twin
 from ringside.compare.available_arms import available
 from ringside.compare.budget import State, round_order, spent_s, state_of, why_end
 from ringside.compare.hosts import (

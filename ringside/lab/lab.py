@@ -12,12 +12,7 @@ from ringside.lab import link, login, share
 from ringside.lab.command import check_machine
 from ringside.lab.link import parse_rate
 from ringside.lab.names import LABS, MOST_HOSTS, LabHost, check_name, folder_of, interface_of
-from ringside_core.specs import (
-    Document,
-    Noun,
-    RefusalError,
-    write_whole,
-)
+from ringside_core.specs import Document, Noun, RefusalError, write_whole
 
 STATE = "state.json"
 # The default of Linux, and so of most clusters. What this machine has is not used: some cloud

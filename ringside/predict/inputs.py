@@ -25,15 +25,7 @@ from ringside.stats.links import fastest_bits_per_s, slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times
-from ringside_core.specs import (
-    Arm,
-    Communication,
-    Comparison,
-    Link,
-    RefusalError,
-    Run,
-    Timing,
-)
+from ringside_core.specs import Arm, Communication, Comparison, Link, RefusalError, Run, Timing
 
 Floats = NDArray[np.float64]
 

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.predict.allreduce_growth import BITS, PairCurve, algorithm_of, law_of, no_law
-from ringside.predict.inputs import (
-    StackInputs,
-    measured_at,
-    scatter_of,
-    workers_beside_server,
-)
+from ringside.predict.inputs import StackInputs, measured_at, scatter_of, workers_beside_server
 from ringside.predict.prediction import Checked, PredictedStep, StackPrediction
 from ringside.predict.step_growth import Served, between_laws, reduced_s, served_s
 from ringside.stats.figure import CONFIDENCE

@@ -17,11 +17,7 @@ from ringside.report.drawing import (
     series,
 )
 from ringside.report.sections.breakdown import Breakdowns
-from ringside.report.sections.communication import (
-    OPERATIONS,
-    models_of,
-    timings_by_operation,
-)
+from ringside.report.sections.communication import OPERATIONS, models_of, timings_by_operation
 from ringside.report.words import stack_name
 from ringside.stats.collectives import CostModel, predicted_seconds, times_of
 from ringside_core.specs import Communication, Timing

@@ -18,13 +18,7 @@ from ringside.report.sections.proof import (
     results_by_cell,
 )
 from ringside.report.terminal import rich_table
-from ringside_core.specs import (
-    Certificate,
-    Check,
-    ControlResult,
-    DetectionMatrix,
-    Deviation,
-)
+from ringside_core.specs import Certificate, Check, ControlResult, DetectionMatrix, Deviation
 from ringside_core.text import listed, plain, plural, wrapped
 
 PLACE_WIDTH = 18

@@ -12,12 +12,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from ringside.stats.step_times import chief_of
-from ringside_core.specs import (
-    Comparison,
-    EpochRecord,
-    Run,
-    RunRecord,
-)
+from ringside_core.specs import Comparison, EpochRecord, Run, RunRecord
 
 POINT, START, END = "POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"
 Value = str | int | float | None

@@ -4,12 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ringside.report.blocks import (
-    Folded,
-    Section,
-    Table,
-    Terms,
-)
+from ringside.report.blocks import Folded, Section, Table, Terms
 from ringside.report.ranking import counted_runs
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of

@@ -9,12 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from ringside.report.differences import Difference
 from ringside.report.source import RESULTS, read_text
-from ringside_core.specs import (
-    Certificate,
-    Comparison,
-    Document,
-    RefusalError,
-)
+from ringside_core.specs import Certificate, Comparison, Document, RefusalError
 from ringside_core.specs.noun import differences
 
 CERTIFICATES = "certificates"

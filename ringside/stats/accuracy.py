@@ -10,11 +10,7 @@ from scipy import stats
 from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import rounds_used
 from ringside.stats.step_times import chief_of, warm_up
-from ringside_core.specs import (
-    Arm,
-    Comparison,
-    Run,
-)
+from ringside_core.specs import Arm, Comparison, Run
 from ringside_core.text import plural
 
 # MLPerf Training asked this of its image benchmarks (submission_runs in mlcommons/logging,

@@ -7,14 +7,7 @@ not ranked.
 from collections.abc import Callable, Mapping, Sequence
 
 from ringside.stats.evidence import Answer, replicas_equal
-from ringside_core.specs import (
-    Arm,
-    Certificate,
-    Comparison,
-    MachineFacts,
-    RefusalError,
-    Run,
-)
+from ringside_core.specs import Arm, Certificate, Comparison, MachineFacts, RefusalError, Run
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
 FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"

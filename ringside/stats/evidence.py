@@ -4,11 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Literal
 
-from ringside_core.specs import (
-    EpochRecord,
-    LedgerDigest,
-    Run,
-)
+from ringside_core.specs import EpochRecord, LedgerDigest, Run
 
 # The last two say why the question makes no sense for this run.
 Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]

@@ -12,23 +12,11 @@ from ringside.stats.comparability import (
     why_not_comparable,
 )
 from ringside.stats.evidence import Answer, examples_once, worst
-from ringside.stats.figure import (
-    Figure,
-    Interval,
-    Spread,
-    geometric_mean_with_interval,
-    spread_of,
-)
+from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.rounds import RoundsUsed, rounds_used
 from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
 from ringside.stats.verdicts import PairVerdict, Sample, checked, pair_verdicts, turned
-from ringside_core.specs import (
-    Arm,
-    Certificate,
-    Comparison,
-    RefusalError,
-    Run,
-)
+from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from ringside.stats.figure import (
-    CONFIDENCE,
-    LEAST_ROUNDS,
-    Figure,
-    Interval,
-    exponential,
-    too_few,
-)
+from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval, exponential, too_few
 from ringside_core.specs import RefusalError
 
 Word = Literal["faster", "slower", "cannot tell"]

@@ -7,12 +7,7 @@ no TensorFlow, because a detection matrix is planned and shown without it.
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from ringside_core.specs import (
-    Control,
-    HorovodOptions,
-    RunSpec,
-    unknown_name,
-)
+from ringside_core.specs import Control, HorovodOptions, RunSpec, unknown_name
 
 # The control workloads have 27 examples in batches of 12, 12 and 3. In the last batch two replicas
 # get 3 and 0 examples, three get 3, 0 and 0. Of the 7 held-out examples two replicas get 6 and 1,

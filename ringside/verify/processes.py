@@ -8,24 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from launch import (
-    LauncherName,
-    Plan,
-    Site,
-    execute,
-    make_plan,
-)
+from launch import LauncherName, Plan, Site, execute, make_plan
 from launch.interrupts import Interrupts
 from ringside.verify.request import REQUEST, Request, trace_file
 from ringside.verify.trace import Trace
 from ringside_core.readings.machine import gpu_names
-from ringside_core.specs import (
-    THIS_MACHINE,
-    Execution,
-    Placement,
-    RunSpec,
-    write_whole,
-)
+from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec, write_whole
 
 DEADLINE_S = 180.0
 MOST_AT_ONCE = 4

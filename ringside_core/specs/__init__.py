@@ -32,11 +32,7 @@ from ringside_core.specs.comparison import (
 from ringside_core.specs.errors import RefusalError, unknown_name
 from ringside_core.specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
 from ringside_core.specs.noun import Document, Noun
-from ringside_core.specs.options import (
-    BackendOptions,
-    HorovodOptions,
-    parse_option,
-)
+from ringside_core.specs.options import BackendOptions, HorovodOptions, parse_option
 from ringside_core.specs.placement import THIS_MACHINE, Placement
 from ringside_core.specs.record import (
     EpochRecord,

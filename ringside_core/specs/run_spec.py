@@ -5,11 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
-from ringside_core.specs.backends import (
-    Capabilities,
-    backend_row,
-    with_typed_options,
-)
+from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions

@@ -17,13 +17,7 @@ from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
 from ringside.stats.accuracy import TargetBreakdown, target_breakdown
-from ringside.stats.breakdown import (
-    COMPUTE,
-    Breakdown,
-    Part,
-    breakdown_between,
-    breakdown_of,
-)
+from ringside.stats.breakdown import COMPUTE, Breakdown, Part, breakdown_between, breakdown_of
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison

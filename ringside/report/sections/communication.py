@@ -29,12 +29,7 @@ from ringside.stats.collectives import (
 )
 from ringside.stats.links import IMPOSSIBLE, link_words, share_of_link, slowest_bits_per_s
 from ringside.stats.summary import ArmRow, Summary
-from ringside_core.specs import (
-    Communication,
-    Comparison,
-    StackTimings,
-    Timing,
-)
+from ringside_core.specs import Communication, Comparison, StackTimings, Timing
 from ringside_core.specs.communication import Operation
 from ringside_core.text import exact_byte_size, number, percent, plural
 
