@@ -148,7 +148,8 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     if run_id := os.environ.get(RUN_ID):
         # A killed process removes nothing: TensorFlow's temporary files go where the sweep of this
         # run cleans up.
-        tempfile.tempdir = tempfile.mkdtemp(prefix=temporary_prefix(run_id))
+        with must_be_writable("temporary directory", "Name another by TMPDIR."):
+            tempfile.tempdir = tempfile.mkdtemp(prefix=temporary_prefix(run_id))
     if "--log" in arguments:
         with must_be_writable():
             _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
@@ -213,15 +214,17 @@ def _follow_stdin() -> None:
 
 
 @contextlib.contextmanager
-def must_be_writable() -> Iterator[None]:
+def must_be_writable(
+    folder: str = "folder for the results", advice: str = "Choose another with --run-dir."
+) -> Iterator[None]:
     """Refuse a folder that cannot be written."""
     try:
         yield
     except OSError as error:
         raise RefusalError(
-            "The folder for the results must be writable.",
+            f"The {folder} must be writable.",
             received=error,
-            advice="Choose another with --run-dir.",
+            advice=advice,
         ) from None
 
 

@@ -58,7 +58,7 @@ from ringside_core.specs import (
     Timing,
     write_whole,
 )
-from ringside_core.text import byte_size, exact_byte_size
+from ringside_core.text import exact_byte_size
 
 NOTE = (
     "float32; input and result are separate arrays (MPI's broadcast has one array). Bare MPI "
@@ -205,7 +205,7 @@ def _fitting(sizes: tuple[int, ...], place: Place, console: Console) -> tuple[in
     fit = fitting(sizes, ranks=place.ranks, bits_per_s=bits_per_s)
     if fit != sizes:
         console.print(
-            f"sizes up to {byte_size(max(fit))}: a larger one would take more than "
+            f"sizes up to {exact_byte_size(max(fit))}: a larger one would take more than "
             f"{LONGEST_S:.0f} s on the slowest link (give --sizes to time it anyway)",
             highlight=False,
         )

@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from ringside_core.specs import Document, Noun, RefusalError
 from ringside_core.specs.communication import Operation
-from ringside_core.text import byte_size
+from ringside_core.text import byte_size, exact_byte_size
 
 REQUEST = "request.json"
 # Repetitions that are not timed: they fill caches, open connections, allocate buffers. At least
@@ -143,7 +143,7 @@ def check_memory(sizes: Sequence[int], *, ranks: int, available_bytes: int) -> N
     if needed > available_bytes:
         raise RefusalError(
             "The arrays of all ranks must fit into the memory that is free.",
-            received=f"{ranks} ranks, {ARRAYS} arrays of {byte_size(max(sizes))} each: "
+            received=f"{ranks} ranks, {ARRAYS} arrays of {exact_byte_size(max(sizes))} each: "
             f"{byte_size(needed)}, and {byte_size(available_bytes)} are free",
             advice="Use smaller --sizes, or fewer --replicas.",
         )
