@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.slurm.cluster import SlurmCluster, obstacle, slurm_cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _slurm() -> Iterator[SlurmCluster]:
     reason = obstacle()
     if reason:

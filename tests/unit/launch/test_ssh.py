@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -235,14 +236,32 @@ def test_a_login_shell_that_says_too_much(asked: Asked, monkeypatch: pytest.Monk
 
 def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts beyond the limit get a reason, and the others are heard."""
-    reached_by(f"sleep 0.1; {DIRECT}", tmp_path, monkeypatch)
+    waits, tried = tmp_path / "waits", tmp_path / "tried"
+    reached_by(f"until [ -e {tried} ]; do sleep 0.01; done; {DIRECT}", tmp_path, monkeypatch)
     commands = dict.fromkeys("abcdef", ("echo", "me"))
+    starts = 0
+
+    class Counted(subprocess.Popen[bytes]):
+        """None ends, and frees its files, before all were tried to start."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            nonlocal starts
+            starts += 1
+            try:
+                super().__init__(*arguments, **options)
+            finally:
+                if starts % len(commands) == 0:
+                    os.rename(waits, tried)  # without opening a file
+
+    monkeypatch.setattr(subprocess, "Popen", Counted)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open(os.devnull) as file:
         first_free = file.fileno()
     heard = set()
 
     for more in range(16):
+        tried.unlink(missing_ok=True)
+        waits.touch()
         resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + more, hard))
         try:
             answers = list(ask_all(commands, limit_s=LIMIT_S).values())
@@ -252,6 +271,7 @@ def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert [one for one in answers if one != why] == ["me\n"] * answers.count("me\n")
         heard.add(answers.count("me\n"))
 
+    assert starts == 16 * len(commands)
     assert {0, 1, 2} <= heard
     assert len(commands) not in heard
 
