@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,26 @@ import pytest
 from tests.warm import Forkery
 
 HERE = Path(__file__).resolve().parent
-# Those whose files take long come first, so that no worker is left alone with one at the end.
-LONG = ("verify", "parallel", "cluster", "training", "contract", "setup", "unit")
+# Files of the first folders keep the cores busy, those of the second mostly wait for launchers,
+# hosts and deadlines. The fast ones come last, so that no worker is left alone at the end.
+BUSY, WAITING, FAST = ("verify", "training", "contract"), ("cluster", "parallel"), ("setup", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; within a folder the order stays (`make test` tells xdist to keep it)."""
+    """A busy file, then one that waits, in turn: side by side they fill the cores.
 
-    def place(item: pytest.Item) -> int:
-        folder = item.path.relative_to(HERE).parts[0]
-        return LONG.index(folder) if folder in LONG else 0
-
-    items.sort(key=place)
+    Within a file the order stays (`make test` tells xdist to keep that of the files).
+    """
+    files: dict[str, list[Path]] = {folder: [] for folder in (*BUSY, *WAITING, *FAST)}
+    for path in dict.fromkeys(item.path for item in items):
+        folder = path.relative_to(HERE).parts[0]
+        files[folder if folder in files else FAST[0]].append(path)
+    busy, waiting, fast = (
+        [path for folder in folders for path in files[folder]] for folders in (BUSY, WAITING, FAST)
+    )
+    in_turn = [path for pair in zip_longest(busy, waiting) for path in pair if path]
+    place = {path: number for number, path in enumerate([*in_turn, *fast])}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,6 +21,7 @@ class Evaluation:
 
     Attributes:
         ledger: the examples of the newest run, None before the first.
+        predictions: nest of tensors: what the untrained model makes of some examples.
     """
 
     ledger: LedgerDigest | None = None
@@ -43,6 +44,7 @@ class Evaluation:
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         rehearsal = Rehearsal(model, workload, backend, pipeline)
+        self.predictions = rehearsal.predictions
         rehearsal.check_metrics()
         self._trimmed = rehearsal.added_losses_depend_on_examples()
         with backend.scope():

@@ -8,8 +8,6 @@ from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.pipeline import Pipeline
-from ringside_core.workloads.workload import Workload
-from trainers.rehearsal import Rehearsal
 
 LARGEST_TABLE_BYTES = 2**28
 """A replica adds a table of all examples in each step; larger tables would be too slow."""
@@ -22,16 +20,15 @@ class Prediction:
     it sums any metric. So order, padding and unequal shares need no special case.
     """
 
-    def __init__(
-        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
-    ) -> None:
+    def __init__(self, model: Any, backend: Backend, pipeline: Pipeline, *, like: Any) -> None:
         """Make the tables for the predictions.
 
         Args:
             model: compiled.
-            workload: of the model.
             backend: on which the model was built.
             pipeline: of the split.
+            like: nest of tensors that the model has predicted for some examples
+                (`Evaluation.predictions`).
 
         Raises:
             RefusalError: more predictions than LARGEST_TABLE_BYTES, outputs that are not numbers,
@@ -46,8 +43,8 @@ class Prediction:
                 received=f"shard={pipeline.options.shard!r}: {fed} of {examples} examples",
                 advice="Use --shard batch.",
             )
-        self._structure = Rehearsal(model, workload, backend, pipeline).predictions
-        outputs = tf.nest.flatten(self._structure)
+        self._structure = like
+        outputs = tf.nest.flatten(like)
         _check_outputs(outputs, examples)
         with backend.scope():
             self._tables = [

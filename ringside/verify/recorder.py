@@ -77,7 +77,10 @@ class Recorder(Watch):
         total = sum(int(np.prod(w.shape)) for w in training.model.weights)
         self._stride = max(1, -(-total // KEPT_ELEMENTS))
         self._predict = Prediction(
-            training.model, training.workload, training.backend, training.validation
+            training.model,
+            training.backend,
+            training.validation,
+            like=training.evaluate.predictions,
         )
         values, _ = training.evaluate()
         self._trace.before = {name: np.array(value) for name, value in values.items()}

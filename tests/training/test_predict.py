@@ -17,6 +17,7 @@ from tests.training.test_trainer import serial_spec
 from trainers import predict
 from trainers.build import build
 from trainers.predict import Prediction
+from trainers.rehearsal import Rehearsal
 
 
 def predicted(workload: Workload, **changes: Any) -> tuple[Any, list[np.ndarray]]:
@@ -25,7 +26,8 @@ def predicted(workload: Workload, **changes: Any) -> tuple[Any, list[np.ndarray]
     with make_backend(spec, Surroundings()) as backend:
         model = build(spec, workload, backend, steps_per_epoch=1)
         pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
-        return Prediction(model, workload, backend, pipeline)(), model.get_weights()
+        like = Rehearsal(model, workload, backend, pipeline).predictions
+        return Prediction(model, backend, pipeline, like=like)(), model.get_weights()
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -107,7 +109,7 @@ def test_a_policy_that_feeds_examples_twice_is_refused() -> None:
         pipeline = make_pipeline(spec, workload, backend.capabilities, training=False)
         monkeyed = TwoReaders(backend)
         with pytest.raises(RefusalError, match="14 of 7 examples"):
-            Prediction(model, workload, monkeyed, pipeline)  # type: ignore[arg-type]
+            Prediction(model, monkeyed, pipeline, like=())  # type: ignore[arg-type]
 
 
 class TwoReaders:

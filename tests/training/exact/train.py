@@ -44,7 +44,8 @@ def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
         trained = trained_metrics(spec, workload, backend, model)
         evaluate()
         values, counted = evaluate()  # the second time counts from zero
-        predictions = tf.nest.flatten(Prediction(model, workload, backend, pipeline)())
+        predict = Prediction(model, backend, pipeline, like=evaluate.predictions)
+        predictions = tf.nest.flatten(predict())
         values |= {f"train {key}": value for key, value in trained.items()}
         values["counted"] = counted
         answers |= {f"{name} {key}": value for key, value in values.items()}
