@@ -15,7 +15,14 @@ from ringside.verify import store
 from ringside.verify.checks import applied_once, convergence, training_ledger, validation_ledger
 from ringside.verify.gate import evaluation, parity
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
-from ringside.verify.request import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
+from ringside.verify.request import (
+    DEFAULT_STEPS,
+    FLOAT32_STEPS,
+    INSPECTION,
+    Case,
+    Request,
+    low_tail,
+)
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
     REFERENCE,
@@ -146,6 +153,7 @@ def _parity_cases(spec: RunSpec, steps: int) -> list[Case]:
             name=precision,
             spec=spec.replace(precision=precision),
             steps=steps if precision == "float64" else min(steps, FLOAT32_STEPS),
+            tail=low_tail(spec.global_batch),
         )
         for precision in _precisions(spec)
     ]

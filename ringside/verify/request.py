@@ -28,11 +28,14 @@ class Case(Noun):
     Attributes:
         name: unique in its request; its traces are in files of this name.
         spec: what is trained; its backend and topology are those of the processes.
-        steps: updates to watch. The data are cut so that the updates hold an epoch end and short
+        steps: updates to watch. The data are cut so that the updates hold two epoch ends with short
             last batches; the number of epochs follows. None: all data and `spec.epochs`.
+        tail: examples of the last batch of each epoch, in the cut data; None: as many as the last
+            batch of all data has, or about a third of a batch where that one is whole.
         watch: `steps`: everything after each update. `ends`: validation before and after only.
         mistake: a deliberate one, see ringside/verify/mistakes.py; empty: none.
-        resumed: stop after the first epoch, and continue from its checkpoint with a new model.
+        resumed: stop after the first epoch, and continue from its checkpoint with a new model; only
+            the second part is watched.
         virtual_replicas: the serial backend computes as this number of replicas would, if a layer
             depends on how the batch is split.
     """
@@ -40,6 +43,7 @@ class Case(Noun):
     name: str
     spec: RunSpec
     steps: PositiveInt | None = DEFAULT_STEPS
+    tail: PositiveInt | None = None
     watch: Literal["steps", "ends"] = "steps"
     mistake: str = ""
     resumed: bool = False
@@ -67,11 +71,46 @@ def trace_file(run_dir: Path, case: str, task: str) -> Path:
     return run_dir / "traces" / case / f"{task}.npz"
 
 
-def examples_to_watch(available: int, *, global_batch: int, steps: int) -> int:
+# Where the last batch of an epoch ends: what is part-filled, whole or empty in it, and for whom, is
+# where distributed training goes wrong. So each case has a short batch of another kind.
+
+
+def part_filled_tail(global_batch: int, most_replicas: int) -> int:
+    """Examples of a last batch that fills the last replica's slice in part, at each size.
+
+    About half of the smallest slice is filled. The number is odd where that can be; slices of one
+    example cannot be part-filled.
+
+    Args:
+        global_batch: of the run.
+        most_replicas: among all sizes that are certified together.
+    """
+    smallest = global_batch // most_replicas
+    half = global_batch - max(1, smallest // 2)
+    near = (half, half + 1, half - 1)
+    fitting = (n for n in near if n % 2 and global_batch - smallest < n < global_batch)
+    return next(fitting, max(1, half))
+
+
+def low_tail(global_batch: int) -> int:
+    """Examples of a last batch below half a batch, odd where that can be: a third, and one more."""
+    third = global_batch // 3 + 1
+    return third + 1 if third % 2 == 0 and 2 * (third + 1) < global_batch else third
+
+
+def examples_to_watch(
+    available: int, *, global_batch: int, steps: int, tail: int | None = None
+) -> int:
     """How many examples to keep so that `steps` updates hold an epoch end and a short last batch.
 
-    Half of the steps make an epoch. The last batch of an epoch has a third of a whole batch and one
-    example more. So with two replicas or more, some get nothing of it, and one may get a part.
+    Half of the steps make an epoch, fewer if there are not so many examples.
+
+    Args:
+        available: examples that there are.
+        global_batch: of the run.
+        steps: updates to watch.
+        tail: examples of the last batch; None: see Case.
     """
-    whole = max(0, steps // 2 - 1)
-    return min(available, whole * global_batch + max(1, global_batch // 3 + 1))
+    last = tail or available % global_batch or low_tail(global_batch)
+    whole = min(max(0, steps // 2 - 1), max(0, available - last) // global_batch)
+    return min(available, whole * global_batch + last)

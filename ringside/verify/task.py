@@ -1,18 +1,18 @@
-"""One process that verifies: it runs all cases of a request, and writes a trace of each.
+"""What a process that verifies does: all cases of a request, and a trace of each.
 
-verify_task.py is the program; launchers start it instead of train.py.
+train.py is the program. It hands in the function by which it trains a run, so that every case is
+trained by the very lines that are timed (docs/decisions/0004-what-a-certificate-proves.md).
 """
 
 import dataclasses
-import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from launch.task import Reporter
 from ringside.verify.request import (
     INSPECTION,
     REQUEST,
@@ -28,50 +28,51 @@ from ringside_core.specs import (
     RecordInProgress,
     RefusalError,
     RunSpec,
-    Surroundings,
     write_whole,
 )
 
+# train.py's function: (record, run_dir, prepare=…) → None.
+Train = Callable[..., None]
 
-def work(
-    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
+
+def run_cases(
+    backend: Any, run_dir: Path, train: Train, task: str, on_phase: Callable[[str], None]
 ) -> None:
-    """Start the backend once, and run every case under it."""
-    reporter.phase("importing")
-    from trainers.process import started
+    """Run every case of the request in a run folder, and write a trace of each.
 
+    Args:
+        backend: started.
+        run_dir: holds the request.
+        train: trains what a record says; `prepare=` takes the place of `trainers.prepare.prepare`.
+        task: name of this process.
+        on_phase: told what is done before the cases.
+    """
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    with started(record, surroundings, reporter.phase) as backend:
-        if backend is None:
-            return
-        cases = request.cases
-        if request.inspect:
-            reporter.phase("inspecting")
-            inspection = _inspect(request, backend)
-            write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
-            split_matters = any(one["split"] for one in inspection["by_design"])
-            cases = tuple(
-                case
-                for case in cases
-                if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
-            )
-        steps = itertools.count(1)
-        for case in cases:
-            trace = watch(case, backend, run_dir, lambda: reporter.step(next(steps), 0))
-            trace.meta["sources"] = users_code()
-            trace.write(trace_file(run_dir, case.name, surroundings.task_name))
+    cases = request.cases
+    if request.inspect:
+        on_phase("inspecting")
+        inspection = _inspect(request, backend)
+        write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
+        split_matters = any(one["split"] for one in inspection["by_design"])
+        cases = tuple(
+            case
+            for case in cases
+            if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
+        )
+    for case in cases:
+        trace = watch(case, run_dir / "cases" / case.name, train)
+        trace.meta["sources"] = users_code()
+        trace.write(trace_file(run_dir, case.name, task))
 
 
-def watch(
-    case: Case, backend: Any, run_dir: Path, on_step: Callable[[], None] = lambda: None
-) -> Trace:
+def watch(case: Case, folder: Path, train: Train) -> Trace:
     """Train one case and return its trace; an error ends the case, not the process."""
     from ringside_core.keras import tf
 
     trace = Trace()
     tf.keras.backend.set_floatx(case.spec.precision)
     try:
-        _train(case, backend, trace, run_dir / "cases" / case.name, on_step)
+        _train(case, trace, folder, train)
     except Exception as error:
         # Ringside's own checks end a training in all processes at once. If another error ends it in
         # one process only, its peers wait in a collective until the launcher ends them.
@@ -79,54 +80,77 @@ def watch(
     return trace
 
 
-def _train(
-    case: Case, backend: Any, trace: Trace, folder: Path, on_step: Callable[[], None]
-) -> None:
+def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
     """One training, or the two parts of a resumed one, watched as the case says."""
-    from ringside.verify.recorder import Ends, Recorder, Watch
-    from trainers.driver import Progress
-    from trainers.fit import fit
+    from ringside.verify.recorder import Ends, Recorder
+
+    whole = case.spec
+    if case.resumed:
+        first = whole.replace(save="all")
+        train(
+            RecordInProgress.begun(first),
+            folder,
+            prepare=partial(_prepared, case=case, epochs=1),
+        )
+        whole = whole.replace(resume_from=str(folder / "checkpoint.npz"))
+    watching = {"steps": Recorder, "ends": Ends}[case.watch](trace)
+    record = RecordInProgress.begun(whole)
+    try:
+        train(record, folder, prepare=partial(_prepared, case=case, watching=[watching]))
+    finally:
+        watching.finish(record)
+
+
+def _prepared(
+    record: RecordInProgress,
+    workload: Any,
+    backend: Any,
+    *,
+    run_dir: Path,
+    listeners: Sequence[Any],
+    case: Case,
+    watching: Sequence[Any] = (),
+    epochs: int | None = None,
+) -> Any:
+    """`trainers.prepare.prepare` with the data, the mistake and the listeners of a case.
+
+    Args:
+        record: see there.
+        workload: see there.
+        backend: see there.
+        run_dir: see there.
+        listeners: see there; those of train.py.
+        case: that is trained.
+        watching: listeners that watch it.
+        epochs: to train; None: as many as the case has.
+    """
     from trainers.prepare import prepare
 
-    workload, spec = _cut(case, backend)
+    workload = _tied(workload)
+    if case.steps is not None:
+        workload, record.spec = _cut(case, workload, record.spec, backend)
+    if epochs is not None:
+        record.spec = record.spec.replace(epochs=epochs)
     if case.mistake:
         from ringside.verify.controls import make_mistake
 
-        workload, backend = make_mistake(case.mistake, spec, workload, backend)
-    progress = Progress(lambda done, total: on_step())
-
-    def train(spec: RunSpec, *watches: Watch) -> None:
-        record = RecordInProgress.begun(spec)
-        try:
-            driver = prepare(
-                record,
-                workload,
-                backend,
-                run_dir=folder,
-                listeners=[progress, *watches],
-                virtual_replicas=case.virtual_replicas,
-            )
-            fit(driver)
-        finally:
-            for one in watches:
-                one.finish(record)
-
-    if case.resumed:
-        train(spec.replace(epochs=1, save="all"))
-        spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
-    train(spec, Ends(trace) if case.watch == "ends" else Recorder(trace))
+        workload, backend = make_mistake(case.mistake, record.spec, workload, backend)
+    return prepare(
+        record,
+        workload,
+        backend,
+        run_dir=run_dir,
+        listeners=[*listeners, *watching],
+        virtual_replicas=case.virtual_replicas,
+    )
 
 
-def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
-    """The workload with only the data that are watched, and the run over them."""
+def _tied(workload: Any) -> Any:
+    """The workload whose model draws random numbers by example, so that arms draw the same."""
     from ringside.verify.example_random import tie_to_examples
     from ringside_core.keras import tf
-    from ringside_core.workloads.pipeline import make_pipeline
-    from ringside_core.workloads.registry import load_workload
     from trainers.train_step import current_ids
 
-    spec = case.spec
-    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     build = workload.model
 
     def model() -> Any:
@@ -139,9 +163,14 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
         tie_to_examples(built, current_ids, step)
         return built
 
-    workload = dataclasses.replace(workload, model=model)
-    if case.steps is None:
-        return workload, spec
+    return dataclasses.replace(workload, model=model)
+
+
+def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, RunSpec]:
+    """The workload with only the data that are watched, and the run over them."""
+    from ringside_core.workloads.pipeline import make_pipeline
+
+    assert case.steps is not None
     cut: dict[str, Any] = {}
     for split, steps in (("train", case.steps), ("validation", 6)):
         # Cut after the filter, because what it drops cannot be watched.
@@ -149,7 +178,9 @@ def _cut(case: Case, backend: Any) -> tuple[Any, RunSpec]:
             spec, workload, backend.capabilities, training=split == "train"
         ).prepared
         cut[split] = source.first(
-            examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=steps)
+            examples_to_watch(
+                source.num_examples, global_batch=spec.global_batch, steps=steps, tail=case.tail
+            )
         )
     workload = dataclasses.replace(workload, **cut)
     per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
