@@ -120,16 +120,20 @@ class Rehearsal:
 
 def _first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:
     """(x, y, weight) of the first examples of a split in one batch; few are repeated."""
-
-    @tf.autograph.experimental.do_not_convert
-    def without_scale(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> Any:
-        del scale
-        return x, y, weight, ids
-
-    examples = pipeline.dataset(InputShard(index=0, count=1)).map(without_scale).unbatch()
-    true = examples.filter(tf.autograph.experimental.do_not_convert(lambda *e: e[-1] >= 0))
-    x, y, weight, _ = next(iter(true.repeat().take(count).batch(count)))
+    parts, found = [], 0
+    for x, y, weight, _, ids in pipeline.dataset(InputShard(index=0, count=1)):
+        true = tf.where(ids >= 0)[:, 0]
+        parts.append(_gathered((x, y, weight), true))
+        found += len(true)
+        if found >= count:
+            break
+    whole = tf.nest.map_structure(lambda *pieces: tf.concat(pieces, axis=0), *parts)
+    x, y, weight = _gathered(whole, [place % found for place in range(count)])
     return x, y, weight
+
+
+def _gathered(nest: Any, places: Any) -> Any:
+    return tf.nest.map_structure(lambda tensor: tf.gather(tensor, places), nest)
 
 
 def _cut(nest: Any, start: int, stop: int) -> Any:
