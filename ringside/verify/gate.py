@@ -36,9 +36,21 @@ def parity(
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in _deviations(task, trace, reference)]
+    return judged(name, found, tolerance, f"largest deviation in {reference.steps} updates")
+
+
+def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
+    """A check of deviations after each step: none may exceed the tolerance.
+
+    Args:
+        name: of the check.
+        found: at least one.
+        tolerance: the largest that passes.
+        finding: begins the sentence that ends with the largest deviation.
+    """
     worst = max(found, key=size_of)
     failed = [deviation for deviation in found if deviation.exceeds(tolerance)]
-    finding = f"largest deviation in {reference.steps} updates {worst}"
+    finding = f"{finding} {worst}"
     if failed:
         first = min(failed, key=lambda d: (d.step, -size_of(d)))
         finding = f"parts at update {first.step}: {first}; {finding}"
@@ -108,12 +120,30 @@ def _deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation
     yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=1)
     loss = {"mean loss": trace.loss}, {"mean loss": reference.loss}
     yield from _by_row(task, "loss", *loss, first_step=1)
-    yield from _whole(task, "weights", trace.final, reference.final, last)
-    yield from _whole(task, "metrics", trace.metrics, reference.metrics, last)
-    yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, last)
+    yield from at_end(task, trace, reference, last)
     yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
-    scale = _scale(reference.weights.values())
-    for step, gap in enumerate(trace.replica_gap, start=1):
+    yield from gaps(task, trace, reference, first_step=1)
+
+
+def at_end(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
+    """The weights that one process ends with, and the results of each of its epochs."""
+    yield from _whole(task, "weights", trace.final, reference.final, step)
+    yield from _whole(task, "metrics", trace.metrics, reference.metrics, step)
+    yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, step)
+
+
+def last_slots(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
+    """The optimizer variables that one process ends with."""
+    found, wanted = (
+        {name: rows[-1] for name, rows in one.slots.items()} for one in (trace, reference)
+    )
+    yield from _whole(task, "slots", found, wanted, step)
+
+
+def gaps(task: str, trace: Trace, reference: Trace, *, first_step: int) -> Iterator[Deviation]:
+    """How far the replicas of one process are from each other."""
+    scale = _scale((reference.weights or reference.final).values())
+    for step, gap in enumerate(trace.replica_gap, start=first_step):
         value = float(gap) / scale if np.isfinite(gap) else None
         yield Deviation(value=value, kind="replicas", name="all variables", step=step, task=task)
 

@@ -32,7 +32,8 @@ class Case(Noun):
             last batches; the number of epochs follows. None: all data and `spec.epochs`.
         tail: examples of the last batch of each epoch, in the cut data; None: as many as the last
             batch of all data has, or about a third of a batch where that one is whole.
-        watch: `steps`: everything after each update. `ends`: validation before and after only.
+        watch: `steps`: everything after each update. `last`: everything after the last update.
+            `ends`: validation before and after only.
         mistake: a deliberate one, see ringside/verify/mistakes.py; empty: none.
         resumed: stop after the first epoch, and continue from its checkpoint with a new model; only
             the second part is watched.
@@ -44,7 +45,7 @@ class Case(Noun):
     spec: RunSpec
     steps: PositiveInt | None = DEFAULT_STEPS
     tail: PositiveInt | None = None
-    watch: Literal["steps", "ends"] = "steps"
+    watch: Literal["steps", "last", "ends"] = "steps"
     mistake: str = ""
     resumed: bool = False
     virtual_replicas: PositiveInt = 1

@@ -82,21 +82,17 @@ def watch(case: Case, folder: Path, train: Train) -> Trace:
 
 def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
     """One training, or the two parts of a resumed one, watched as the case says."""
-    from ringside.verify.recorder import Ends, Recorder
+    from ringside.verify.recorder import Ends, Last, Recorder
 
-    whole = case.spec
+    spec = case.spec
     if case.resumed:
-        first = whole.replace(save="all")
-        train(
-            RecordInProgress.begun(first),
-            folder,
-            prepare=partial(_prepared, case=case, epochs=1),
-        )
-        whole = whole.replace(resume_from=str(folder / "checkpoint.npz"))
-    watching = {"steps": Recorder, "ends": Ends}[case.watch](trace)
-    record = RecordInProgress.begun(whole)
+        first = RecordInProgress.begun(spec.replace(save="all"))
+        train(first, folder, prepare=partial(_prepared_to_stop, case=case, trace=trace))
+        spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
+    watching = {"steps": Recorder, "last": Last, "ends": Ends}[case.watch](trace)
+    record = RecordInProgress.begun(spec)
     try:
-        train(record, folder, prepare=partial(_prepared, case=case, watching=[watching]))
+        train(record, folder, prepare=partial(_prepared, case=case, spec=spec, watching=watching))
     finally:
         watching.finish(record)
 
@@ -109,10 +105,11 @@ def _prepared(
     run_dir: Path,
     listeners: Sequence[Any],
     case: Case,
-    watching: Sequence[Any] = (),
+    spec: RunSpec,
+    watching: Any = None,
     epochs: int | None = None,
 ) -> Any:
-    """`trainers.prepare.prepare` with the data, the mistake and the listeners of a case.
+    """`trainers.prepare.prepare` with the data, the mistake and the listener of a case.
 
     Args:
         record: see there.
@@ -121,14 +118,17 @@ def _prepared(
         run_dir: see there.
         listeners: see there; those of train.py.
         case: that is trained.
-        watching: listeners that watch it.
+        spec: that train.py was asked to train.
+        watching: the listener that watches it; None: nobody does.
         epochs: to train; None: as many as the case has.
     """
     from trainers.prepare import prepare
 
+    if record.spec != spec:
+        raise RuntimeError(f"train.py was asked to train {spec}, and would train {record.spec}")
     workload = _tied(workload)
     if case.steps is not None:
-        workload, record.spec = _cut(case, workload, record.spec, backend)
+        workload, record.spec = _cut(case, workload, spec, backend)
     if epochs is not None:
         record.spec = record.spec.replace(epochs=epochs)
     if case.mistake:
@@ -140,9 +140,23 @@ def _prepared(
         workload,
         backend,
         run_dir=run_dir,
-        listeners=[*listeners, *watching],
+        listeners=[*listeners, *([] if watching is None else [watching])],
         virtual_replicas=case.virtual_replicas,
     )
+
+
+def _prepared_to_stop(
+    record: RecordInProgress, workload: Any, backend: Any, *, case: Case, trace: Trace, **named: Any
+) -> Any:
+    """The same for the first epoch of a resumed case, which is saved; digests are noted around."""
+    from ringside.verify.recorder import Digests
+    from trainers.driver import Driver
+
+    spec = case.spec.replace(save="all")
+    driver = _prepared(record, workload, backend, case=case, spec=spec, epochs=1, **named)
+    noted = trace.meta["around_saving"] = []
+    first, last = Digests(noted), Digests(noted, named["run_dir"] / "checkpoint.npz")
+    return Driver(driver.training, driver.record, [first, *driver.listeners, last])
 
 
 def _tied(workload: Any) -> Any:

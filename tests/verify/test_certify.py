@@ -49,6 +49,8 @@ def test_the_default_workload_is_certified(
     checks = {check.name: check for check in certificate.checks}
     assert set(checks) == {
         "float64 parity",
+        "as timed",
+        "resumed",
         "float32 parity",
         "training ledger",
         "validation ledger",
@@ -78,6 +80,7 @@ def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
         "validation ledger",
         "each gradient once",
         "evaluation and predictions",
+        "as timed",
         "convergence",
     }
 

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from launch.interrupts import Interrupts
-from ringside.verify.certify import Subject, watched_spec
+from ringside.verify.cases import watched_spec
+from ringside.verify.certify import Subject
 from ringside.verify.checks import training_ledger, validation_ledger
 from ringside.verify.gate import parity
 from ringside.verify.processes import Watched, run_request, side_by_side

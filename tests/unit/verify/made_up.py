@@ -33,6 +33,8 @@ def trace(**changes: Any) -> Trace:
         fed=fed,
         meta={
             "train_examples": NUM_TRAIN,
+            "updates": [STEPS // EPOCHS] * EPOCHS,
+            "ledgers": [ledger_of(range(NUM_TRAIN))] * EPOCHS,
             "validation_examples": [NUM_VALIDATION] * EPOCHS,
             "validation_ledgers": [ledger_of(range(NUM_VALIDATION))] * EPOCHS,
             "initial_loss": 1.9,

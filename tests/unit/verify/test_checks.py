@@ -10,6 +10,7 @@ from ringside.verify.checks import (
     MARGIN,
     applied_once,
     convergence,
+    each_applied_once,
     training_ledger,
     validation_ledger,
 )
@@ -104,6 +105,26 @@ def test_an_example_that_the_counting_never_fed_is_found() -> None:
     assert "example 6 was never fed" in check.finding
 
 
+def test_each_counting_case_must_pass() -> None:
+    """Of two with other numbers of examples, one lost a gradient; or was fed another number."""
+    right, wrong = {"rank-0": counted()}, {"rank-0": counted(0.0)}
+
+    assert each_applied_once({NUM_TRAIN: right}, synchronous=True).passed
+    assert not each_applied_once({NUM_TRAIN: wrong}, synchronous=True).passed
+    assert not each_applied_once({NUM_TRAIN: right, 8: right}, synchronous=True).passed
+    assert not each_applied_once({NUM_TRAIN: right, 8: {}}, synchronous=True).passed
+
+
+def test_a_counting_of_one_epoch_in_two_is_found() -> None:
+    """The sum over what was fed would agree."""
+    half = trace(fed=trace().fed[:1], final={"k": counted().final["000 kernel"] / 2})
+
+    check = applied_once({"rank-0": half}, synchronous=True, num_examples=NUM_TRAIN)
+
+    assert not check.passed
+    assert "1 epochs" in check.finding
+
+
 def test_half_the_epochs_and_an_idle_replica_are_found() -> None:
     """Also for an arm whose updates have no single right result."""
     half = trace(fed=trace().fed[:1])
@@ -122,10 +143,10 @@ def test_workers_count_their_own_batches() -> None:
     fed = np.array([[[[0, 1], [2, 3]]]])
     quarter, half = (trace(fed=fed, final={"k": np.full((4, 1), w)}) for w in (1 / 4, 1 / 2))
 
-    assert applied_once({"a": quarter}, synchronous=True, num_examples=4).passed
-    assert applied_once({"a": half}, synchronous=False, num_examples=4).passed
-    assert not applied_once({"a": half}, synchronous=True, num_examples=4).passed
-    assert not applied_once({"a": quarter}, synchronous=False, num_examples=4).passed
+    assert applied_once({"a": quarter}, synchronous=True, num_examples=4, epochs=1).passed
+    assert applied_once({"a": half}, synchronous=False, num_examples=4, epochs=1).passed
+    assert not applied_once({"a": half}, synchronous=True, num_examples=4, epochs=1).passed
+    assert not applied_once({"a": quarter}, synchronous=False, num_examples=4, epochs=1).passed
 
 
 def seeds(shares: list[float]) -> tuple[list[Trace], list[Trace]]:
