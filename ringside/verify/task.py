@@ -126,6 +126,8 @@ def _prepared(
 
     if record.spec != spec:
         raise RuntimeError(f"train.py was asked to train {spec}, and would train {record.spec}")
+    if not listeners:
+        raise RuntimeError("train.py listens to nothing, so that its launcher learns of no update")
     workload = _tied(workload)
     if case.steps is not None:
         workload, record.spec = _cut(case, workload, spec, backend)
