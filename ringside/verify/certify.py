@@ -130,18 +130,22 @@ def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Re
         return f"there is no serial reference: {reference.obstacle}"
     for case in request.cases:
         for trace in reference.traces[case.name].values():
-            missing = trace.error or _unseen(case, trace)
+            missing = trace.error or unseen(case, trace)
             if missing:
                 return f"there is no serial reference ({case.name}): {missing}"
     return ""
 
 
-def _unseen(case: Case, trace: Trace) -> str:
-    """What the trace of a case lacks because the training was not watched as planned."""
+def unseen(case: Case, trace: Trace) -> str:
+    """What the trace of a completed case lacks, if it was not watched as planned; else empty."""
     made = sum(trace.meta["updates"])
     if made < (case.steps or 1):
         return f"it made {made} updates, and not {case.steps}"
-    watched = {"steps": trace.steps == made, "last": trace.final, "ends": trace.meta}
+    watched = {
+        "steps": trace.steps == made,
+        "last": trace.final,
+        "ends": "initial_loss" in trace.meta,
+    }
     if not watched[case.watch]:
         return "it was not watched"
     return ""
