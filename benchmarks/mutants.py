@@ -183,8 +183,8 @@ def _findings(command: str, results: Path, said: str) -> str:
 
 
 def stray_error(found: str) -> bool:
-    """Whether a run ended with an error that none of Ringside's own checks raises."""
-    named = re.findall(r"\b([A-Z]\w*(?:Error|Exception))\b", found)
+    """Whether processes ended by something that is none of Ringside's own checks."""
+    named = re.findall(r"\b([A-Z]\w*(?:Error|Exception|Died|Lost))\b", found)
     return bool(named) and not any(name in (*GUARDS, "RefusalError") for name in named)
 
 
