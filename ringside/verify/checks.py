@@ -1,5 +1,6 @@
 """Checks other than parity: which examples were fed and counted, and convergence. No TensorFlow."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from ringside.stats.evidence import digest_of_each_once
 from ringside.verify.gate import TOLERANCE, size_of, unfinished
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation, LedgerDigest
+from ringside_core.text import plural
 
 # Epochs of the counting workload (workloads.py), and its examples unless it is told another number.
 COUNTED_EPOCHS, NUM_COUNTED = 2, 40
@@ -262,6 +264,45 @@ def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
         step=sum(trace.meta["updates"]),
         task=task,
     )
+
+
+def independent_randomness(arm: Mapping[str, Trace] | None, *, replicas: int) -> Check:
+    """Whether the replicas draw different random numbers, as a timed run seeds them.
+
+    In the other cases a draw belongs to the example (example_random.py).
+
+    Args:
+        arm: trace of each process, of the case that draws; None: no layer draws.
+        replicas: of the arm.
+    """
+    name = "independent randomness"
+    if arm is None:
+        return Check(name=name, passed=True, finding="no layer draws random numbers")
+    if not arm:
+        return Check(name=name, passed=False, finding="no process wrote what it draws")
+    for task, trace in arm.items():
+        if trace.error or not trace.drawn:
+            finding = f"{task}: {trace.error or 'it drew nothing'}"
+            return Check(name=name, passed=False, finding=finding)
+        for layer, rows in trace.drawn.items():
+            if same := _same_rows(rows):
+                one, other = same
+                finding = (
+                    f"replicas {one + 1} and {other + 1} draw the same random numbers in layer "
+                    f"{layer}: a mask depends on the position in the batch, not on the replica"
+                )
+                return Check(name=name, passed=False, finding=finding)
+    layers = plural(len(next(iter(arm.values())).drawn), "layer")
+    finding = f"{replicas} replicas draw different numbers in {layers}, untied"
+    return Check(name=name, passed=True, finding=finding)
+
+
+def _same_rows(rows: NDArray[Any]) -> tuple[int, int] | None:
+    """The first two rows that are equal, from 0."""
+    for one, other in itertools.combinations(range(len(rows)), 2):
+        if np.array_equal(rows[one], rows[other]):
+            return one, other
+    return None
 
 
 def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:

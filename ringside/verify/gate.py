@@ -3,7 +3,8 @@
 The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
 all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
 gate compares all that it changed, in every process: weights, optimizer variables, loss. It also
-compares the metrics, the evaluation and the predictions.
+compares the metrics, the evaluation and the predictions. What an update has changed is compared
+once more by its size (ringside/verify/updates.py), because it may be small beside the weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ def parity(
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    found = [d for task, trace in arm.items() for d in _deviations(task, trace, reference)]
+    found = [d for task, trace in arm.items() for d in deviations(task, trace, reference)]
     return judged(name, found, tolerance, f"largest deviation in {reference.steps} updates")
 
 
@@ -111,13 +112,13 @@ def size_of(deviation: Deviation) -> float:
     return float("inf") if deviation.value is None else deviation.value
 
 
-def _deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
+def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
     """Every comparison of one process; the initial weights are step 0."""
     last = reference.steps
     yield from _before(task, trace, reference)
     weights, found = _values(reference.weights), _values(trace.weights)
     yield from _by_row(task, "weights", found, weights, first_step=0)
-    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=1)
+    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=0)
     loss = {"mean loss": trace.loss}, {"mean loss": reference.loss}
     yield from _by_row(task, "loss", *loss, first_step=1)
     yield from at_end(task, trace, reference, last)
@@ -226,13 +227,13 @@ def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, floa
     if kind == "slots":
         groups: dict[str, list[NDArray[Any]]] = {}
         for name, array in reference.items():
-            groups.setdefault(_slot(name), []).append(array)
-        return {name: _scale(groups[_slot(name)]) for name in reference}
+            groups.setdefault(slot_of(name), []).append(array)
+        return {name: _scale(groups[slot_of(name)]) for name in reference}
     scale = _scale(reference.values())
     return dict.fromkeys(reference, scale)
 
 
-def _slot(name: str) -> str:
+def slot_of(name: str) -> str:
     """The slot of an optimizer variable: `003 m/dense/kernel` and every other `m`."""
     return name.partition(" ")[2].partition("/")[0]
 

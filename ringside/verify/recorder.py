@@ -128,7 +128,7 @@ class Recorder(Last):
         self._started = False
 
     def on_start(self) -> None:
-        """Note the initial weights, and what the model makes of the validation split with them."""
+        """Note the initial state, and what the model makes of the validation split with it."""
         training, self._started = self.training, True
         self._predict = Prediction(
             training.model,
@@ -142,6 +142,8 @@ class Recorder(Last):
             self._trace.before.update(self._predictions())
         for name, (value, _) in self._weights():
             self._rows[name] = [self._sampled(value)]
+        for name, (value, _) in self._slots():
+            self._slot_rows[name] = [self._sampled(value)]
 
     def on_epoch_begin(self, epoch: int) -> None:
         """The totals begin at zero."""
@@ -155,7 +157,7 @@ class Recorder(Last):
             self._rows[name].append(self._sampled(value))
             gap = max(gap, difference)
         for name, (value, difference) in self._slots():
-            self._slot_rows.setdefault(name, []).append(self._sampled(value))
+            self._slot_rows[name].append(self._sampled(value))
             gap = max(gap, difference)
         self._gaps.append(gap)
         self._losses.append(self._loss())

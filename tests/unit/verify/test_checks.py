@@ -11,6 +11,7 @@ from ringside.verify.checks import (
     applied_once,
     convergence,
     each_applied_once,
+    independent_randomness,
     training_ledger,
     validation_ledger,
 )
@@ -190,3 +191,31 @@ def test_a_reference_that_learns_nothing_certifies_nothing() -> None:
 
     assert not check.passed
     assert "does not learn" in check.finding
+
+
+def test_replicas_that_draw_the_same_are_found() -> None:
+    """The second and the third of three, in the second layer; the finding counts from 1."""
+    numbers = np.arange(12.0).reshape(3, 4)
+    alike = numbers.copy()
+    alike[2] = alike[1]
+    good = {"dropout (Dropout)": numbers, "noise (GaussianNoise)": numbers + 1}
+    bad = {**good, "noise (GaussianNoise)": alike}
+
+    passed = independent_randomness({"rank-0": trace(drawn=good)}, replicas=3)
+    failed = independent_randomness({"a": trace(drawn=good), "b": trace(drawn=bad)}, replicas=3)
+
+    assert passed.passed
+    assert passed.finding == "3 replicas draw different numbers in 2 layers, untied"
+    assert not failed.passed
+    assert "replicas 2 and 3" in failed.finding
+    assert "noise (GaussianNoise)" in failed.finding
+
+
+def test_a_model_without_random_layers_needs_no_draws() -> None:
+    """The finding says so; but where a layer draws, nothing seen is not enough."""
+    nothing_to_ask = independent_randomness(None, replicas=2)
+
+    assert nothing_to_ask.passed
+    assert nothing_to_ask.finding == "no layer draws random numbers"
+    for arm in ({}, {"a": trace()}, {"a": trace(meta={"error": "RefusalError: x"})}):
+        assert not independent_randomness(arm, replicas=2).passed
