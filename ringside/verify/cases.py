@@ -4,14 +4,15 @@ Each parity case ends its epochs with another kind of short batch. The float64 c
 each update. What is timed is not, so it is run once more as it is timed, and once in two parts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ringside.verify.checks import COUNTED_EPOCHS
 from ringside.verify.request import (
-    FLOAT32_STEPS,
     Case,
     low_tail,
     part_filled_tail,
+    states_folder,
 )
 from ringside_core.specs import (
     REFERENCE,
@@ -25,6 +26,9 @@ from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
 WATCHED = "float64"
 AS_TIMED = "as-timed"
 RESUMED = "resumed"
+SINGLE = "single-updates"
+SINGLE_IN_FLOAT64 = "single-updates-in-float64"
+DRAWS = "draws"
 COUNTING = "counting"
 COUNTING_AS_TIMED = "counting-as-timed"
 COUNTING_BATCH_PER_REPLICA = 6
@@ -59,12 +63,13 @@ def as_timed_spec(spec: RunSpec) -> RunSpec:
 
 
 def reference_cases(
-    spec: RunSpec, sizes: Sequence[int], *, steps: int, seeds: bool
+    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int, seeds: bool
 ) -> tuple[Case, ...]:
     """What the serial run is asked, so that arms of these sizes can be compared with it.
 
     Args:
         spec: see `reference_spec`.
+        run_dir: folder of the serial run.
         sizes: numbers of replicas above 1.
         steps: updates of the longest case.
         seeds: also the cases of arms whose training has no single right result.
@@ -74,7 +79,21 @@ def reference_cases(
         for size in (1, *sizes)
         for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
     ]
-    return (*cases, *(_seed_cases(spec) if seeds else ()))
+    with_states = [one for case in cases for one in _keeping_states(case, run_dir)]
+    return (*with_states, *(_seed_cases(spec) if seeds else ()))
+
+
+def _keeping_states(case: Case, run_dir: Path) -> Iterator[Case]:
+    """A case; that of single updates keeps its states, and its updates are made in float64 too."""
+    if not case.name.startswith(SINGLE):
+        yield case
+        return
+    yield case.replace(keep_states=True)
+    yield case.replace(
+        name=case.name.replace(SINGLE, SINGLE_IN_FLOAT64),
+        spec=case.spec.replace(precision="float64"),
+        states=str(states_folder(run_dir, case.name).absolute()),
+    )
 
 
 def as_replicas(size: int) -> str:
@@ -100,8 +119,7 @@ def parity_cases(watched: RunSpec, timed: RunSpec, *, steps: int, most_replicas:
         Case(name=RESUMED, spec=wide, steps=min(steps, RESUMED_STEPS), tail=1, resumed=True),
     ]
     if watched.precision != "float64":
-        few = min(steps, FLOAT32_STEPS)
-        cases.append(Case(name=watched.precision, spec=watched, steps=few, tail=low_tail(batch)))
+        cases.append(Case(name=SINGLE, spec=watched, steps=steps))
     return cases
 
 
@@ -160,7 +178,9 @@ def counting_name(examples: int) -> str:
     return f"{COUNTING}-{examples}"
 
 
-def arm_cases(spec: RunSpec, *, exact: bool, steps: int, most_replicas: int) -> tuple[Case, ...]:
+def arm_cases(
+    spec: RunSpec, *, exact: bool, steps: int, most_replicas: int, states: Path, draws: bool
+) -> tuple[Case, ...]:
     """What an arm is asked.
 
     Args:
@@ -168,11 +188,18 @@ def arm_cases(spec: RunSpec, *, exact: bool, steps: int, most_replicas: int) -> 
         exact: whether its updates have one right result.
         steps: updates of the longest case.
         most_replicas: among the arms that share a reference.
+        states: folder with the states of the reference before each single update.
+        draws: whether layers draw random numbers.
     """
     watched, timed = watched_spec(spec), as_timed_spec(spec)
     examples = counted_examples(spec.topology.num_replicas)
     counting = [counting_case(watched, n, name=counting_name(n)) for n in examples]
-    parity = parity_cases(watched, timed, steps=steps, most_replicas=most_replicas)
+    parity = [
+        case.replace(states=str(states.absolute())) if case.name == SINGLE else case
+        for case in parity_cases(watched, timed, steps=steps, most_replicas=most_replicas)
+    ]
+    if draws and spec.topology.num_replicas > 1:
+        counting.append(Case(name=DRAWS, spec=timed, steps=None, watch="draws"))
     if exact:
         return (*counting, *parity)
     # Constant gradients commute, so these have one right result in any order.

@@ -16,7 +16,10 @@ from ringside.verify.as_run import as_timed, resumed
 from ringside.verify.cases import (
     AS_TIMED,
     COUNTING_AS_TIMED,
+    DRAWS,
     RESUMED,
+    SINGLE,
+    SINGLE_IN_FLOAT64,
     WATCHED,
     arm_cases,
     as_replicas,
@@ -30,13 +33,22 @@ from ringside.verify.checks import (
     Counted,
     convergence,
     each_applied_once,
+    independent_randomness,
     training_ledger,
     validation_ledger,
 )
 from ringside.verify.gate import evaluation, parity
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
-from ringside.verify.request import DEFAULT_STEPS, INSPECTION, Case, Request
+from ringside.verify.request import (
+    CASES,
+    DEFAULT_STEPS,
+    INSPECTION,
+    Case,
+    Request,
+    states_folder,
+)
 from ringside.verify.trace import Trace
+from ringside.verify.updates import each_update, single_updates
 from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec
 from ringside_core.text import file_name
 
@@ -85,9 +97,10 @@ def certify(
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
     seeds = any(not s.exact for s in subjects)
     serial = reference_spec(subjects[0].spec)
-    cases = reference_cases(serial, sizes, steps=steps, seeds=seeds)
+    place = folder / "reference"
+    cases = reference_cases(serial, sizes, run_dir=place, steps=steps, seeds=seeds)
     request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=serial.precision)
-    reference = run_request(request, serial, folder / "reference", start=start)
+    reference = run_request(request, serial, place, start=start)
     inspection = _inspection(reference)
     obstacle = _no_reference(reference, inspection, request)
     most = max((1, *sizes))
@@ -97,7 +110,15 @@ def certify(
         if obstacle:
             return blank.replace(obstacle=obstacle)
         on_start(subject.arm.label)
-        cases = arm_cases(subject.spec, exact=subject.exact, steps=steps, most_replicas=most)
+        by_design = inspection["by_design"]
+        cases = arm_cases(
+            subject.spec,
+            exact=subject.exact,
+            steps=steps,
+            most_replicas=most,
+            states=states_folder(reference.folder, SINGLE + _suffix(subject, by_design)),
+            draws=any(not one["split"] for one in by_design),
+        )
         spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
         watched = run_request(Request(cases=cases), spec, place, interrupts, start)
         return _certified(blank, subject, watched, reference, inspection)
@@ -108,6 +129,7 @@ def certify(
             shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and not needed
         certificates.append(made)
         on_end(made)
+    shutil.rmtree(reference.folder / CASES, ignore_errors=True)  # states before each update
     return tuple(certificates)
 
 
@@ -139,7 +161,8 @@ def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Re
 def unseen(case: Case, trace: Trace) -> str:
     """What the trace of a completed case lacks, if it was not watched as planned; else empty."""
     made = sum(trace.meta["updates"])
-    if made < (case.steps or 1):
+    fewer = case.keep_states or case.states  # of large models
+    if not made or (made < (case.steps or 1) and not fewer):
         return f"it made {made} updates, and not {case.steps}"
     watched = {
         "steps": trace.steps == made,
@@ -177,8 +200,7 @@ def _certified(
     if watched.obstacle:
         return blank.replace(obstacle=watched.obstacle)
     by_design = tuple(ByDesign(**one) for one in inspection["by_design"])
-    split_matters = subject.replicas > 1 and any(one.split for one in by_design)
-    suffix = as_replicas(subject.replicas) if split_matters else ""
+    suffix = _suffix(subject, inspection["by_design"])
     references = {
         name: trace
         for name, traces in reference.traces.items()
@@ -191,6 +213,11 @@ def _certified(
         checks += _exact_checks(watched, references)
     else:
         checks += _statistical_checks(watched, references, counted)
+    if subject.replicas > 1:
+        drawn = watched.traces.get(DRAWS)
+        checks.append(
+            independent_randomness(drawn, replicas=subject.replicas, synchronous=subject.exact)
+        )
     return blank.replace(
         steps=whole.steps,
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
@@ -202,6 +229,12 @@ def _certified(
     )
 
 
+def _suffix(subject: Subject, by_design: Sequence[Mapping[str, Any]]) -> str:
+    """Suffix of the cases of the reference that split a batch as this arm does, if that matters."""
+    split_matters = subject.replicas > 1 and any(one["split"] for one in by_design)
+    return as_replicas(subject.replicas) if split_matters else ""
+
+
 def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Check]:
     """Checks of the other cases of an arm whose updates have one right result."""
     traces, tasks = watched.traces, watched.tasks
@@ -209,9 +242,16 @@ def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Che
         as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks),
         resumed(traces[RESUMED], references[RESUMED], tasks=tasks),
     ]
-    if "float32" in traces:
-        reference = references["float32"]
-        checks.append(parity(traces["float32"], reference, precision="float32", tasks=tasks))
+    if SINGLE in traces:
+        checks.append(
+            single_updates(
+                traces[SINGLE],
+                references[SINGLE],
+                references[SINGLE_IN_FLOAT64],
+                precision="float32",
+                tasks=tasks,
+            )
+        )
     return checks
 
 
@@ -255,5 +295,6 @@ def judge(
         each_applied_once(counted, synchronous=exact),
     ]
     if exact:
-        return [parity(arm, reference, precision="float64", tasks=tasks), *checks]
+        whole = parity(arm, reference, precision="float64", tasks=tasks)
+        return [whole, each_update(arm, reference), *checks]
     return [*checks, evaluation(arm, reference)]

@@ -9,10 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ringside.verify.example_random import described, drawing_layers
-from ringside.verify.trace import Trace
+from ringside.verify.recorder import Watch
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard
-from trainers.driver import Listener
 from trainers.predict import Table
 
 NUMBERS = 16
@@ -22,11 +21,8 @@ class DrawnError(Exception):
     """Ends a training before its first step: all that was wanted of it is known."""
 
 
-class Draws(Listener):
+class Draws(Watch):
     """Keeps what each replica draws first, and ends the training."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
 
     def on_start(self) -> None:
         """Draw where the first step would be made."""

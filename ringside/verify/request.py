@@ -14,12 +14,10 @@ from ringside_core.specs.run_spec import Precision
 
 REQUEST = "request.json"
 INSPECTION = "inspection.json"
+CASES = "cases"
+STATES = "states"
 
 DEFAULT_STEPS = 20
-# In float32 a difference of rounding is harmless by itself. But sooner or later it flips a ReLU or
-# the choice of a maximum, and then it jumps. So only the beginning of a training can be held to a
-# narrow tolerance. Four updates are two epochs, each with a whole batch and a short one.
-FLOAT32_STEPS = 4
 
 
 class Case(Noun):
@@ -33,22 +31,29 @@ class Case(Noun):
         tail: examples of the last batch of each epoch, in the cut data; None: as many as the last
             batch of all data has, or about a third of a batch where that one is whole.
         watch: `steps`: everything after each update. `last`: everything after the last update.
-            `ends`: validation before and after only.
+            `ends`: validation before and after only. `draws`: nothing is trained; what each replica
+            draws first in each random layer, untied.
         mistake: a deliberate one, see ringside/verify/mistakes.py; empty: none.
         resumed: stop after the first epoch, and continue from its checkpoint with a new model; only
             the second part is watched.
         virtual_replicas: the serial backend computes as this number of replicas would, if a layer
             depends on how the batch is split.
+        keep_states: also write the whole state before each update (`states_folder`), of large
+            models for fewer updates.
+        states: folder with such states; each update begins from them. Empty: from the update before
+            it.
     """
 
     name: str
     spec: RunSpec
     steps: PositiveInt | None = DEFAULT_STEPS
     tail: PositiveInt | None = None
-    watch: Literal["steps", "last", "ends"] = "steps"
+    watch: Literal["steps", "last", "ends", "draws"] = "steps"
     mistake: str = ""
     resumed: bool = False
     virtual_replicas: PositiveInt = 1
+    keep_states: bool = False
+    states: str = ""
 
 
 class Request(Document):
@@ -70,6 +75,16 @@ class Request(Document):
 def trace_file(run_dir: Path, case: str, task: str) -> Path:
     """The file into which a process writes its trace of a case."""
     return run_dir / "traces" / case / f"{task}.npz"
+
+
+def case_folder(run_dir: Path, case: str) -> Path:
+    """The folder of a case's training."""
+    return run_dir / CASES / case
+
+
+def states_folder(run_dir: Path, case: str) -> Path:
+    """Where a case keeps its states."""
+    return case_folder(run_dir, case) / STATES
 
 
 # Where the last batch of an epoch ends: what is part-filled, whole or empty in it, and for whom, is

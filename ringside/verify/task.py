@@ -4,6 +4,7 @@ train.py is the program. It hands in the function by which it trains a run, so t
 trained by the very lines that are timed (docs/decisions/0004-what-a-certificate-proves.md).
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ import numpy as np
 from ringside.verify.request import (
     INSPECTION,
     REQUEST,
+    STATES,
     Case,
     Request,
+    case_folder,
     examples_to_watch,
     trace_file,
 )
@@ -60,7 +63,7 @@ def run_cases(
             if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
         )
     for case in cases:
-        trace = watch(case, run_dir / "cases" / case.name, train)
+        trace = watch(case, case_folder(run_dir, case.name), train)
         trace.meta["sources"] = users_code()
         trace.write(trace_file(run_dir, case.name, task))
 
@@ -82,19 +85,35 @@ def watch(case: Case, folder: Path, train: Train) -> Trace:
 
 def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
     """One training, or the two parts of a resumed one, watched as the case says."""
-    from ringside.verify.recorder import Ends, Last, Recorder
+    from ringside.verify.draws import DrawnError, Draws
+    from ringside.verify.recorder import Ends, Last, Recorder, Watch
+    from ringside.verify.states import FromStates, KeepStates
+    from trainers.driver import Listener
 
     spec = case.spec
     if case.resumed:
         first = RecordInProgress.begun(spec.replace(save="all"))
         train(first, folder, prepare=partial(_prepared_to_stop, case=case, trace=trace))
         spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
-    watching = {"steps": Recorder, "last": Last, "ends": Ends}[case.watch](trace)
+    kinds: dict[str, type[Watch]] = {
+        "steps": Recorder,
+        "last": Last,
+        "ends": Ends,
+        "draws": Draws,
+    }
+    watcher = kinds[case.watch](trace)
+    watching: list[Listener] = [watcher]
+    if case.keep_states:
+        watching.append(KeepStates(folder / STATES))
+    if case.states:
+        watching.append(FromStates(Path(case.states)))
     record = RecordInProgress.begun(spec)
+    prepare = partial(_prepared, case=case, spec=spec, watching=watching)
     try:
-        train(record, folder, prepare=partial(_prepared, case=case, spec=spec, watching=watching))
+        with contextlib.suppress(DrawnError):
+            train(record, folder, prepare=prepare)
     finally:
-        watching.finish(record)
+        watcher.finish(record)
 
 
 def _prepared(
@@ -106,10 +125,10 @@ def _prepared(
     listeners: Sequence[Any],
     case: Case,
     spec: RunSpec,
-    watching: Any = None,
+    watching: Sequence[Any] = (),
     epochs: int | None = None,
 ) -> Any:
-    """`trainers.prepare.prepare` with the data, the mistake and the listener of a case.
+    """`trainers.prepare.prepare` with the data, the mistake and the listeners of a case.
 
     Args:
         record: see there.
@@ -119,7 +138,7 @@ def _prepared(
         listeners: see there; those of train.py.
         case: that is trained.
         spec: that train.py was asked to train.
-        watching: the listener that watches it; None: nobody does.
+        watching: listeners that watch it.
         epochs: to train; None: as many as the case has.
     """
     from trainers.prepare import prepare
@@ -128,7 +147,8 @@ def _prepared(
         raise RuntimeError(f"train.py was asked to train {spec}, and would train {record.spec}")
     if not listeners:
         raise RuntimeError("train.py listens to nothing, so that its launcher learns of no update")
-    workload = _tied(workload)
+    if case.watch != "draws":
+        workload = _tied(workload)
     if case.steps is not None:
         workload, record.spec = _cut(case, workload, spec, backend)
     if epochs is not None:
@@ -142,7 +162,7 @@ def _prepared(
         workload,
         backend,
         run_dir=run_dir,
-        listeners=[*listeners, *([] if watching is None else [watching])],
+        listeners=[*listeners, *watching],
         virtual_replicas=case.virtual_replicas,
     )
 
@@ -184,11 +204,15 @@ def _tied(workload: Any) -> Any:
 
 def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, RunSpec]:
     """The workload with only the data that are watched, and the run over them."""
+    from ringside.verify.states import updates_to_keep
     from ringside_core.workloads.pipeline import make_pipeline
 
     assert case.steps is not None
+    watched = case.steps
+    if case.keep_states or case.states:
+        watched = updates_to_keep(workload, watched)
     cut: dict[str, Any] = {}
-    for split, steps in (("train", case.steps), ("validation", 6)):
+    for split, steps in (("train", watched), ("validation", 6)):
         # Cut after the filter, because what it drops cannot be watched.
         source = make_pipeline(
             spec, workload, backend.capabilities, training=split == "train"
@@ -201,7 +225,7 @@ def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, R
     workload = dataclasses.replace(workload, **cut)
     per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
     return workload, spec.replace(
-        epochs=max(1, -(-case.steps // per_epoch)),
+        epochs=max(1, -(-watched // per_epoch)),
         pipeline=spec.pipeline.replace(filter=None),
     )
 

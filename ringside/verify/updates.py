@@ -6,9 +6,9 @@ tolerance that is a share of the weights. So an arm may be off by
     tolerance × size of the update  +  AMPLIFIED × noise  +  ROUNDED × one rounding of the value
 
 in each element. The size is the largest change of its kind (all weights; each optimizer slot). The
-noise is what rounding does to this update of this variable in the serial run itself: its distance
-from the same update, from the same state, in float64. It is large where an optimizer divides by
-what is nearly nothing. See docs/decisions/0004-what-a-certificate-proves.md.
+noise is what rounding does to the updates of this variable in the serial run itself: their largest
+distance from the same updates, from the same states, in float64. It is large where an optimizer
+divides by what is nearly nothing. See docs/decisions/0004-what-a-certificate-proves.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,24 +99,20 @@ def _updates(
     allowed = _sizes(kind, rows)
     if in_float64 is not None:
         noise = _off(_rows(kind, in_float64), rows, single=True)
-        for name, known in noise.items():
-            known[~np.isfinite(known)] = 0.0  # an unknown noise allows nothing
-            allowed[name] = allowed[name] + AMPLIFIED / tolerance * known
+        for name, one in noise.items():
+            # Over all updates: by chance a bias of one number has no noise in one of them. What is
+            # no number allows nothing.
+            most = np.max(one[np.isfinite(one)], initial=0.0)
+            allowed[name] = allowed[name] + AMPLIFIED / tolerance * most
     for task, trace in arm.items():
         mine = _rows(kind, trace)
         off = _off(mine, rows, single=single)
         values = {name: off[name] / np.where(allowed[name] > 0, allowed[name], 1.0) for name in off}
-        for step in range(reference.steps):
-            name = max(values, key=lambda n: _badness(values[n][step]), default=None)
-            if name is not None:
-                value = float(values[name][step])
-                yield Deviation(
-                    value=value if np.isfinite(value) else None,
-                    kind=kind,
-                    name=name,
-                    step=step + 1,
-                    task=task,
-                )
+        for step in range(reference.steps if rows else 0):
+            found = [(float(of_steps[step]), name) for name, of_steps in values.items()]
+            value, name = max(found, key=_badness)
+            known = value if np.isfinite(value) else None
+            yield Deviation(value=known, kind=kind, name=name, step=step + 1, task=task)
         for name in mine.keys() - rows.keys():
             yield Deviation(value=None, kind=kind, name=name, step=1, task=task)
 
@@ -171,5 +167,6 @@ def _wide(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.astype(np.float64)
 
 
-def _badness(value: float) -> float:
+def _badness(found: tuple[float, str]) -> float:
+    value, _ = found
     return value if np.isfinite(value) else np.inf

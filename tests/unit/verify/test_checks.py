@@ -201,21 +201,25 @@ def test_replicas_that_draw_the_same_are_found() -> None:
     good = {"dropout (Dropout)": numbers, "noise (GaussianNoise)": numbers + 1}
     bad = {**good, "noise (GaussianNoise)": alike}
 
-    passed = independent_randomness({"rank-0": trace(drawn=good)}, replicas=3)
-    failed = independent_randomness({"a": trace(drawn=good), "b": trace(drawn=bad)}, replicas=3)
+    arm = {"a": trace(drawn=good), "b": trace(drawn=bad)}
+    passed = independent_randomness({"a": trace(drawn=good)}, replicas=3, synchronous=True)
+    failed = independent_randomness(arm, replicas=3, synchronous=True)
+    told = independent_randomness(arm, replicas=3, synchronous=False)
 
     assert passed.passed
     assert passed.finding == "3 replicas draw different numbers in 2 layers, untied"
     assert not failed.passed
     assert "replicas 2 and 3" in failed.finding
     assert "noise (GaussianNoise)" in failed.finding
+    assert told.passed
+    assert told.finding.startswith("not covered, because TensorFlow seeds all workers alike")
 
 
 def test_a_model_without_random_layers_needs_no_draws() -> None:
     """The finding says so; but where a layer draws, nothing seen is not enough."""
-    nothing_to_ask = independent_randomness(None, replicas=2)
+    nothing_to_ask = independent_randomness(None, replicas=2, synchronous=True)
 
     assert nothing_to_ask.passed
     assert nothing_to_ask.finding == "no layer draws random numbers"
     for arm in ({}, {"a": trace()}, {"a": trace(meta={"error": "RefusalError: x"})}):
-        assert not independent_randomness(arm, replicas=2).passed
+        assert not independent_randomness(arm, replicas=2, synchronous=False).passed

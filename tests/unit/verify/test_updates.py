@@ -1,6 +1,7 @@
 """An update is judged by its own size: what hides beside large weights does not hide here."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from tests.unit.verify.made_up import STEPS, trace
 
 KERNEL, BIAS = "000 dense/kernel", "001 dense/bias"
 RATE = 1e-4  # so small that an update is 10,000 times smaller than the largest weight
-Sum = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Sum = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def half(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+def half(gradients: NDArray[Any]) -> NDArray[Any]:
     """The mean of two replicas' gradients, after each was rounded to float16."""
     return gradients.astype(np.float16).astype(np.float32).mean(axis=0)
 
 
-def right(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+def right(gradients: NDArray[Any]) -> NDArray[Any]:
     """The mean of two replicas' gradients."""
     return gradients.mean(axis=0)
 
 
-def total(gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+def total(gradients: NDArray[Any]) -> NDArray[Any]:
     """The sum."""
     return gradients.sum(axis=0)
 
@@ -38,10 +39,11 @@ def sgd(combined: Sum, dtype: type = np.float32, *, wrong_from: int = 0) -> Trac
     weights = {}
     for name, start in starts.items():
         gradients = generator.normal(size=(STEPS, 2, start.size)).astype(np.float32)
-        state, rows = start.astype(np.float32), [start.astype(dtype)]
+        state: NDArray[Any] = start.astype(np.float32)
+        rows: list[NDArray[Any]] = [start.astype(dtype)]
         for update, gradient in enumerate(gradients.astype(dtype)):
             combine = combined if update >= wrong_from else right
-            move = (-RATE * combine(gradient)).astype(dtype)
+            move: NDArray[Any] = (-RATE * combine(gradient)).astype(dtype)
             rows.append(state.astype(dtype) + move)
             state = state + (-RATE * right(gradients[update])).astype(np.float32)
         weights[name] = np.stack(rows).astype(dtype)
