@@ -15,10 +15,11 @@ from ringside_core.specs.run_spec import Precision
 from ringside_core.text import listed
 
 # The difference of a loss, as a share of the largest loss of its kind, passes if it is at most
-# GROWTH times the largest difference before it, or START for each update of the epoch.
+# GROWTH times the largest difference before it, or START · PER_UPDATE ** updates of the epoch.
 GROWTH = 1000.0
-START: Mapping[Precision, float] = {"float32": 5e-5, "float64": 5e-10}
-MOST_AT_START = 0.1
+START: Mapping[Precision, float] = {"float32": 1e-4, "float64": 1e-9}
+PER_UPDATE = 1.05
+MOST_AT_START = 0.03
 KINDS = ("training", "validation")
 
 
@@ -191,7 +192,7 @@ def _differences(one: _Course, other: _Course) -> list[Departure]:
     for epoch, (updates, mine, theirs) in enumerate(
         zip(one.updates, one.losses, other.losses, strict=False), start=1
     ):
-        start = min(MOST_AT_START, one.start * updates)
+        start = min(MOST_AT_START, one.start * PER_UPDATE ** min(updates, 1000))
         for kind, loss, expected, scale in zip(KINDS, mine, theirs, scales, strict=True):
             before = max((each.share for each in found), default=0.0)
             share = abs(loss - expected) / scale
