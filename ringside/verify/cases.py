@@ -75,7 +75,12 @@ def reference_cases(
         seeds: also the cases of arms whose training has no single right result.
     """
     cases = [
-        case.replace(name=f"{case.name}{as_replicas(size)}", virtual_replicas=size, resumed=False)
+        case.replace(
+            name=f"{case.name}{as_replicas(size)}",
+            virtual_replicas=size,
+            resumed=False,
+            plain=case.name == WATCHED and size == 1,
+        )
         for size in (1, *sizes)
         for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
     ]

@@ -1,6 +1,7 @@
 """Certify arms: start the processes of each arm once, let them run every case, judge the traces."""
 
 import json
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ from ringside.verify.checks import (
     convergence,
     each_applied_once,
     independent_randomness,
+    reference_is_plain_keras,
     training_ledger,
     validation_ledger,
 )
@@ -43,10 +45,14 @@ from ringside.verify.request import (
     CASES,
     DEFAULT_STEPS,
     INSPECTION,
+    PLAIN,
     Case,
     Request,
+    case_folder,
+    looked_file,
     states_folder,
 )
+from ringside.verify.same_elements import Looked, fed_elements
 from ringside.verify.trace import Trace
 from ringside.verify.updates import each_update, single_updates
 from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec
@@ -120,7 +126,8 @@ def certify(
             draws=any(not one["split"] for one in by_design),
         )
         spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
-        watched = run_request(Request(cases=cases), spec, place, interrupts, start)
+        look = secrets.randbelow(10_000)  # drawn anew, so that nothing hides for long
+        watched = run_request(Request(cases=cases, look=look), spec, place, interrupts, start)
         return _certified(blank, subject, watched, reference, inspection)
 
     certificates = []
@@ -155,7 +162,15 @@ def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Re
             missing = trace.error or unseen(case, trace)
             if missing:
                 return f"there is no serial reference ({case.name}): {missing}"
-    return ""
+    plain = _plain_keras(reference)
+    return "" if plain.passed else f"{plain.name}: {plain.finding}"
+
+
+def _plain_keras(reference: Watched) -> Check:
+    """Whether the reference itself is right."""
+    (trace,) = reference.traces[WATCHED].values()
+    plain = Trace.read(case_folder(reference.folder, WATCHED) / PLAIN)
+    return reference_is_plain_keras(plain, trace)
 
 
 def unseen(case: Case, trace: Trace) -> str:
@@ -218,6 +233,7 @@ def _certified(
         checks.append(
             independent_randomness(drawn, replicas=subject.replicas, synchronous=subject.exact)
         )
+    checks += [fed_elements(_looked(watched), tasks=watched.tasks), _plain_keras(reference)]
     return blank.replace(
         steps=whole.steps,
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
@@ -266,6 +282,16 @@ def _statistical_checks(
         as_timed(traces[COUNTING_AS_TIMED], one, tasks=watched.tasks, exact=False),
         convergence([_first(traces[name]) for name in seeds], [references[name] for name in seeds]),
     ]
+
+
+def _looked(watched: Watched) -> dict[str, Looked]:
+    """What each process found of the elements that it is fed, by task."""
+    files = {task: looked_file(watched.folder, task) for task in watched.tasks}
+    return {
+        task: Looked.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+        for task, path in files.items()
+        if path.exists()
+    }
 
 
 def _first(traces: Mapping[str, Trace]) -> Trace:

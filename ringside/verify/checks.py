@@ -1,9 +1,12 @@
-"""Checks other than parity: which examples were fed and counted, and convergence. No TensorFlow."""
+"""Checks other than parity of arms: examples fed and counted, convergence, plain Keras.
+
+No TensorFlow.
+"""
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ringside.stats.evidence import digest_of_each_once
-from ringside.verify.gate import TOLERANCE, size_of, unfinished
+from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation, LedgerDigest
 from ringside_core.text import plural
@@ -343,3 +346,31 @@ def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:
     if not learned:
         finding = "the serial run itself does not learn, so that nothing can be said"
     return Check(name=name, passed=passed, finding=finding)
+
+
+def reference_is_plain_keras(plain: Trace, reference: Trace) -> Check:
+    """Whether plain Keras trains and evaluates as the serial reference does (plain_keras.py).
+
+    Args:
+        plain: what plain Keras did; its meta names what it has not compared.
+        reference: the serial run.
+    """
+    name = "reference is plain Keras"
+    if plain.error:
+        return Check(name=name, passed=False, finding=f"plain Keras ended with {plain.error}")
+    without = set(plain.meta["without"])
+    final = {metric: values[-1:] for metric, values in reference.evaluation.items()}
+    expected, found = replace(reference, evaluation=final), replace(plain)
+    for group in without - {"loss"}:
+        setattr(expected, group, {})
+        setattr(found, group, {})
+    if "loss" in without:
+        expected.loss = found.loss = np.zeros(reference.steps)
+    check = parity({"plain Keras": found}, expected, precision="float64")
+    alike = (
+        "plain Keras trains and evaluates alike"
+        if check.passed
+        else ("the reference, with which all arms are compared, differs from plain Keras")
+    )
+    finding = "; ".join([f"{alike}: {check.finding}", *plain.meta["limits"]])
+    return check.replace(name=name, finding=finding, by_step=())

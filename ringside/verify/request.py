@@ -7,7 +7,7 @@ many cases.
 from pathlib import Path
 from typing import Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Document, Noun, RunSpec
 from ringside_core.specs.run_spec import Precision
@@ -16,6 +16,7 @@ REQUEST = "request.json"
 INSPECTION = "inspection.json"
 CASES = "cases"
 STATES = "states"
+PLAIN = "plain-keras.npz"
 
 DEFAULT_STEPS = 20
 
@@ -42,6 +43,7 @@ class Case(Noun):
             models for fewer updates.
         states: folder with such states; each update begins from them. Empty: from the update before
             it.
+        plain: let plain Keras repeat the training; its trace is in PLAIN in the case's folder.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Case(Noun):
     virtual_replicas: PositiveInt = 1
     keep_states: bool = False
     states: str = ""
+    plain: bool = False
 
 
 class Request(Document):
@@ -63,6 +66,7 @@ class Request(Document):
         cases: run in this order.
         inspect: numbers of replicas; first find out what of the model cannot be certified for them.
         precision: of the certified run.
+        look: seed of the places at which the fed elements are looked at; None: they are not.
 
     Schema history: 1 first version.
     """
@@ -70,6 +74,7 @@ class Request(Document):
     cases: tuple[Case, ...]
     inspect: tuple[PositiveInt, ...] = ()
     precision: Precision = "float64"
+    look: NonNegativeInt | None = None
 
 
 def trace_file(run_dir: Path, case: str, task: str) -> Path:
@@ -85,6 +90,11 @@ def case_folder(run_dir: Path, case: str) -> Path:
 def states_folder(run_dir: Path, case: str) -> Path:
     """Where a case keeps its states."""
     return case_folder(run_dir, case) / STATES
+
+
+def looked_file(run_dir: Path, task: str) -> Path:
+    """The file into which a process writes what it found at the places of `Request.look`."""
+    return run_dir / "looked" / f"{task}.json"
 
 
 # Where the last batch of an epoch ends: what is part-filled, whole or empty in it, and for whom, is

@@ -16,14 +16,17 @@ import numpy as np
 
 from ringside.verify.request import (
     INSPECTION,
+    PLAIN,
     REQUEST,
     STATES,
     Case,
     Request,
     case_folder,
     examples_to_watch,
+    looked_file,
     trace_file,
 )
+from ringside.verify.same_elements import Looked
 from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
@@ -66,6 +69,27 @@ def run_cases(
         trace = watch(case, case_folder(run_dir, case.name), train)
         trace.meta["sources"] = users_code()
         trace.write(trace_file(run_dir, case.name, task))
+    if request.look is not None:
+        on_phase("looking at the data")
+        looked = _looked(backend, request.look)
+        write_whole(looked_file(run_dir, task), looked.to_json())
+
+
+def _looked(backend: Any, seed: int) -> Looked:
+    """What this process is fed of all data, held against the workload's own elements."""
+    from ringside.verify.elements import look
+    from ringside_core.keras import tf
+    from ringside_core.workloads.registry import load_workload
+
+    spec = backend.spec
+    tf.keras.backend.set_floatx(spec.precision)
+    try:
+        workload = load_workload(
+            spec.workload, options=spec.workload_options, data_dir=spec.data_dir
+        )
+        return look(spec, workload, backend, seed)
+    except Exception as error:  # of the user's code, at data that were cut in the cases
+        return Looked(seed=seed, wrong=f"the data cannot be read: {type(error).__name__}: {error}")
 
 
 def watch(case: Case, folder: Path, train: Train) -> Trace:
@@ -114,6 +138,18 @@ def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
             train(record, folder, prepare=prepare)
     finally:
         watcher.finish(record)
+    if case.plain:
+        _repeat_plainly(watcher.training, trace).write(folder / PLAIN)
+
+
+def _repeat_plainly(training: Any, reference: Trace) -> Trace:
+    """The trace of plain Keras; an error ends it, not the process."""
+    from ringside.verify.plain_keras import plain_keras
+
+    try:
+        return plain_keras(training.spec, training.workload, reference)
+    except Exception as error:
+        return Trace(meta={"error": f"{type(error).__name__}: {error}"})
 
 
 def _prepared(

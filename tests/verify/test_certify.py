@@ -58,6 +58,8 @@ def test_the_default_workload_is_certified(
         "validation ledger",
         "each gradient once",
         *(["independent randomness"] if certificate.arm.replicas > 1 else []),
+        "fed elements",
+        "reference is plain Keras",
     }
     tolerances = {"float64 parity": 1e-10, "each update": 1e-8, "float32 single updates": 4e-5}
     for name, tolerance in tolerances.items():
@@ -83,6 +85,8 @@ def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
         "training ledger",
         "validation ledger",
         "each gradient once",
+        "fed elements",
+        "reference is plain Keras",
         "evaluation and predictions",
         "as timed",
         "convergence",

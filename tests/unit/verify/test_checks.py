@@ -1,6 +1,7 @@
 """Ledger, counting and convergence checks, against sums made by hand."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ringside.verify.checks import (
     convergence,
     each_applied_once,
     independent_randomness,
+    reference_is_plain_keras,
     training_ledger,
     validation_ledger,
 )
@@ -223,3 +225,63 @@ def test_a_model_without_random_layers_needs_no_draws() -> None:
     assert nothing_to_ask.finding == "no layer draws random numbers"
     for arm in ({}, {"a": trace()}, {"a": trace(meta={"error": "RefusalError: x"})}):
         assert not independent_randomness(arm, replicas=2, synchronous=False).passed
+
+
+def plain(**changes: Any) -> Trace:
+    """What plain Keras did: as the made-up reference, but evaluated at the two ends only."""
+    without = changes.pop("without", [])
+    evaluation = {name: values[-1:] for name, values in trace().evaluation.items()}
+    meta = {"limits": ["something left out"] if without else [], "without": without}
+    return trace(**{"evaluation": evaluation, "meta": meta, **changes})
+
+
+def test_a_reference_like_plain_keras_passes_and_says_what_was_left_out() -> None:
+    """Weights, slots, losses, metrics, evaluation and predictions are all equal."""
+    check = reference_is_plain_keras(plain(), trace())
+    fewer = reference_is_plain_keras(plain(without=["metrics"], metrics={}), trace())
+
+    assert check.passed
+    assert check.name == "reference is plain Keras"
+    assert fewer.passed
+    assert "something left out" in fewer.finding
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weights": {name: rows * (1 + 1e-8) for name, rows in trace().weights.items()}},
+        {"weights": {}},
+        {"slots": {}},
+        {"loss": trace().loss * (1 + 1e-8)},
+        {"metrics": {}},
+        {"evaluation": {"loss": trace().evaluation["loss"][-1:] * (1 + 1e-8)}},
+        {"before": {"loss": np.array(1.9 * (1 + 1e-8))}},
+        {"predictions": {}},
+    ],
+)
+def test_a_reference_unlike_plain_keras_fails(changes: dict[str, Any]) -> None:
+    """One part in a hundred million is too much; so is a part that plain Keras has not."""
+    check = reference_is_plain_keras(plain(**changes), trace())
+
+    assert not check.passed
+    assert "the reference, with which all arms are compared, differs" in check.finding
+
+
+def test_without_a_training_the_evaluation_still_counts() -> None:
+    """Batch normalisation in passes: plain Keras only evaluates."""
+    groups = ["final", "loss", "metrics", "slots", "weights"]
+    empty = {"final": {}, "metrics": {}, "slots": {}, "weights": {}, "loss": np.zeros(0)}
+    wrong = {"loss": np.array([1.2 * (1 + 1e-8)])}
+
+    assert reference_is_plain_keras(plain(without=groups, **empty), trace()).passed
+    assert not reference_is_plain_keras(
+        plain(without=groups, evaluation=wrong, **empty), trace()
+    ).passed
+
+
+def test_an_error_of_plain_keras_is_told() -> None:
+    """The reference cannot be called right then."""
+    check = reference_is_plain_keras(Trace(meta={"error": "ValueError: no"}), trace())
+
+    assert not check.passed
+    assert "plain Keras ended with ValueError: no" in check.finding
