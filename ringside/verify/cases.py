@@ -63,7 +63,7 @@ def as_timed_spec(spec: RunSpec) -> RunSpec:
 
 
 def reference_cases(
-    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int, seeds: bool
+    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int, workers: Sequence[int]
 ) -> tuple[Case, ...]:
     """What the serial run is asked, so that arms of these sizes can be compared with it.
 
@@ -72,7 +72,7 @@ def reference_cases(
         run_dir: folder of the serial run.
         sizes: numbers of replicas above 1.
         steps: updates of the longest case.
-        seeds: also the cases of arms whose training has no single right result.
+        workers: sizes of the arms whose training has no single right result.
     """
     cases = [
         case.replace(
@@ -85,7 +85,8 @@ def reference_cases(
         for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
     ]
     with_states = [one for case in cases for one in _keeping_states(case, run_dir)]
-    return (*with_states, *(_seed_cases(spec) if seeds else ()))
+    updates = (1, *workers) if workers else ()
+    return (*with_states, *(case for number in updates for case in _seed_cases(spec, number)))
 
 
 def _keeping_states(case: Case, run_dir: Path) -> Iterator[Case]:
@@ -128,14 +129,20 @@ def parity_cases(watched: RunSpec, timed: RunSpec, *, steps: int, most_replicas:
     return cases
 
 
-def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
+def in_updates(workers: int) -> str:
+    """Suffix of the name of a case in which the serial run makes as many updates as these."""
+    return f"-in-{workers}" if workers > 1 else ""
+
+
+def _seed_cases(spec: RunSpec, updates_per_batch: int = 1) -> tuple[Case, ...]:
     """The same training from several seeds; only its start and its end are watched."""
     return tuple(
         Case(
-            name=f"seed-{seed}",
+            name=f"seed-{seed}{in_updates(updates_per_batch)}",
             spec=spec.replace(seed=seed, ledger="digest"),
             steps=CONVERGENCE_UPDATES,
             watch="ends",
+            updates_per_batch=updates_per_batch,
         )
         for seed in ((spec.seed + offset) % (MAX_SEED + 1) for offset in range(SEEDS))
     )

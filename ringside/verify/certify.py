@@ -26,6 +26,7 @@ from ringside.verify.cases import (
     as_replicas,
     counted_examples,
     counting_name,
+    in_updates,
     reference_cases,
     reference_spec,
     watched_spec,
@@ -55,7 +56,7 @@ from ringside.verify.request import (
 from ringside.verify.same_elements import Looked, fed_elements
 from ringside.verify.trace import Trace
 from ringside.verify.updates import each_update, single_updates
-from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec
+from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec, Topology
 from ringside_core.text import file_name
 
 
@@ -101,10 +102,10 @@ def certify(
     """
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
-    seeds = any(not s.exact for s in subjects)
+    workers = sorted({s.replicas for s in subjects if not s.exact})
     serial = reference_spec(subjects[0].spec)
     place = folder / "reference"
-    cases = reference_cases(serial, sizes, run_dir=place, steps=steps, seeds=seeds)
+    cases = reference_cases(serial, sizes, run_dir=place, steps=steps, workers=workers)
     request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=serial.precision)
     reference = run_request(request, serial, place, start=start)
     inspection = _inspection(reference)
@@ -130,14 +131,44 @@ def certify(
         watched = run_request(Request(cases=cases, look=look), spec, place, interrupts, start)
         return _certified(blank, subject, watched, reference, inspection)
 
-    certificates = []
-    for made in side_by_side([partial(certified, subject) for subject in subjects]):
-        if made.passed:
-            shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and not needed
-        certificates.append(made)
-        on_end(made)
+    alone = [_one_worker(subject) for subject in subjects if not subject.exact]
+    jobs = {one.arm.label: one for one in (*alone, *subjects)}
+    ordered = sorted(jobs.values(), key=lambda one: not one.exact)
+    made: dict[str, Certificate] = {}
+    results = side_by_side([partial(certified, one) for one in ordered])
+    for subject, one in zip(ordered, results, strict=True):
+        label = subject.arm.label
+        made[label] = one if subject.exact else with_one_worker(one, made[_alone(subject)])
+        if one.passed:
+            shutil.rmtree(Path(one.folder) / "traces", ignore_errors=True)  # large, and not needed
+        if subject in subjects:
+            on_end(made[label])
     shutil.rmtree(reference.folder / CASES, ignore_errors=True)  # states before each update
-    return tuple(certificates)
+    return tuple(made[subject.arm.label] for subject in subjects)
+
+
+def _alone(subject: Subject) -> str:
+    return f"{subject.arm.group} ×1"
+
+
+def _one_worker(subject: Subject) -> Subject:
+    """The arm of one worker that runs the same code as an asynchronous arm of several."""
+    arm = subject.arm.replace(label=_alone(subject), replicas=1, twin_of="")
+    return Subject(arm, subject.spec.replace(topology=Topology()))
+
+
+def with_one_worker(several: Certificate, alone: Certificate) -> Certificate:
+    """The certificate of several asynchronous workers, with a check of the same code with one.
+
+    With one worker the updates have a right result, so that each of them is compared.
+    """
+    if several.obstacle:
+        return several
+    finding = "with one worker, the same code is certified, update by update"
+    if not alone.passed:
+        finding = f"with one worker, the same code is not certified: {alone.reason}"
+    check = Check(name="one worker", passed=alone.passed, finding=finding)
+    return several.replace(checks=(*several.checks, check))
 
 
 # The findings
@@ -158,6 +189,8 @@ def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Re
     if reference.obstacle:
         return f"there is no serial reference: {reference.obstacle}"
     for case in request.cases:
+        if case.updates_per_batch > 1:
+            continue  # only asynchronous arms are compared with it, see `convergence`
         for trace in reference.traces[case.name].values():
             missing = trace.error or unseen(case, trace)
             if missing:
@@ -227,7 +260,7 @@ def _certified(
     if subject.exact:
         checks += _exact_checks(watched, references)
     else:
-        checks += _statistical_checks(watched, references, counted)
+        checks += _statistical_checks(watched, references, counted, subject.replicas)
     if subject.replicas > 1:
         drawn = watched.traces.get(DRAWS)
         checks.append(
@@ -238,7 +271,7 @@ def _certified(
         steps=whole.steps,
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
         checks=tuple(checks),
-        by_design=by_design if subject.replicas > 1 else (),
+        by_design=tuple(one for one in by_design if subject.replicas > 1 or not one.split),
         reference_digest=str(whole.meta.get("final_digest", "")),
         final_digest=str(_first(arm).meta.get("final_digest", "")),
         data_digest=inspection["data_digest"],
@@ -272,7 +305,7 @@ def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Che
 
 
 def _statistical_checks(
-    watched: Watched, references: Mapping[str, Trace], counted: Counted
+    watched: Watched, references: Mapping[str, Trace], counted: Counted, workers: int
 ) -> list[Check]:
     """Checks of the other cases of an asynchronous arm with several workers."""
     traces = watched.traces
@@ -280,7 +313,11 @@ def _statistical_checks(
     seeds = [name for name in traces if name.startswith("seed-")]
     return [
         as_timed(traces[COUNTING_AS_TIMED], one, tasks=watched.tasks, exact=False),
-        convergence([_first(traces[name]) for name in seeds], [references[name] for name in seeds]),
+        convergence(
+            [_first(traces[name]) for name in seeds],
+            [references[name] for name in seeds],
+            [references[f"{name}{in_updates(workers)}"] for name in seeds],
+        ),
     ]
 
 

@@ -44,6 +44,8 @@ class Case(Noun):
         states: folder with such states; each update begins from them. Empty: from the update before
             it.
         plain: let plain Keras repeat the training; its trace is in PLAIN in the case's folder.
+        updates_per_batch: the serial backend makes so many updates of each global batch, each from
+            one slice, as so many asynchronous workers would if none ever waited.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Case(Noun):
     keep_states: bool = False
     states: str = ""
     plain: bool = False
+    updates_per_batch: PositiveInt = 1
 
 
 class Request(Document):

@@ -187,6 +187,8 @@ def _prepared(
         workload = _tied(workload)
     if case.steps is not None:
         workload, record.spec = _cut(case, workload, spec, backend)
+    if case.updates_per_batch > 1:
+        workload, record.spec = _in_slices(case.updates_per_batch, workload, record.spec)
     if epochs is not None:
         record.spec = record.spec.replace(epochs=epochs)
     if case.mistake:
@@ -264,6 +266,14 @@ def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, R
         epochs=max(1, -(-watched // per_epoch)),
         pipeline=spec.pipeline.replace(filter=None),
     )
+
+
+def _in_slices(slices: int, workload: Any, spec: RunSpec) -> tuple[Any, RunSpec]:
+    """The same data with a smaller global batch, at the learning rate of the larger one."""
+    if workload.reference_batch is not None:  # a rule divides the batch by it
+        smaller = workload.reference_batch / slices
+        workload = dataclasses.replace(workload, reference_batch=smaller)
+    return workload, spec.replace(global_batch=spec.global_batch // slices)
 
 
 def _inspect(request: Request, backend: Any) -> dict[str, Any]:

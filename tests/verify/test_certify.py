@@ -91,6 +91,7 @@ def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
         "as timed",
         "convergence",
         "independent randomness",
+        "one worker",
     }
 
 

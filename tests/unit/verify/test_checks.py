@@ -152,22 +152,55 @@ def test_workers_count_their_own_batches() -> None:
     assert not applied_once({"a": quarter}, synchronous=False, num_examples=4, epochs=1).passed
 
 
-def seeds(shares: list[float]) -> tuple[list[Trace], list[Trace]]:
-    """Arms that give away these shares of a fall from 2 to 1."""
-    reference = [trace(evaluation={"loss": np.array([1.0])}) for _ in shares]
-    arms = [trace(evaluation={"loss": np.array([1.0 + share])}) for share in shares]
-    for one in (*reference, *arms):
-        one.meta["initial_loss"] = 2.0
-    return arms, reference
+Traces = list[Trace]
+
+
+def seeds(shares: list[float], *, finer: float = 0.9) -> tuple[Traces, Traces, Traces]:
+    """Arms that give away these shares of a fall from 2 to 1; a finer run falls to this loss."""
+    ends = [1.0 + share for share in shares], [1.0] * len(shares), [finer] * len(shares)
+    arms, reference, more = (
+        [trace(evaluation={"loss": np.array([end])}) for end in of_one] for of_one in ends
+    )
+    for one in (*arms, *reference, *more):
+        one.meta.update(initial_loss=2.0, ledgers=[{"count": 7}, {"count": 7}])
+    return arms, reference, more
 
 
 def test_convergence_is_a_one_sided_t_test() -> None:
-    """The printed bound is that of scipy's own test, on both sides of the margin."""
+    """The verdict is that of scipy's own test, below and above the margin."""
     for shares in ([0.01, 0.03, -0.02, 0.0, 0.02], [0.08, 0.12, 0.02, 0.11, 0.05]):
         check = convergence(*seeds(shares))
 
         p = stats.ttest_1samp(shares, MARGIN, alternative="less").pvalue
         assert check.passed is bool(p < 0.05)
+
+
+def test_an_arm_that_is_too_good_does_not_pass() -> None:
+    """It may fall as far as a serial run with as many updates, and no margin further."""
+    better = [-0.08, -0.12, -0.02, -0.11, -0.05]
+
+    for scale in (1.0, 2.0, 3.0):
+        shares = [scale * share for share in better]
+        check = convergence(*seeds(shares, finer=0.9))
+
+        gained = [(0.9 - (1 + share)) / (2 - 0.9) for share in shares]
+        p = stats.ttest_1samp(gained, MARGIN, alternative="less").pvalue
+        assert check.passed is bool(p < 0.05)
+    assert "too good to be the same training" in check.finding
+    assert not check.passed
+    # A finer run that falls less takes nothing away from the serial run's own fall.
+    assert convergence(*seeds([0.0, 0.01, -0.01, 0.0, 0.0], finer=1.5)).passed
+
+
+def test_convergence_is_over_as_many_examples() -> None:
+    """An arm that trains longer than the serial run has it easy."""
+    arms, reference, finer = seeds([0.0, 0.01, -0.01, 0.0, 0.0])
+    arms[2].meta["ledgers"] = [{"count": 7}] * 3
+
+    check = convergence(arms, reference, finer)
+
+    assert not check.passed
+    assert check.finding == "a seed trained on 21 examples, the serial run on 14"
 
 
 def test_false_certificates_are_as_rare_as_promised() -> None:
@@ -185,11 +218,11 @@ def test_false_certificates_are_as_rare_as_promised() -> None:
 
 def test_a_reference_that_learns_nothing_certifies_nothing() -> None:
     """Otherwise an arm that learns nothing would pass too."""
-    arms, reference = seeds([0.0, 0.0, 0.01, 0.0, 0.0])
+    arms, reference, finer = seeds([0.0, 0.0, 0.01, 0.0, 0.0])
     for one in (*arms, *reference):
         one.meta["initial_loss"] = 0.9
 
-    check = convergence(arms, reference)
+    check = convergence(arms, reference, finer)
 
     assert not check.passed
     assert "does not learn" in check.finding
