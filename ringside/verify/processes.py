@@ -1,5 +1,6 @@
 """Start the processes of requests, several requests at once, and read what they wrote."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,10 +44,11 @@ class Start:
         Raises:
             RefusalError: a launcher that its backend cannot join.
         """
+        site = dataclasses.replace(Site.here(), program="verify_task.py")
         return make_plan(
             spec,
             run_dir=folder,
-            site=Site.here(),
+            site=site,
             placement=self.placement,
             launcher=self.launcher_of(spec),
         )

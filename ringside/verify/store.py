@@ -39,6 +39,7 @@ COVERED = (
     "ringside_core",
     "train.py",
     "trainers",
+    "verify_task.py",
 )
 
 
