@@ -139,15 +139,23 @@ def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
     finally:
         watcher.finish(record)
     if case.plain:
-        _repeat_plainly(watcher.training, trace).write(folder / PLAIN)
+        _repeat_plainly(case, watcher.training, trace).write(folder / PLAIN)
 
 
-def _repeat_plainly(training: Any, reference: Trace) -> Trace:
-    """The trace of plain Keras; an error ends it, not the process."""
+def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
+    """The trace of plain Keras; an error ends it, not the process.
+
+    The workload is loaded anew: what train.py did with its own is seen too.
+    """
     from ringside.verify.plain_keras import plain_keras
+    from ringside_core.workloads.registry import load_workload
 
+    spec = case.spec
     try:
-        return plain_keras(training.spec, training.workload, reference)
+        own = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+        if case.steps is not None:
+            own, _ = _cut(case, own, spec, training.backend)
+        return plain_keras(training.spec, own, reference)
     except Exception as error:
         return Trace(meta={"error": f"{type(error).__name__}: {error}"})
 
