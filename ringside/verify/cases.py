@@ -74,10 +74,13 @@ def reference_cases(
         steps: updates of the longest case.
         workers: sizes of the arms whose training has no single right result.
     """
+    # Also what arms train unwatched or in two parts: a race, or a fault of resuming, must not be in
+    # both.
     cases = [
         case.replace(
             name=f"{case.name}{as_replicas(size)}",
             virtual_replicas=size,
+            watch="steps",
             resumed=False,
             plain=case.name == WATCHED and size == 1,
         )

@@ -1,9 +1,19 @@
 """How the data are cut: which slices of the last batch are part-filled, and for which sizes."""
 
+from pathlib import Path
+
 import pytest
 
-from ringside.verify.cases import counted_examples
+from ringside.verify.cases import (
+    AS_TIMED,
+    RESUMED,
+    arm_cases,
+    counted_examples,
+    reference_cases,
+    reference_spec,
+)
 from ringside.verify.request import examples_to_watch, low_tail, part_filled_tail
+from tests.verify.arms import subject
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 8])
@@ -58,3 +68,24 @@ def test_half_of_the_updates_make_an_epoch(available: int, tail: int | None, exp
 def test_counting_meets_each_kind_of_short_batch(replicas: int, tails: set[int]) -> None:
     """Batches of 6 for each replica; two whole ones, then the last reader's part, a third, one."""
     assert {n - 12 * replicas for n in counted_examples(replicas)} == tails
+
+
+def test_the_reference_is_whole_and_watched_where_the_arm_is_not(tmp_path: Path) -> None:
+    """A race, the digest's own path, or a fault of resuming must not be in both."""
+    spec = subject("mirrored", 2, steps_per_execution=4).spec
+    serial = reference_spec(spec)
+
+    asked = arm_cases(spec, exact=True, steps=20, most_replicas=2, states=tmp_path, draws=False)
+    arm = {one.name: one for one in asked}
+    cases = reference_cases(serial, [2], run_dir=tmp_path, steps=20, workers=())
+    reference = {one.name: one for one in cases}
+
+    assert (arm[AS_TIMED].watch, arm[RESUMED].resumed) == ("last", True)
+    assert arm[AS_TIMED].spec.steps_per_execution == 4
+    assert arm[AS_TIMED].spec.ledger == "digest"
+    for name in (AS_TIMED, RESUMED):
+        assert reference[name].watch == "steps"
+        assert not reference[name].resumed
+        assert reference[name].spec.steps_per_execution == 1
+        assert reference[name].spec.ledger == "full"
+        assert reference[name].tail == arm[name].tail
