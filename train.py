@@ -9,8 +9,10 @@ TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +26,7 @@ from launch.task import (
     run_launched,
     run_process,
 )
+from ringside.verify.request import REQUEST
 from ringside_core.specs import (
     RecordInProgress,
     RefusalError,
@@ -32,28 +35,58 @@ from ringside_core.specs import (
     read_surroundings,
 )
 
+if TYPE_CHECKING:
+    from backends.base import Backend
+    from trainers.driver import Driver
+
 
 def _train(
     record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
 ) -> None:
     """The part that needs TensorFlow. What it learns goes into the record, also when it fails."""
     reporter.phase("importing")
-    from ringside_core.workloads.registry import load_workload
-    from trainers.driver import Progress
-    from trainers.fit import fit
-    from trainers.prepare import prepare
     from trainers.process import started
 
-    spec = record.spec
     with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
-        reporter.phase("building")
-        workload = load_workload(
-            spec.workload, options=spec.workload_options, data_dir=spec.data_dir
-        )
-        progress = Progress(reporter.step, reporter.epoch)
-        fit(prepare(record, workload, backend, run_dir=run_dir, listeners=[progress]))
+        train = partial(_train_once, backend=backend, reporter=reporter)
+        if (run_dir / REQUEST).exists():
+            from ringside.verify.task import run_cases
+
+            run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)
+        else:
+            train(record, run_dir)
+
+
+def _train_once(
+    record: RecordInProgress,
+    run_dir: Path,
+    *,
+    backend: "Backend",
+    reporter: Reporter,
+    prepare: "Callable[..., Driver] | None" = None,
+) -> None:
+    """Train what the record's spec says: a run, or a case of a request to verify it.
+
+    Args:
+        record: of the run or the case.
+        run_dir: its folder.
+        backend: started.
+        reporter: is told each phase and update.
+        prepare: `trainers.prepare.prepare`, or what verification puts around it.
+    """
+    from ringside_core.workloads.registry import load_workload
+    from trainers import prepare as prepared
+    from trainers.driver import Progress
+    from trainers.fit import fit
+
+    spec = record.spec
+    reporter.phase("building")
+    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+    progress = Progress(reporter.step, reporter.epoch)
+    make_ready = prepare or prepared.prepare
+    fit(make_ready(record, workload, backend, run_dir=run_dir, listeners=[progress]))
 
 
 def _surroundings() -> Surroundings:

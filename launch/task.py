@@ -1,6 +1,6 @@
 """What one process of a run owes its launcher: progress, cores, log, record, exit code.
 
-What the process does is a function (`Work`): train.py trains, verify_task.py verifies.
+What the process does is a function (`Work`): train.py trains, allreduce_task.py times collectives.
 """
 
 import contextlib

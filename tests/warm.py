@@ -30,6 +30,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
+ROOFS = ("backends", "launch", "ringside", "ringside_core", "trainers")
 
 # Stands for python. Fast to start: without site-packages, and little to import.
 CLIENT = """#!{python} -IS
@@ -212,6 +213,11 @@ def _run(order: Mapping[str, Any], fds: Sequence[int]) -> int:
     np.random.seed()
     sys.argv = order["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
+    folder = Path(sys.path[0]).resolve()
+    if (
+        folder != ROOT and (folder / "trainers").is_dir()
+    ):  # not tests/training/broken, which uses ours
+        _forget_own_rooms()
     code = 0
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -225,6 +231,14 @@ def _run(order: Mapping[str, Any], fds: Sequence[int]) -> int:
         sys.stderr.flush()
     atexit._run_exitfuncs()
     return code
+
+
+def _forget_own_rooms() -> None:
+    """Let the program of another checkout import its own, not those that are loaded."""
+    sys.path[1:] = [folder for folder in sys.path[1:] if folder != str(ROOT)]
+    for name in list(sys.modules):
+        if name.partition(".")[0] in ROOFS:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":

@@ -66,27 +66,49 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
             not the same in every process.
     """
     arrays, position = _read_everywhere(path, backend)
-    weights = [arrays[name] for name in sorted(arrays) if name.startswith("weight_")]
-    state = [arrays[name] for name in sorted(arrays) if name.startswith("optimizer_")]
     with backend.scope():
         build_optimizer(model.optimizer, model.trainable_variables)
         variables = variables_of(model.optimizer)
         here = [*model.get_weights(), *(variable.numpy() for variable in variables)]
-        if difference := _difference(arrays, [*weights, *state], here, model.optimizer):
+        if difference := _difference(arrays, values_in(arrays), here, model.optimizer):
             raise RefusalError(
                 "A checkpoint must come from the same model and optimizer.",
                 received=f"{path}: {difference}",
             )
-        model.set_weights(weights)
-        for variable, value in zip(variables, state, strict=True):
-            variable.assign(value)
+    put(values_in(arrays), model, backend)
     return position
+
+
+def values_in(arrays: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """The weights of a snapshot, then its optimizer variables, in order."""
+    return [
+        arrays[name]
+        for begin in ("weight_", "optimizer_")
+        for name in sorted(arrays)
+        if name.startswith(begin)
+    ]
+
+
+def put(values: list[NDArray[Any]], model: Any, backend: Backend) -> None:
+    """Assign all weights and all optimizer variables, in the types that they have here.
+
+    Args:
+        values: see `values_in`; of this model and optimizer.
+        model: compiled; its optimizer is built.
+        backend: on which the model was built.
+    """
+    variables = variables_of(model.optimizer)
+    split = len(values) - len(variables)
+    with backend.scope():
+        model.set_weights(values[:split])
+        for variable, value in zip(variables, values[split:], strict=True):
+            variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
 
 
 def _read_everywhere(path: Path, backend: Backend) -> tuple[dict[str, NDArray[Any]], Position]:
     """The same arrays in every process; a process that cannot read them tells the others first."""
     try:
-        arrays, position = _read(path)
+        arrays, position = read(path)
     except RefusalError:
         same_everywhere(backend, "")  # the others wait for an answer
         raise
@@ -99,7 +121,12 @@ def _read_everywhere(path: Path, backend: Backend) -> tuple[dict[str, NDArray[An
     return arrays, position
 
 
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
+def read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
+    """A snapshot and its position, in this process alone.
+
+    Raises:
+        RefusalError: no checkpoint, or a damaged one.
+    """
     try:
         # A .npy file gives an array, which has no `with`: TypeError. An empty file: EOFError. We
         # open the file, because NumPy would not close a damaged one.

@@ -19,7 +19,8 @@ from ringside_core.workloads.workload import Workload
 from trainers.build import weights_digest
 from trainers.clock import Clock
 from trainers.evaluate import Evaluation
-from trainers.ledger import LedgerError, digest, fed_ids
+from trainers.ledger import digest, fed_ids
+from trainers.planned import check_fed, check_validated
 from trainers.totals import BegunEpoch, Totals
 
 
@@ -186,7 +187,7 @@ class Driver:
         """Stop the clock, validate, and write the epoch's record.
 
         Raises:
-            LedgerError: not the planned number of examples was fed.
+            LedgerError: other examples than planned were fed, or in another order.
             DivergedError: a loss or a metric is no number.
         """
         clock, spec = self.clock, self.training.spec
@@ -237,14 +238,12 @@ class Driver:
             ids = fed_ids(merged.pop(totals.fed.name))
             for one in self.listeners:
                 one.on_fed(self._epoch, ids)
-        fed = digest(merged.pop(totals.ledger.name))
+        ledger = merged.pop(totals.ledger.name)
+        fed = digest(ledger)
         loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
-        planned = self.training.spec.ablation != "no_input"
-        expected = self.training.train.epoch_examples(backend.num_readers)
-        if planned and backend.capabilities.synchronous and fed.count != expected:
-            raise LedgerError(
-                f"epoch {self._epoch + 1} was fed {fed.count} examples, its plan holds {expected}"
-            )
+        spec, train = self.training.spec, self.training.train
+        if spec.ablation != "no_input":
+            check_fed(ledger, spec, train, self._epoch, readers=backend.num_readers)
         return {"loss": loss, **{name: float(v) for name, v in merged.items()}}, fed, here
 
     def _validate(self) -> tuple[dict[str, float], int]:
@@ -252,12 +251,8 @@ class Driver:
         training = self.training
         training.backend.average_statistics(training.model)
         values, counted = training.evaluate()
-        expected = training.validation.epoch_examples(training.backend.num_readers)
-        if counted != expected:
-            raise LedgerError(
-                f"the validation of epoch {self._epoch + 1} was fed {counted} examples, its plan "
-                f"holds {expected}"
-            )
+        readers = training.backend.num_readers
+        check_validated(training.evaluate.ledger, training.validation, self._epoch, readers=readers)
         return values, counted
 
 

@@ -20,9 +20,11 @@ class LedgerError(RuntimeError):
 
 
 class Ledger(tf.keras.metrics.Metric):
-    """Count, sum and order-independent hash of example ids; padding (id below 0) is left out.
+    """Count, sum and hash of example ids, and their order; padding (id below 0) is left out.
 
-    It is a metric, so each backend sums it over replicas as it does every metric.
+    It is a metric, so each backend sums it over replicas as it does every metric. The order is the
+    sum of batch k's hash times 2k + 1. So it says which examples batch k held, and not how they
+    were divided among the replicas.
     """
 
     def __init__(self, examples: int | None = None) -> None:
@@ -38,22 +40,24 @@ class Ledger(tf.keras.metrics.Metric):
         if examples is not None and examples <= LOOKED_UP_EXAMPLES:
             self._rows = _rows(examples)
         self._totals = self.add_weight(
-            name="totals", shape=(3,), initializer="zeros", dtype=tf.int64
+            name="totals", shape=(5,), initializer="zeros", dtype=tf.int64
         )
 
     def update_state(self, ids: Any) -> Any:
         """Add a batch of ids, [batch] int64; with examples looked up, padding is -1."""
-        if self._rows is not None:
-            rows = tf.gather(tf.constant(self._rows), ids + 1)
-            return self._totals.assign_add(tf.reduce_sum(rows, axis=0))
-        return self._totals.assign_add(tf.reduce_sum(_added_by(ids), axis=0))
+        if self._rows is None:
+            added = tf.reduce_sum(_added_by(ids), axis=0)
+        else:
+            added = tf.reduce_sum(tf.gather(tf.constant(self._rows), ids + 1), axis=0)
+        order = added[2] * (2 * self._totals[4] + 1)
+        return self._totals.assign_add(tf.concat([added, [order, 1]], axis=0))
 
     def reset_state(self) -> None:
         """Begin a new epoch."""
-        self._totals.assign(tf.zeros(3, tf.int64))
+        self._totals.assign(tf.zeros(5, tf.int64))
 
     def result(self) -> Any:
-        """[count, sum of ids, sum of hashes modulo 2**64], int64."""
+        """[count, sum of ids, sum of hashes, order, batches of all replicas], int64, wrapped."""
         return tf.identity(self._totals)
 
 
@@ -165,6 +169,6 @@ def _rows(examples: int) -> NDArray[np.int64]:
 
 
 def digest(totals: NDArray[Any]) -> LedgerDigest:
-    """The digest of a ledger's result."""
-    count, id_sum, hash_sum = (int(value) for value in totals)
+    """The digest of a ledger's result, without the order."""
+    count, id_sum, hash_sum = (int(value) for value in totals[:3])
     return LedgerDigest(count=count, id_sum=id_sum, id_hash=f"{hash_sum % 2**64:016x}")

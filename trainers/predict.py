@@ -48,10 +48,10 @@ class Prediction:
         _check_outputs(outputs, examples)
         with backend.scope():
             self._tables = [
-                _Table(f"ringside_output_{i}", (examples, *output.shape[1:]), output.dtype)
+                Table(f"ringside_output_{i}", (examples, *output.shape[1:]), output.dtype)
                 for i, output in enumerate(outputs)
             ]
-            self._times = _Table("ringside_times_fed", (examples,), tf.int64)
+            self._times = Table("ringside_times_fed", (examples,), tf.int64)
         self._run = backend.stepper(self._step, pipeline.dataset)
 
     def _step(self, data: Any) -> None:
@@ -81,7 +81,7 @@ class Prediction:
         return tf.nest.pack_sequence_as(self._structure, arrays)
 
 
-class _Table(tf.keras.metrics.Metric):
+class Table(tf.keras.metrics.Metric):
     """A row for each example, and none for padding (id below 0)."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:

@@ -12,6 +12,7 @@ from ringside.report.sections.proof import (
     answer_cell,
     certified_cell,
     checks_of,
+    coverage_lines,
     detection_answer,
     deviation_cell,
     evaluation_cell,
@@ -57,6 +58,8 @@ def _place(cell: Cell) -> Cell:
 def _certified_below(certificates: Sequence[Certificate]) -> Text:
     passed = sum(one.passed for one in certificates)
     text = Text(f"{passed} of {plural(len(certificates), 'arm')} certified.")
+    for arms, line in coverage_lines(certificates):
+        text.append(plain(f"\n{arms}: {line}"))
     for one in certificates:
         if not one.passed:
             text.append("\nnot certified  ", style="bold red")
@@ -124,6 +127,8 @@ def explain(certificate: Certificate) -> str:
     ]
     if certificate.obstacle:
         lines.append(f"obstacle: {certificate.obstacle}")
+    if certificate.coverage:
+        lines.append(certificate.coverage)
     for check in certificate.checks:
         lines += ["", *_explained(check)]
     if certificate.by_design:

@@ -11,6 +11,7 @@ from ringside.stats.comparability import (
     check_alike,
     why_not_comparable,
 )
+from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, examples_once, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.rounds import RoundsUsed, rounds_used
@@ -104,6 +105,7 @@ class Summary:
         noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
             false alarm (one of twenty experiments has one) or a fault of the experiment.
         rounds: that count.
+        losses: of every epoch, held against each other; an arm that departs is not comparable.
     """
 
     arms: tuple[ArmRow, ...]
@@ -115,6 +117,7 @@ class Summary:
     noise_floor: tuple[PairVerdict, ...]
     rounds: RoundsUsed
     breakdown_arms: tuple[ArmRow, ...]
+    losses: Losses
 
     def verdict_of(self, first: str, second: str) -> PairVerdict:
         """The verdict of a pair, in the order that is asked for.
@@ -168,6 +171,7 @@ def summarize(comparison: Comparison) -> Summary:
     measured = [
         _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
     ]
+    measured, losses = _without_departed(measured, rows)
     ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
     metric, target = _quality_target(comparison.runs)
@@ -182,6 +186,7 @@ def summarize(comparison: Comparison) -> Summary:
         noise_floor=noise_floor,
         rounds=rounds,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
+        losses=losses,
     )
 
 
@@ -284,6 +289,25 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
         not_comparable_because=FOR_BREAKDOWN if arm.for_breakdown else why_not,
         certificate=None if arm.for_breakdown else certificate,
     )
+
+
+def _without_departed(
+    arms: Sequence[ArmRow], rows: Sequence[RunRow]
+) -> tuple[list[ArmRow], Losses]:
+    """The arms, of which those that depart in the losses of their epochs are not comparable."""
+    certificates = {
+        row.arm.label: row.certificate for row in arms if row.comparable and row.certificate
+    }
+    losses = held_losses(
+        [(row.arm, row.run) for row in rows if row.arm.label in certificates], certificates
+    )
+    departed = losses.departures
+    return [
+        replace(row, not_comparable_because=str(departed[label]))
+        if (label := row.arm.twin_of or row.arm.label) in departed and row.comparable
+        else row
+        for row in arms
+    ], losses
 
 
 def _samples(rows: Sequence[RunRow]) -> list[Sample]:

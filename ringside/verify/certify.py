@@ -1,6 +1,7 @@
 """Certify arms: start the processes of each arm once, let them run every case, judge the traces."""
 
 import json
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,29 +13,51 @@ from typing import Any
 from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
 from ringside.verify import store
-from ringside.verify.checks import applied_once, convergence, training_ledger, validation_ledger
+from ringside.verify.as_run import as_timed, resumed
+from ringside.verify.cases import (
+    AS_TIMED,
+    COUNTING_AS_TIMED,
+    DRAWS,
+    RESUMED,
+    SINGLE,
+    SINGLE_IN_FLOAT64,
+    WATCHED,
+    arm_cases,
+    as_replicas,
+    counted_examples,
+    counting_name,
+    in_updates,
+    reference_cases,
+    reference_spec,
+    watched_spec,
+)
+from ringside.verify.checks import (
+    Counted,
+    convergence,
+    each_applied_once,
+    independent_randomness,
+    reference_is_plain_keras,
+    training_ledger,
+    validation_ledger,
+)
 from ringside.verify.gate import evaluation, parity
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
-from ringside.verify.request import DEFAULT_STEPS, FLOAT32_STEPS, INSPECTION, Case, Request
-from ringside.verify.trace import Trace
-from ringside_core.specs import (
-    REFERENCE,
-    Arm,
-    ByDesign,
-    Certificate,
-    Check,
-    PipelineOptions,
-    RunSpec,
-    Topology,
-    backend_options,
+from ringside.verify.request import (
+    CASES,
+    DEFAULT_STEPS,
+    INSPECTION,
+    PLAIN,
+    Case,
+    Request,
+    case_folder,
+    looked_file,
+    states_folder,
 )
-from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
+from ringside.verify.same_elements import Looked, fed_elements
+from ringside.verify.trace import Trace
+from ringside.verify.updates import each_update, single_updates
+from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec, Topology
 from ringside_core.text import file_name
-
-COUNTING = "counting"
-COUNTING_BATCH_PER_REPLICA = 6
-SEEDS = 5
-CONVERGENCE_UPDATES = 60
 
 
 @dataclass(frozen=True)
@@ -79,131 +102,73 @@ def certify(
     """
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
-    seeds = any(not s.exact for s in subjects)
-    reference_spec = _reference_spec(subjects[0].spec)
-    cases = _reference_cases(reference_spec, sizes, steps=steps, seeds=seeds)
-    precision = subjects[0].spec.precision
-    request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=precision)
-    reference = run_request(request, reference_spec, folder / "reference", start=start)
+    workers = sorted({s.replicas for s in subjects if not s.exact})
+    serial = reference_spec(subjects[0].spec)
+    place = folder / "reference"
+    cases = reference_cases(serial, sizes, run_dir=place, steps=steps, workers=workers)
+    request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=serial.precision)
+    reference = run_request(request, serial, place, start=start)
     inspection = _inspection(reference)
-    obstacle = _no_reference(reference, inspection)
+    obstacle = _no_reference(reference, inspection, request)
+    most = max((1, *sizes))
 
     def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
         blank = _blank(subject, steps, start)
         if obstacle:
             return blank.replace(obstacle=obstacle)
         on_start(subject.arm.label)
-        return _certified(blank, subject, reference, inspection, folder, start, interrupts)
+        by_design = inspection["by_design"]
+        cases = arm_cases(
+            subject.spec,
+            exact=subject.exact,
+            steps=steps,
+            most_replicas=most,
+            states=states_folder(reference.folder, SINGLE + _suffix(subject, by_design)),
+            draws=any(not one["split"] for one in by_design),
+        )
+        spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
+        look = secrets.randbelow(10_000)  # drawn anew, so that nothing hides for long
+        watched = run_request(Request(cases=cases, look=look), spec, place, interrupts, start)
+        return _certified(blank, subject, watched, reference, inspection)
 
-    certificates = []
-    for made in side_by_side([partial(certified, subject) for subject in subjects]):
-        if made.passed:
-            shutil.rmtree(Path(made.folder) / "traces", ignore_errors=True)  # large, and not needed
-        certificates.append(made)
-        on_end(made)
-    return tuple(certificates)
+    alone = [_one_worker(subject) for subject in subjects if not subject.exact]
+    jobs = {one.arm.label: one for one in (*alone, *subjects)}
+    ordered = sorted(jobs.values(), key=lambda one: not one.exact)
+    made: dict[str, Certificate] = {}
+    results = side_by_side([partial(certified, one) for one in ordered])
+    for subject, one in zip(ordered, results, strict=True):
+        label = subject.arm.label
+        made[label] = one if subject.exact else with_one_worker(one, made[_alone(subject)])
+        if one.passed:
+            shutil.rmtree(Path(one.folder) / "traces", ignore_errors=True)  # large, and not needed
+        if subject in subjects:
+            on_end(made[label])
+    shutil.rmtree(reference.folder / CASES, ignore_errors=True)  # states before each update
+    return tuple(made[subject.arm.label] for subject in subjects)
 
 
-# The request
+def _alone(subject: Subject) -> str:
+    return f"{subject.arm.group} ×1"
 
 
-def _reference_spec(spec: RunSpec) -> RunSpec:
-    return watched_spec(spec).replace(
-        backend=REFERENCE, options=backend_options(REFERENCE, {}), topology=Topology()
-    )
+def _one_worker(subject: Subject) -> Subject:
+    """The arm of one worker that runs the same code as an asynchronous arm of several."""
+    arm = subject.arm.replace(label=_alone(subject), replicas=1, twin_of="")
+    return Subject(arm, subject.spec.replace(topology=Topology()))
 
 
-def watched_spec(spec: RunSpec) -> RunSpec:
-    """The run as it is watched: with full ledgers, and not pinned, because nothing is timed.
+def with_one_worker(several: Certificate, alone: Certificate) -> Certificate:
+    """The certificate of several asynchronous workers, with a check of the same code with one.
 
-    The number of inter-op threads stays. A parameter server with one such thread, TensorFlow's
-    default on a host with one core, waits for ever.
+    With one worker the updates have a right result, so that each of them is compared.
     """
-    resources = spec.resources.replace(cores_per_replica=None, intra_op_threads=None)
-    return spec.replace(resources=resources, save="record", ledger="full", resume_from=None)
-
-
-def _reference_cases(
-    spec: RunSpec, sizes: Sequence[int], *, steps: int, seeds: bool
-) -> tuple[Case, ...]:
-    cases = [
-        case.replace(name=f"{case.name}{_as_replicas(size)}", virtual_replicas=size)
-        for size in (1, *sizes)
-        for case in _parity_cases(spec, steps)
-    ]
-    return (*cases, *(_seed_cases(spec) if seeds else ()))
-
-
-def _as_replicas(size: int) -> str:
-    """Suffix of the name of a case that the serial run computes as this number of replicas."""
-    return f"-as-{size}" if size > 1 else ""
-
-
-def _parity_cases(spec: RunSpec, steps: int) -> list[Case]:
-    """One case in float64, and a shorter one in the precision of the run, if that is another."""
-    return [
-        Case(
-            name=precision,
-            spec=spec.replace(precision=precision),
-            steps=steps if precision == "float64" else min(steps, FLOAT32_STEPS),
-        )
-        for precision in _precisions(spec)
-    ]
-
-
-def _precisions(spec: RunSpec) -> tuple[str, ...]:
-    return ("float64",) if spec.precision == "float64" else ("float64", spec.precision)
-
-
-def _seed_cases(spec: RunSpec) -> tuple[Case, ...]:
-    """The same training from several seeds; only its start and its end are watched."""
-    return tuple(
-        Case(
-            name=f"seed-{seed}",
-            spec=spec.replace(seed=seed, ledger="digest"),
-            steps=CONVERGENCE_UPDATES,
-            watch="ends",
-        )
-        for seed in ((spec.seed + offset) % (MAX_SEED + 1) for offset in range(SEEDS))
-    )
-
-
-def on_own_workload(
-    spec: RunSpec, workload: str, *, global_batch: int, epochs: int, seed: int
-) -> RunSpec:
-    """The run of an arm, changed to a small workload of Ringside's own in float64."""
-    return watched_spec(spec).replace(
-        workload=workload,
-        workload_options={},
-        data_dir=None,
-        global_batch=global_batch,
-        gradient_accumulation_steps=1,
-        epochs=epochs,
-        learning_rate_rule=LearningRateRule(),
-        precision="float64",
-        pipeline=PipelineOptions(),
-        seed=seed,
-    )
-
-
-def counting_case(spec: RunSpec, *, name: str = COUNTING, mistake: str = "") -> Case:
-    """The case whose final weights show how often each gradient was applied."""
-    small = on_own_workload(
-        spec,
-        "ringside.verify.workloads:counting",
-        global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
-        epochs=2,
-        seed=spec.seed,
-    )
-    return Case(name=name, spec=small, steps=None, mistake=mistake)
-
-
-def _cases(spec: RunSpec, *, exact: bool, steps: int) -> tuple[Case, ...]:
-    counting = counting_case(spec)
-    if not exact:
-        ledger = Case(name="float64", spec=spec.replace(precision="float64"), steps=steps)
-        return (counting, ledger, *_seed_cases(spec))
-    return (counting, *_parity_cases(spec, steps))
+    if several.obstacle:
+        return several
+    finding = "with one worker, the same code is certified, update by update"
+    if not alone.passed:
+        finding = f"with one worker, the same code is not certified: {alone.reason}"
+    check = Check(name="one worker", passed=alone.passed, finding=finding)
+    return several.replace(checks=(*several.checks, check))
 
 
 # The findings
@@ -217,16 +182,43 @@ def _inspection(reference: Watched) -> dict[str, Any]:
     return found
 
 
-def _no_reference(reference: Watched, inspection: Mapping[str, Any]) -> str:
+def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Request) -> str:
     """Why nothing can be compared with the serial run; empty: it can."""
     if inspection["obstacles"]:
         return "; ".join(inspection["obstacles"])
     if reference.obstacle:
         return f"there is no serial reference: {reference.obstacle}"
-    for case, traces in reference.traces.items():
-        for trace in traces.values():
-            if trace.error:
-                return f"there is no serial reference ({case}): {trace.error}"
+    for case in request.cases:
+        if case.updates_per_batch > 1:
+            continue  # only asynchronous arms are compared with it, see `convergence`
+        for trace in reference.traces[case.name].values():
+            missing = trace.error or unseen(case, trace)
+            if missing:
+                return f"there is no serial reference ({case.name}): {missing}"
+    plain = _plain_keras(reference)
+    return "" if plain.passed else f"{plain.name}: {plain.finding}"
+
+
+def _plain_keras(reference: Watched) -> Check:
+    """Whether the reference itself is right."""
+    (trace,) = reference.traces[WATCHED].values()
+    plain = Trace.read(case_folder(reference.folder, WATCHED) / PLAIN)
+    return reference_is_plain_keras(plain, trace)
+
+
+def unseen(case: Case, trace: Trace) -> str:
+    """What the trace of a completed case lacks, if it was not watched as planned; else empty."""
+    made = sum(trace.meta["updates"])
+    fewer = case.keep_states or case.states  # of large models
+    if not made or (made < (case.steps or 1) and not fewer):
+        return f"it made {made} updates, and not {case.steps}"
+    watched = {
+        "steps": trace.steps == made,
+        "last": trace.final,
+        "ends": "initial_loss" in trace.meta,
+    }
+    if not watched[case.watch]:
+        return "it was not watched"
     return ""
 
 
@@ -247,59 +239,106 @@ def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
 def _certified(
     blank: Certificate,
     subject: Subject,
+    watched: Watched,
     reference: Watched,
     inspection: Mapping[str, Any],
-    folder: Path,
-    start: Start,
-    interrupts: Interrupts,
 ) -> Certificate:
-    """Run an arm's cases and judge them."""
-    spec = watched_spec(subject.spec)
-    request = Request(cases=_cases(spec, exact=subject.exact, steps=blank.steps))
-    place = folder / file_name(subject.arm.label)
-    watched = run_request(request, spec, place, interrupts, start)
-    blank = blank.replace(folder=str(place))
+    """Judge what an arm's processes saw of its cases."""
+    blank = blank.replace(folder=str(watched.folder))
     if watched.obstacle:
         return blank.replace(obstacle=watched.obstacle)
     by_design = tuple(ByDesign(**one) for one in inspection["by_design"])
-    split_matters = subject.replicas > 1 and any(one.split for one in by_design)
-    suffix = _as_replicas(subject.replicas) if split_matters else ""
-
-    def of_reference(case: str) -> Trace:
-        (trace,) = reference.traces[case + suffix].values()
-        return trace
-
-    whole = of_reference("float64")
-    arm = watched.traces["float64"]
-    checks = judge(arm, whole, watched.traces[COUNTING], exact=subject.exact, tasks=watched.tasks)
+    suffix = _suffix(subject, inspection["by_design"])
+    references = {
+        name: trace
+        for name, traces in reference.traces.items()
+        for trace in reference.traces.get(name + suffix, traces).values()
+    }
+    whole, arm = references[WATCHED], watched.traces[WATCHED]
+    counted = {n: watched.traces[counting_name(n)] for n in counted_examples(subject.replicas)}
+    checks = judge(arm, whole, counted, exact=subject.exact, tasks=watched.tasks)
     if subject.exact:
-        checks += [
-            parity(
-                watched.traces[precision],
-                of_reference(precision),
-                precision=precision,
-                tasks=watched.tasks,
-            )
-            for precision in _precisions(spec)[1:]
-        ]
+        checks += _exact_checks(watched, references)
     else:
-        checks.append(_convergence(watched, reference))
-    first = next(iter(arm.values()), Trace())
+        checks += _statistical_checks(watched, references, counted, subject.replicas)
+    if subject.replicas > 1:
+        drawn = watched.traces.get(DRAWS)
+        checks.append(
+            independent_randomness(drawn, replicas=subject.replicas, synchronous=subject.exact)
+        )
+    checks += [fed_elements(_looked(watched), tasks=watched.tasks), _plain_keras(reference)]
     return blank.replace(
         steps=whole.steps,
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
         checks=tuple(checks),
-        by_design=by_design if subject.replicas > 1 else (),
+        by_design=tuple(one for one in by_design if subject.replicas > 1 or not one.split),
         reference_digest=str(whole.meta.get("final_digest", "")),
-        final_digest=str(first.meta.get("final_digest", "")),
+        final_digest=str(_first(arm).meta.get("final_digest", "")),
         data_digest=inspection["data_digest"],
     )
+
+
+def _suffix(subject: Subject, by_design: Sequence[Mapping[str, Any]]) -> str:
+    """Suffix of the cases of the reference that split a batch as this arm does, if that matters."""
+    split_matters = subject.replicas > 1 and any(one["split"] for one in by_design)
+    return as_replicas(subject.replicas) if split_matters else ""
+
+
+def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Check]:
+    """Checks of the other cases of an arm whose updates have one right result."""
+    traces, tasks = watched.traces, watched.tasks
+    checks = [
+        as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks),
+        resumed(traces[RESUMED], references[RESUMED], tasks=tasks),
+    ]
+    if SINGLE in traces:
+        checks.append(
+            single_updates(
+                traces[SINGLE],
+                references[SINGLE],
+                references[SINGLE_IN_FLOAT64],
+                precision="float32",
+                tasks=tasks,
+            )
+        )
+    return checks
+
+
+def _statistical_checks(
+    watched: Watched, references: Mapping[str, Trace], counted: Counted, workers: int
+) -> list[Check]:
+    """Checks of the other cases of an asynchronous arm with several workers."""
+    traces = watched.traces
+    one = _first(next(iter(counted.values())))
+    seeds = [name for name in traces if name.startswith("seed-")]
+    return [
+        as_timed(traces[COUNTING_AS_TIMED], one, tasks=watched.tasks, exact=False),
+        convergence(
+            [_first(traces[name]) for name in seeds],
+            [references[name] for name in seeds],
+            [references[f"{name}{in_updates(workers)}"] for name in seeds],
+        ),
+    ]
+
+
+def _looked(watched: Watched) -> dict[str, Looked]:
+    """What each process found of the elements that it is fed, by task."""
+    files = {task: looked_file(watched.folder, task) for task in watched.tasks}
+    return {
+        task: Looked.from_json(path.read_text(encoding="utf-8"), origin=str(path))
+        for task, path in files.items()
+        if path.exists()
+    }
+
+
+def _first(traces: Mapping[str, Trace]) -> Trace:
+    return next(iter(traces.values()), Trace())
 
 
 def judge(
     arm: Mapping[str, Trace],
     reference: Trace,
-    counted: Mapping[str, Trace],
+    counted: Counted,
     *,
     exact: bool,
     tasks: Sequence[str],
@@ -309,25 +348,16 @@ def judge(
     Args:
         arm: trace of each of its processes.
         reference: trace of the serial run.
-        counted: traces of the arm's counting case.
+        counted: traces of the arm's counting cases, by their number of examples.
         exact: whether its updates have one right result.
         tasks: processes that must have written a trace.
     """
     checks = [
         training_ledger(arm, reference, synchronous=exact),
         validation_ledger(arm, reference),
-        applied_once(counted, synchronous=exact),
+        each_applied_once(counted, synchronous=exact),
     ]
     if exact:
-        return [parity(arm, reference, precision="float64", tasks=tasks), *checks]
+        whole = parity(arm, reference, precision="float64", tasks=tasks)
+        return [whole, each_update(arm, reference), *checks]
     return [*checks, evaluation(arm, reference)]
-
-
-def _convergence(watched: Watched, reference: Watched) -> Check:
-    """The convergence check of an asynchronous arm with several workers."""
-    seeds = [name for name in watched.traces if name.startswith("seed-")]
-
-    def traces(of: Watched) -> list[Trace]:
-        return [next(iter(of.traces[name].values()), Trace()) for name in seeds]
-
-    return convergence(traces(watched), traces(reference))

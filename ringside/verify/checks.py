@@ -1,8 +1,12 @@
-"""Checks other than parity: which examples were fed and counted, and convergence. No TensorFlow."""
+"""Checks other than parity of arms: examples fed and counted, convergence, plain Keras.
 
+No TensorFlow.
+"""
+
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +14,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ringside.stats.evidence import digest_of_each_once
-from ringside.verify.gate import TOLERANCE, size_of, unfinished
+from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation, LedgerDigest
+from ringside_core.text import plural
 
-# Examples of the counting workload (workloads.py).
-NUM_COUNTED = 40
+# Epochs of the counting workload (workloads.py), and its examples unless it is told another number.
+COUNTED_EPOCHS, NUM_COUNTED = 2, 40
+# By number of examples: traces of one counting case.
+Counted = Mapping[int, Mapping[str, Trace]]
 Place = tuple[int, int]
 # An arm may miss this share of the fall in validation loss that the serial run reaches.
 MARGIN = 0.1
@@ -197,8 +204,22 @@ def validation_ledger(arm: Mapping[str, Trace], reference: Trace) -> Check:
     return Check(name=name, passed=True, finding=f"each of {expected.count} examples once")
 
 
+def each_applied_once(counted: Counted, *, synchronous: bool) -> Check:
+    """`applied_once` of several counting cases, whose epochs end with other short batches."""
+    found = [
+        applied_once(traces, synchronous=synchronous, num_examples=examples)
+        for examples, traces in counted.items()
+    ]
+    sizes = [size_of(check.worst) if check.worst else math.inf for check in found]
+    return found[int(np.argmax(sizes))]  # a check without a worst place has failed
+
+
 def applied_once(
-    arm: Mapping[str, Trace], *, synchronous: bool, num_examples: int = NUM_COUNTED
+    arm: Mapping[str, Trace],
+    *,
+    synchronous: bool,
+    num_examples: int,
+    epochs: int = COUNTED_EPOCHS,
 ) -> Check:
     """Whether the gradient of each fed example was applied once, with its weight (workloads.py).
 
@@ -210,7 +231,9 @@ def applied_once(
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     for task, trace in arm.items():
         verdicts = [ledger_verdict(fed, num_examples) for fed in trace.fed]
-        if wrong := next((v.finding for v in verdicts if not v.passed), ""):
+        wrong = next((v.finding for v in verdicts if not v.passed), "")
+        if wrong or len(trace.fed) != epochs:
+            wrong = wrong or f"it kept a list of {len(trace.fed)} epochs, not of {epochs}"
             return Check(name=name, passed=False, finding=f"{task}: {wrong}", tolerance=tolerance)
     found = [_applied(task, trace, synchronous=synchronous) for task, trace in arm.items()]
     worst = max(found, key=size_of)
@@ -241,39 +264,134 @@ def _applied(task: str, trace: Trace, *, synchronous: bool) -> Deviation:
         value=value if math.isfinite(value) else None,
         kind="weights",
         name=f"example {at}",
-        step=trace.steps,
+        step=sum(trace.meta["updates"]),
         task=task,
     )
 
 
-def convergence(arm: Sequence[Trace], reference: Sequence[Trace]) -> Check:
-    """Whether the validation loss falls as far as in the serial run, over the same seeds.
+def independent_randomness(
+    arm: Mapping[str, Trace] | None, *, replicas: int, synchronous: bool
+) -> Check:
+    """Whether the replicas draw different random numbers, as a timed run seeds them.
 
-    Non-inferiority by a one-sided paired t-test: an arm that misses a share of MARGIN or more of
-    the fall in validation loss passes with a probability of at most ERROR_PROBABILITY. This assumes
-    that the missed shares are normally distributed over seeds.
+    In the other cases a draw belongs to the example (example_random.py). Asynchronous workers run
+    one function with one seed, each with a stream of its own (TensorFlow 2.18): their draws are the
+    same from turn to turn, which is told and does not fail the arm.
+
+    Args:
+        arm: trace of each process, of the case that draws; None: no layer draws.
+        replicas: of the arm.
+        synchronous: whether they make updates together.
+    """
+    name = "independent randomness"
+    if arm is None:
+        return Check(name=name, passed=True, finding="no layer draws random numbers")
+    if not arm:
+        return Check(name=name, passed=False, finding="no process wrote what it draws")
+    for task, trace in arm.items():
+        if trace.error or not trace.drawn:
+            finding = f"{task}: {trace.error or 'it drew nothing'}"
+            return Check(name=name, passed=False, finding=finding)
+        for layer, rows in trace.drawn.items():
+            if same := _same_rows(rows):
+                one, other = same
+                finding = (
+                    f"replicas {one + 1} and {other + 1} draw the same random numbers in layer "
+                    f"{layer}: a mask depends on the position in the batch, not on the replica"
+                )
+                if not synchronous:
+                    finding = f"not covered, because TensorFlow seeds all workers alike: {finding}"
+                return Check(name=name, passed=not synchronous, finding=finding)
+    layers = plural(len(next(iter(arm.values())).drawn), "layer")
+    finding = f"{replicas} replicas draw different numbers in {layers}, untied"
+    return Check(name=name, passed=True, finding=finding)
+
+
+def _same_rows(rows: NDArray[Any]) -> tuple[int, int] | None:
+    """The first two rows that are equal, from 0."""
+    for one, other in itertools.combinations(range(len(rows)), 2):
+        if np.array_equal(rows[one], rows[other]):
+            return one, other
+    return None
+
+
+def convergence(arm: Sequence[Trace], reference: Sequence[Trace], finer: Sequence[Trace]) -> Check:
+    """Whether the validation loss falls as far as in the serial run, and not much further.
+
+    Two one-sided paired t-tests over the same seeds. An arm that misses a share of MARGIN or more
+    of the serial run's fall passes with a probability of at most ERROR_PROBABILITY. So does an arm
+    that falls further than both serial runs by that share: staleness betters nothing, so such an
+    arm trains something else. This assumes that the shares are normally distributed over seeds.
 
     Args:
         arm: one trace for each seed.
         reference: traces of the serial run, in the same order.
+        finer: of a serial run that makes as many updates as the arm, each from a worker's slice.
     """
     name = "convergence"
-    for trace in (*arm, *reference):
+    for trace in (*arm, *reference, *finer):
         if trace.error:
             return Check(name=name, passed=False, finding=f"a seed ended with {trace.error}")
+    for one, other in zip(arm, reference, strict=True):
+        found, expected = (
+            sum(ledger["count"] for ledger in trace.meta["ledgers"]) for trace in (one, other)
+        )
+        if found != expected:
+            finding = f"a seed trained on {found} examples, the serial run on {expected}"
+            return Check(name=name, passed=False, finding=finding)
     first = np.array([float(trace.meta["initial_loss"]) for trace in reference])
-    ends = [np.array([t.evaluation["loss"][-1] for t in traces]) for traces in (arm, reference)]
-    given_away = (ends[0] - ends[1]) / (first - ends[1])
-    mean, n = float(np.mean(given_away)), len(given_away)
-    error = float(np.std(given_away, ddof=1)) / math.sqrt(n)
-    bound = mean + float(stats.t.ppf(1 - ERROR_PROBABILITY, n - 1)) * error
-    learned = bool(np.all(first > ends[1]))
-    passed = learned and bool(bound < MARGIN)
-    finding = (
-        f"over {n} seeds the validation loss falls {1 - mean:.1%} as far as in the serial run, "
-        f"at least {1 - bound:.1%} with {1 - ERROR_PROBABILITY:.0%} confidence; more than "
-        f"{1 - MARGIN:.0%} is asked"
+    end, serial, more = (
+        np.array([t.evaluation["loss"][-1] for t in traces]) for traces in (arm, reference, finer)
     )
-    if not learned:
+    best = np.minimum(serial, more)
+    if not np.all(first > serial):
         finding = "the serial run itself does not learn, so that nothing can be said"
-    return Check(name=name, passed=passed, finding=finding)
+        return Check(name=name, passed=False, finding=finding)
+    missed, most_missed = _bound((end - serial) / (first - serial))
+    gained, most_gained = _bound((best - end) / (first - best))
+    return Check(
+        name=name,
+        passed=most_missed < MARGIN and most_gained < MARGIN,
+        finding=(
+            f"over {len(first)} seeds the validation loss falls {1 - missed:.1%} as far as in the "
+            f"serial run, at least {1 - most_missed:.1%} with {1 - ERROR_PROBABILITY:.0%} "
+            f"confidence; more than {1 - MARGIN:.0%} is asked. It falls {1 + gained:.1%} as far as "
+            f"in the better of that and a serial run with as many updates, at most "
+            f"{1 + most_gained:.1%}; {1 + MARGIN:.0%} is too good to be the same training"
+        ),
+    )
+
+
+def _bound(shares: NDArray[Any]) -> tuple[float, float]:
+    """The mean, and its one-sided upper confidence bound by Student's t."""
+    n = len(shares)
+    mean, error = float(np.mean(shares)), float(np.std(shares, ddof=1)) / math.sqrt(n)
+    return mean, mean + float(stats.t.ppf(1 - ERROR_PROBABILITY, n - 1)) * error
+
+
+def reference_is_plain_keras(plain: Trace, reference: Trace) -> Check:
+    """Whether plain Keras trains and evaluates as the serial reference does (plain_keras.py).
+
+    Args:
+        plain: what plain Keras did; its meta names what it has not compared.
+        reference: the serial run.
+    """
+    name = "reference is plain Keras"
+    if plain.error:
+        return Check(name=name, passed=False, finding=f"plain Keras ended with {plain.error}")
+    without = set(plain.meta["without"])
+    final = {metric: values[-1:] for metric, values in reference.evaluation.items()}
+    expected, found = replace(reference, evaluation=final), replace(plain)
+    for group in without - {"loss"}:
+        setattr(expected, group, {})
+        setattr(found, group, {})
+    if "loss" in without:
+        expected.loss = found.loss = np.zeros(reference.steps)
+    check = parity({"plain Keras": found}, expected, precision="float64")
+    alike = (
+        "plain Keras trains and evaluates alike"
+        if check.passed
+        else ("the reference, with which all arms are compared, differs from plain Keras")
+    )
+    finding = "; ".join([f"{alike}: {check.finding}", *plain.meta["limits"]])
+    return check.replace(name=name, finding=finding, by_step=())

@@ -8,14 +8,9 @@ from pathlib import Path
 from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
 from ringside.verify import store
-from ringside.verify.certify import (
-    COUNTING,
-    Subject,
-    counting_case,
-    judge,
-    on_own_workload,
-    watched_spec,
-)
+from ringside.verify.cases import COUNTING, counting_case, on_own_workload, watched_spec
+from ringside.verify.certify import Subject, judge
+from ringside.verify.checks import NUM_COUNTED
 from ringside.verify.mistakes import (
     EPOCHS,
     GLOBAL_BATCH,
@@ -101,7 +96,10 @@ def detect(
 
 def _control_spec(spec: RunSpec, mistake: str, batch: int, *, seed: int = 1) -> RunSpec:
     """The run of an arm on the workload in which a mistake shows."""
-    return on_own_workload(spec, workload_of(mistake), global_batch=batch, epochs=EPOCHS, seed=seed)
+    workload = workload_of(mistake)
+    return on_own_workload(
+        watched_spec(spec), workload, global_batch=batch, epochs=EPOCHS, seed=seed
+    )
 
 
 def _batch(subject: Subject) -> int:
@@ -129,7 +127,9 @@ def _reference(batch: int, folder: Path, interrupts: Interrupts, start: Start) -
         global_batch=batch,
         epochs=EPOCHS,
     )
-    request = Request(cases=_clean_cases(spec, batch))
+    # Also what arms train in two parts: a fault of resuming must not be in both.
+    cases = tuple(case.replace(resumed=False) for case in _clean_cases(spec, batch))
+    request = Request(cases=cases)
     return run_request(request, watched_spec(spec), folder, interrupts, start)
 
 
@@ -151,7 +151,7 @@ class _Bench:
             # The state from which an asynchronous run restarts has no single right value.
             if subject.exact or not case.resumed
         ]
-        cases = [*self._clean, counting_case(self._spec)]
+        cases = [*self._clean, counting_case(self._spec, NUM_COUNTED)]
         for name in mistaken:
             cases.append(
                 Case(
@@ -164,7 +164,8 @@ class _Bench:
             )
             if self._counts(name):
                 counting = f"{COUNTING}-{name}"
-                cases.append(counting_case(self._spec, name=counting, mistake=name))
+                counting_of = counting_case(self._spec, NUM_COUNTED, name=counting, mistake=name)
+                cases.append(counting_of)
         self._cases = tuple(cases)
         self._traces: dict[str, Mapping[str, Trace]] = {}
         self._ended: dict[str, str] = {}
@@ -224,13 +225,17 @@ class _Bench:
         (reference,) = self._reference.traces[clean].values()
         checks = judge(
             self._traces[case],
-            reference,
-            self._traces.get(counting, {}),
+            reference.since(1) if self._resumed(clean) else reference,
+            {NUM_COUNTED: self._traces.get(counting, {})},
             exact=self._subject.exact,
             tasks=self._tasks,
         )
         failed = next((check for check in checks if not check.passed), None)
         return "" if failed is None else f"{failed.name}: {failed.finding}"
+
+    def _resumed(self, name: str) -> bool:
+        """Whether a clean run is made in two parts, of which only the second is watched."""
+        return any(case.name == name and case.resumed for case in self._clean)
 
     def _counts(self, mistake: str) -> bool:
         """Whether only counted gradients can show it, because the weights have no right value."""

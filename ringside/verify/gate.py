@@ -3,7 +3,8 @@
 The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
 all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
 gate compares all that it changed, in every process: weights, optimizer variables, loss. It also
-compares the metrics, the evaluation and the predictions.
+compares the metrics, the evaluation and the predictions. What an update has changed is compared
+once more by its size (ringside/verify/updates.py), because it may be small beside the weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,10 +36,22 @@ def parity(
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    found = [d for task, trace in arm.items() for d in _deviations(task, trace, reference)]
+    found = [d for task, trace in arm.items() for d in deviations(task, trace, reference)]
+    return judged(name, found, tolerance, f"largest deviation in {reference.steps} updates")
+
+
+def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
+    """A check of deviations after each step: none may exceed the tolerance.
+
+    Args:
+        name: of the check.
+        found: at least one.
+        tolerance: the largest that passes.
+        finding: begins the sentence that ends with the largest deviation.
+    """
     worst = max(found, key=size_of)
     failed = [deviation for deviation in found if deviation.exceeds(tolerance)]
-    finding = f"largest deviation in {reference.steps} updates {worst}"
+    finding = f"{finding} {worst}"
     if failed:
         first = min(failed, key=lambda d: (d.step, -size_of(d)))
         finding = f"parts at update {first.step}: {first}; {finding}"
@@ -99,21 +112,39 @@ def size_of(deviation: Deviation) -> float:
     return float("inf") if deviation.value is None else deviation.value
 
 
-def _deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
+def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
     """Every comparison of one process; the initial weights are step 0."""
     last = reference.steps
     yield from _before(task, trace, reference)
     weights, found = _values(reference.weights), _values(trace.weights)
     yield from _by_row(task, "weights", found, weights, first_step=0)
-    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=1)
+    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=0)
     loss = {"mean loss": trace.loss}, {"mean loss": reference.loss}
     yield from _by_row(task, "loss", *loss, first_step=1)
-    yield from _whole(task, "weights", trace.final, reference.final, last)
-    yield from _whole(task, "metrics", trace.metrics, reference.metrics, last)
-    yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, last)
+    yield from at_end(task, trace, reference, last)
     yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
-    scale = _scale(reference.weights.values())
-    for step, gap in enumerate(trace.replica_gap, start=1):
+    yield from gaps(task, trace, reference, first_step=1)
+
+
+def at_end(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
+    """The weights that one process ends with, and the results of each of its epochs."""
+    yield from _whole(task, "weights", trace.final, reference.final, step)
+    yield from _whole(task, "metrics", trace.metrics, reference.metrics, step)
+    yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, step)
+
+
+def last_slots(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
+    """The optimizer variables that one process ends with."""
+    found, wanted = (
+        {name: rows[-1] for name, rows in one.slots.items()} for one in (trace, reference)
+    )
+    yield from _whole(task, "slots", found, wanted, step)
+
+
+def gaps(task: str, trace: Trace, reference: Trace, *, first_step: int) -> Iterator[Deviation]:
+    """How far the replicas of one process are from each other."""
+    scale = _scale((reference.weights or reference.final).values())
+    for step, gap in enumerate(trace.replica_gap, start=first_step):
         value = float(gap) / scale if np.isfinite(gap) else None
         yield Deviation(value=value, kind="replicas", name="all variables", step=step, task=task)
 
@@ -196,13 +227,13 @@ def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, floa
     if kind == "slots":
         groups: dict[str, list[NDArray[Any]]] = {}
         for name, array in reference.items():
-            groups.setdefault(_slot(name), []).append(array)
-        return {name: _scale(groups[_slot(name)]) for name in reference}
+            groups.setdefault(slot_of(name), []).append(array)
+        return {name: _scale(groups[slot_of(name)]) for name in reference}
     scale = _scale(reference.values())
     return dict.fromkeys(reference, scale)
 
 
-def _slot(name: str) -> str:
+def slot_of(name: str) -> str:
     """The slot of an optimizer variable: `003 m/dense/kernel` and every other `m`."""
     return name.partition(" ")[2].partition("/")[0]
 

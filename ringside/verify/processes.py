@@ -1,6 +1,5 @@
 """Start the processes of requests, several requests at once, and read what they wrote."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,11 +43,10 @@ class Start:
         Raises:
             RefusalError: a launcher that its backend cannot join.
         """
-        site = dataclasses.replace(Site.here(), program="verify_task.py")
         return make_plan(
             spec,
             run_dir=folder,
-            site=site,
+            site=Site.here(),
             placement=self.placement,
             launcher=self.launcher_of(spec),
         )

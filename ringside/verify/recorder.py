@@ -1,6 +1,9 @@
 """Listeners of a training that write what they see into a trace."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +11,7 @@ from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
 from ringside_core.keras import tf, variable_names, variables_of
-from ringside_core.specs import RecordInProgress
+from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
 from trainers.predict import Prediction
 
@@ -40,6 +43,8 @@ class Watch(Listener):
         trace.meta.update(
             final_digest=record.final_digest,
             train_examples=record.train_examples,
+            updates=[epoch.steps for epoch in epochs],
+            ledgers=[epoch.ledger.model_dump() if epoch.ledger else None for epoch in epochs],
             validation_ledgers=[
                 epoch.validation_ledger.model_dump() if epoch.validation_ledger else None
                 for epoch in epochs
@@ -56,72 +61,23 @@ class Ends(Watch):
         self._trace.meta["initial_loss"] = self.training.evaluate()[0]["loss"]
 
 
-class Recorder(Watch):
-    """Keeps also everything that each update changes.
+class Last(Watch):
+    """Keeps also everything that the last update left.
 
-    Every process must have one: reading may be a collective.
+    Every process must have one: reading may be a collective. Nothing is read before the end, so the
+    training never waits for it.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        super().__init__(trace)
-        self._rows: dict[str, list[NDArray[Any]]] = {}
-        self._slot_rows: dict[str, list[NDArray[Any]]] = {}
-        self._losses: list[float] = []
-        self._gaps: list[float] = []
-        self._seen = (0.0, 0)
-        self._started = False
-
-    def on_start(self) -> None:
-        """Note the initial weights, and what the model makes of the validation split with them."""
-        training, self._started = self.training, True
-        total = sum(int(np.prod(w.shape)) for w in training.model.weights)
-        self._stride = max(1, -(-total // KEPT_ELEMENTS))
-        self._predict = Prediction(
-            training.model,
-            training.backend,
-            training.validation,
-            like=training.evaluate.predictions,
-        )
-        values, _ = training.evaluate()
-        self._trace.before = {name: np.array(value) for name, value in values.items()}
-        self._trace.before.update(self._predictions())
-        for name, (value, _) in self._weights():
-            self._rows[name] = [self._sampled(value)]
-
-    def on_epoch_begin(self, epoch: int) -> None:
-        """The totals begin at zero."""
-        self._seen = (0.0, 0)
-
-    def on_step(self, done: int) -> None:
-        """Note everything that this update has changed."""
-        self.training.backend.barrier()  # a dispatched update is not a finished one
-        gap = 0.0
-        for name, (value, difference) in self._weights():
-            self._rows[name].append(self._sampled(value))
-            gap = max(gap, difference)
-        for name, (value, difference) in self._slots():
-            self._slot_rows.setdefault(name, []).append(self._sampled(value))
-            gap = max(gap, difference)
-        self._gaps.append(gap)
-        self._losses.append(self._loss())
-
     def on_end(self) -> None:
-        """Note the predictions of the trained model."""
-        self._trace.predictions = self._predictions()
-
-    def finish(self, record: RecordInProgress) -> None:
-        """Write what was seen, and all final values, into the trace."""
-        if self._started:
-            trace = self._trace
-            trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
-            trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
-            trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
-            trace.final = {name: value for name, (value, _) in self._weights()}
-        super().finish(record)
-
-    def _predictions(self) -> dict[str, NDArray[Any]]:
-        outputs = tf.nest.flatten(self._predict())
-        return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
+        """Note weights and slots, and how far the replicas of this process are apart."""
+        trace, gaps = self._trace, [0.0]
+        for name, (value, gap) in self._weights():
+            trace.final[name] = value
+            gaps.append(gap)
+        for name, (value, gap) in self._slots():
+            trace.slots[name] = self._sampled(value)[np.newaxis]
+            gaps.append(gap)
+        trace.replica_gap = np.array([max(gaps)])
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         model = self.training.model
@@ -150,6 +106,80 @@ class Recorder(Watch):
             return local[0], 0.0
         return self.training.backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
 
+    def _sampled(self, value: NDArray[Any]) -> NDArray[Any]:
+        return value.reshape(-1)[:: self._stride].copy()
+
+    @cached_property
+    def _stride(self) -> int:
+        total = sum(int(np.prod(w.shape)) for w in self.training.model.weights)
+        return max(1, -(-total // KEPT_ELEMENTS))
+
+
+class Recorder(Last):
+    """Keeps also everything that each update changes."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(trace)
+        self._rows: dict[str, list[NDArray[Any]]] = {}
+        self._slot_rows: dict[str, list[NDArray[Any]]] = {}
+        self._losses: list[float] = []
+        self._gaps: list[float] = []
+        self._seen = (0.0, 0)
+        self._started = False
+
+    def on_start(self) -> None:
+        """Note the initial state, and what the model makes of the validation split with it."""
+        training, self._started = self.training, True
+        self._predict = Prediction(
+            training.model,
+            training.backend,
+            training.validation,
+            like=training.evaluate.predictions,
+        )
+        values, _ = training.evaluate()
+        self._trace.before = {name: np.array(value) for name, value in values.items()}
+        if not training.first_epoch:  # the reference made no predictions where this one resumes
+            self._trace.before.update(self._predictions())
+        for name, (value, _) in self._weights():
+            self._rows[name] = [self._sampled(value)]
+        for name, (value, _) in self._slots():
+            self._slot_rows[name] = [self._sampled(value)]
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """The totals begin at zero."""
+        self._seen = (0.0, 0)
+
+    def on_step(self, done: int) -> None:
+        """Note everything that this update has changed."""
+        self.training.backend.barrier()  # a dispatched update is not a finished one
+        gap = 0.0
+        for name, (value, difference) in self._weights():
+            self._rows[name].append(self._sampled(value))
+            gap = max(gap, difference)
+        for name, (value, difference) in self._slots():
+            self._slot_rows[name].append(self._sampled(value))
+            gap = max(gap, difference)
+        self._gaps.append(gap)
+        self._losses.append(self._loss())
+
+    def on_end(self) -> None:
+        """Note the predictions of the trained model."""
+        self._trace.predictions = self._predictions()
+
+    def finish(self, record: RecordInProgress) -> None:
+        """Write what was seen, and all final values, into the trace."""
+        if self._started:
+            trace = self._trace
+            trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
+            trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
+            trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
+            trace.final = {name: value for name, (value, _) in self._weights()}
+        super().finish(record)
+
+    def _predictions(self) -> dict[str, NDArray[Any]]:
+        outputs = tf.nest.flatten(self._predict())
+        return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
+
     def _loss(self) -> float:
         """Mean loss of the examples of the last update, over all replicas."""
         totals = self.training.totals
@@ -159,8 +189,46 @@ class Recorder(Watch):
         self._seen = (loss_sum, count)
         return (loss_sum - loss_before) / max(1, count - count_before)
 
-    def _sampled(self, value: NDArray[Any]) -> NDArray[Any]:
-        return value.reshape(-1)[:: self._stride].copy()
+
+class Digests(Listener):
+    """Notes digests of what a model and its optimizer hold, after each epoch and at the end.
+
+    What is noted before and after the listeners that save must be the same.
+    """
+
+    def __init__(self, noted: list[str], checkpoint: Path | None = None) -> None:
+        """Begin with nothing.
+
+        Args:
+            noted: gets the digests.
+            checkpoint: the file that the chief has written after an epoch; its digest is noted too.
+        """
+        self._noted, self._checkpoint = noted, checkpoint
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        """Note what the model holds, then what the checkpoint does."""
+        self._note()
+        if self._checkpoint is not None and self.training.backend.is_chief:
+            with np.load(self._checkpoint) as stored:
+                kinds = ("weight_", "optimizer_")
+                names = [name for kind in kinds for name in sorted(stored) if name.startswith(kind)]
+                self._noted.append(_digest_of([stored[name] for name in names]))
+
+    def on_end(self) -> None:
+        """Note what the model holds."""
+        self._note()
+
+    def _note(self) -> None:
+        model = self.training.model
+        state = [variable.numpy() for variable in variables_of(model.optimizer)]
+        self._noted.append(_digest_of([*model.get_weights(), *state]))
+
+
+def _digest_of(arrays: Sequence[NDArray[Any]]) -> str:
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()
 
 
 def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:

@@ -39,7 +39,6 @@ COVERED = (
     "ringside_core",
     "train.py",
     "trainers",
-    "verify_task.py",
 )
 
 

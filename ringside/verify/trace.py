@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,14 +20,15 @@ class Trace:
 
     Attributes:
         weights: [steps + 1, elements] by variable; the first row is before the first update. For
-            large models a fixed sample of the elements.
-        slots: [steps, elements] by optimizer variable.
+            large models a fixed sample of the elements. Empty if only the end was watched.
+        slots: the same by optimizer variable; one row if only the end was watched.
         final: all elements by variable, after the last update.
         loss: [steps] mean loss of the examples of each update, before the update.
         replica_gap: [steps] largest difference between two replicas of this process.
         metrics, evaluation: [epochs] by name: of the training, and of the validation split.
         predictions: [validation examples, …] by output, after the last update.
         before: evaluation and predictions before the first update, by name.
+        drawn: [replicas, numbers] by random layer: what each replica draws first.
         fed: ids by epoch, [epochs, steps, replicas, per_replica_batch]; -1 padding, -2 nothing.
         meta: facts that need no array: error, digests, counts.
     """
@@ -41,6 +42,7 @@ class Trace:
     evaluation: dict[str, NDArray[Any]] = field(default_factory=dict)
     predictions: dict[str, NDArray[Any]] = field(default_factory=dict)
     before: dict[str, NDArray[Any]] = field(default_factory=dict)
+    drawn: dict[str, NDArray[Any]] = field(default_factory=dict)
     fed: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0, 0, 0), np.int64))
     meta: dict[str, Any] = field(default_factory=dict)
 
@@ -48,6 +50,30 @@ class Trace:
     def steps(self) -> int:
         """Number of updates that were seen."""
         return len(self.loss)
+
+    def since(self, epochs: int) -> "Trace":
+        """What of this trace a training would have seen that begins after so many of its epochs.
+
+        Its `before` is the evaluation of the epoch before; there are no predictions of that time.
+        """
+        done = sum(self.meta["updates"][:epochs])
+        later = {
+            name: {key: rows[done:] for key, rows in getattr(self, name).items()}
+            for name in ("weights", "slots")
+        } | {
+            name: {key: rows[epochs:] for key, rows in getattr(self, name).items()}
+            for name in ("metrics", "evaluation")
+        }
+        lists = {key: one[epochs:] for key, one in self.meta.items() if isinstance(one, list)}
+        return replace(
+            self,
+            **later,
+            loss=self.loss[done:],
+            replica_gap=self.replica_gap[done:],
+            before={name: np.array(rows[epochs - 1]) for name, rows in self.evaluation.items()},
+            fed=self.fed[epochs:],
+            meta={**self.meta, **lists},
+        )
 
     @property
     def error(self) -> str:
@@ -87,5 +113,5 @@ class Trace:
         return trace
 
 
-_GROUPS = ("weights", "slots", "final", "metrics", "evaluation", "predictions", "before")
+_GROUPS = ("weights", "slots", "final", "metrics", "evaluation", "predictions", "before", "drawn")
 _PLAIN = ("loss", "replica_gap", "fed")

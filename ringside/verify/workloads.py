@@ -15,8 +15,8 @@ from ringside_core.workloads.workload import Workload
 MOMENTUM = 0.875
 
 
-def counting() -> Workload:
-    """Forty examples, whose final weights show how often each gradient was applied.
+def counting(examples: int = NUM_COUNTED) -> Workload:
+    """Examples by number; the final weights show how often the gradient of each was applied.
 
     There is one weight for each example. It begins at 0, and the example's loss is -weight. So the
     gradient of example i is always -1 in weight i and 0 elsewhere. With plain SGD at rate 1, weight
@@ -25,21 +25,21 @@ def counting() -> Workload:
 
     Element i is (i, 0).
     """
-    ids = np.arange(NUM_COUNTED)
-    nothing = np.zeros((NUM_COUNTED, 1))
+    ids = np.arange(examples)
+    nothing = np.zeros((examples, 1))
+
+    def one_hot(number: Any, y: Any) -> Any:
+        return tf.one_hot(number, examples, dtype=tf.keras.backend.floatx()), y
+
     return Workload(
         name="counting",
-        model=_counting_model,
+        model=lambda: _counting_model(examples),
         train=(ids, nothing),
         validation=(ids[:5], nothing[:5]),
-        preprocess=_one_hot,
+        preprocess=one_hot,
         loss=_minus_output,
         optimizer=lambda: tf.keras.optimizers.SGD(1.0),
     )
-
-
-def _one_hot(number: Any, y: Any) -> Any:
-    return tf.one_hot(number, NUM_COUNTED, dtype=tf.keras.backend.floatx()), y
 
 
 def _minus_output(y: Any, output: Any) -> Any:
@@ -47,11 +47,11 @@ def _minus_output(y: Any, output: Any) -> Any:
     return -tf.squeeze(output, axis=-1)
 
 
-def _counting_model() -> Any:
+def _counting_model(examples: int) -> Any:
     return tf.keras.Sequential(
         [
             tf.keras.layers.Dense(
-                1, use_bias=False, kernel_initializer="zeros", input_shape=(NUM_COUNTED,)
+                1, use_bias=False, kernel_initializer="zeros", input_shape=(examples,)
             )
         ],
         name="counting",

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ringside_core.specs.arm import Arm
+from ringside_core.specs.coverage import coverage
 from ringside_core.specs.hostfile import Host
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.record import MachineFacts
@@ -136,6 +137,19 @@ class Certificate(Document):
         if self.obstacle or failed is None:
             return self.obstacle or "nothing was checked"
         return f"{failed.name}: {failed.finding}"
+
+    @property
+    def coverage(self) -> str:
+        """What it covers and what it does not, in one line; empty if it did not pass."""
+        if not self.passed:
+            return ""
+        return coverage(
+            [check.name for check in self.checks],
+            exact=self.kind == "exact",
+            steps=self.steps,
+            drawing=sorted({one.layer for one in self.by_design if not one.split}),
+            hosts=len(self.hosts),
+        )
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:

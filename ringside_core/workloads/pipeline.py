@@ -172,13 +172,13 @@ class Pipeline:
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
         replicas = self.plan.num_replicas // shard.count
         # The slot of a batch: its number within the reader's epoch.
-        begin = tf.constant(first_step * replicas, tf.int64)
+        begin = tf.cast(first_step * replicas, tf.int64)
         epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
         source = self.prepared
         if isinstance(source, ArraySource):
             # Tensors made here are captured by reference. Inside flat_map they would be copied
             # into its graph, which cannot hold more than 2 GB.
-            arrays = tf.nest.map_structure(tf.constant, source.arrays)
+            arrays = tf.nest.map_structure(tf.convert_to_tensor, source.arrays)
             dataset = epochs.flat_map(lambda *first: self._looked_up(arrays, *first, shard))
         else:
             dataset = epochs.flat_map(lambda *first: self._streamed(source, *first, shard))

@@ -26,7 +26,7 @@ from pathlib import Path
 from ringside import QualityTarget, Workload, tf
 {imports}
 from measure import speed
-from verify_task import MINE  # of a library that PYTHONPATH names
+from allreduce_task import MINE  # of a library that PYTHONPATH names
 from workloads.numbers import numbers
 
 HERE = Path(__file__).parent
@@ -66,10 +66,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         OWN.format(imports="\n".join(f"import {name}" for name in every), modules=", ".join(every))
     )
     (folder / "own.py").write_text("from train import build\n")
-    # Installed by the user, outside of the project: the checkout's verify_task.py must not hide it.
+    # Installed by the user, outside of the project: the checkout's own file must not hide it.
     library = folder.parent / "library"
     library.mkdir()
-    (library / "verify_task.py").write_text("MINE = True\n")
+    (library / "allreduce_task.py").write_text("MINE = True\n")
     return folder
 
 
@@ -180,7 +180,7 @@ def test_tf_config_by_hand(project: Path, tmp_path: Path) -> None:
 def test_verified(
     project: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What `ringside verify` starts: verify_task.py looks at the workload, and trains it."""
+    """What `ringside verify` starts: train.py looks at the workload, and trains it."""
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("PYTHONPATH", environment(project)["PYTHONPATH"])
     spec = spec_from_flags(

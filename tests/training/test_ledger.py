@@ -66,17 +66,20 @@ def test_too_few_files_lose_nothing_in_silence(tmp_path: Path, shards: int) -> N
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("examples", [None, 50, LOOKED_UP_EXAMPLES + 1])
 def test_the_digest_is_the_one_of_pythons_integers(seed: int, examples: int | None) -> None:
-    """Count, sum and hash of any multiset of ids, computed or looked up; padding is left out."""
+    """Count, sum, hash and order of any ids, computed or looked up; padding is left out."""
     ids = np.random.default_rng(seed).integers(-1, 50, 40)
     ledger = Ledger(examples)
 
-    for part in np.split(ids, 4):
+    order = 0
+    for number, part in enumerate(np.split(ids, 4)):
         ledger.update_state(tf.constant(part))
+        order += (2 * number + 1) * sum(splitmix64(int(i)) for i in part if i >= 0)
 
     true = [int(i) for i in ids if i >= 0]
     found = digest(ledger.result().numpy())
     assert (found.count, found.id_sum) == (len(true), sum(true))
     assert found.id_hash == f"{sum(map(splitmix64, true)) % 2**64:016x}"
+    assert int(ledger.result().numpy()[3]) % 2**64 == order % 2**64
 
 
 @pytest.mark.parametrize("count", [1, 4, 9, 10])
@@ -217,15 +220,17 @@ def test_a_filtered_run_lists_what_remains(tmp_path: Path) -> None:
 def test_a_double_read_is_found_where_it_happened(tmp_path: Path) -> None:
     """A batch that comes twice: its examples are named with both steps, the lost ones too."""
     feed_twice()
+    result_fed: list[np.ndarray] = []
     try:
-        result, _ = train_serial(tmp_path, save="record")
+        with pytest.raises(LedgerError, match="epoch 2 was fed 20 examples, as many as planned"):
+            train_serial(tmp_path, save="record", fed=result_fed)
     finally:
         feed_honestly()
 
     step = TWICE - 4  # of the second epoch, whose batches begin at number 4
     plan = planned(1, 1)
-    verdict = ledger_verdict(result.fed[1], 20)
-    assert ledger_verdict(result.fed[0], 20).passed
+    verdict = ledger_verdict(result_fed[1], 20)
+    assert ledger_verdict(result_fed[0], 20).passed
     assert verdict.missing == tuple(sorted(plan[step + 1, 0].tolist()))
     assert {one.id: one.places for one in verdict.repeated} == {
         int(i): ((0, step), (0, step + 1)) for i in plan[step, 0]
@@ -253,9 +258,26 @@ def test_a_skipped_batch_is_found(tmp_path: Path) -> None:
     assert all(one.places[-1] == (0, SKIPPED) for one in verdict.repeated)
 
 
+def test_another_shuffle_in_one_epoch_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each example once, but in the order of another seed: only the order tells."""
+    honest = Pipeline._order
+
+    def reseeded(self: Pipeline, positions: Any, epoch: Any, total: int) -> Any:
+        other = dataclasses.replace(self, seed=self.seed + 1)
+        wrong, right = (honest(one, positions, epoch, total) for one in (other, self))
+        return tf.where(epoch == 1, wrong, right)
+
+    monkeypatch.setattr(Pipeline, "_order", reseeded)
+
+    with pytest.raises(LedgerError, match=r"epoch 2 was fed .* in another order than seed 5 gives"):
+        train_serial(tmp_path, save="record", ledger="digest")
+
+
 @pytest.mark.slow
 def test_a_double_read_of_a_mirrored_replica_is_found(tmp_path: Path) -> None:
-    """The one reader of two replicas gives the second one the first one's batch."""
+    """The one reader of two replicas gives the second one the first one's batch: the run fails."""
     spec = spec_of(
         backend="mirrored",
         topology=Topology(replicas_per_process=2),
@@ -266,7 +288,9 @@ def test_a_double_read_of_a_mirrored_replica_is_found(tmp_path: Path) -> None:
 
     execution = execute(make_plan(spec, run_dir=tmp_path / "run", site=site), deadline_s=120.0)
 
-    assert execution.outcome.completed, "\n".join(execution.last_lines)
+    outcome = execution.outcome
+    assert (outcome.kind, outcome.error_class) == ("failed", "LedgerError"), outcome
+    assert "epoch 1 was fed 20 examples, as many as planned, but not each" in outcome.reason
     found = np.load(tmp_path / "run" / "ledger" / "epoch-0001.npz")["fed"]
     step = TWICE // 2
     plan = planned(0, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from ringside.verify.certify import certify
 from ringside_core.specs import Certificate
-from tests.verify.arms import SYNCHRONOUS, subject
+from tests.verify.arms import GLOO, SYNCHRONOUS, subject
 
 pytestmark = [
     pytest.mark.slow,
@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.usefixtures("warm"),
 ]
 
+WORKLOADS = Path(__file__).with_name("workloads.py")
 EXACT = [
     subject("one_device", 1),
     subject("parameter_server", 1),
@@ -49,20 +50,27 @@ def test_the_default_workload_is_certified(
     checks = {check.name: check for check in certificate.checks}
     assert set(checks) == {
         "float64 parity",
-        "float32 parity",
+        "as timed",
+        "resumed",
+        "each update",
+        "float32 single updates",
         "training ledger",
         "validation ledger",
         "each gradient once",
+        *(["independent randomness"] if certificate.arm.replicas > 1 else []),
+        "fed elements",
+        "reference is plain Keras",
     }
-    for name, tolerance in {"float64 parity": 1e-10, "float32 parity": 4e-5}.items():
+    tolerances = {"float64 parity": 1e-10, "each update": 1e-8, "float32 single updates": 4e-5}
+    for name, tolerance in tolerances.items():
         worst = checks[name].worst
         assert worst is not None
         assert worst.value is not None
         assert worst.value <= tolerance
-    # Before the first update and after each of twenty; of four in float32.
-    for name, steps in {"float64 parity": 20, "float32 parity": 4}.items():
+    # Before the first update and after each of twenty.
+    for name in ("float64 parity", "float32 single updates"):
         watched = [one.step for one in checks[name].by_step if one.kind == "weights"]
-        assert watched == list(range(steps + 1))
+        assert watched == list(range(20 + 1))
 
 
 def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
@@ -77,9 +85,28 @@ def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
         "training ledger",
         "validation ledger",
         "each gradient once",
+        "fed elements",
+        "reference is plain Keras",
         "evaluation and predictions",
+        "as timed",
         "convergence",
+        "independent randomness",
+        "one worker",
     }
+
+
+def test_random_layers_and_amplified_rounding_are_certified(tmp_path: Path) -> None:
+    """Dropout, untied too; and Adam on a gradient that is nothing but rounding."""
+    arms = [
+        subject(*arm, workload=f"{WORKLOADS}:random_and_split", global_batch=12)
+        for arm in (("mirrored", 2), ("horovod", 2, GLOO), ("multi_worker_mirrored", 2))
+    ]
+
+    for certificate in certify(arms, folder=tmp_path):
+        assert certificate.passed, certificate.reason
+        checks = {check.name: check for check in certificate.checks}
+        found = checks["independent randomness"].finding
+        assert found == "2 replicas draw different numbers in 1 layer, untied"
 
 
 @pytest.mark.parametrize("label", [one.arm.label for one in OTHERS[1:]])
@@ -91,9 +118,6 @@ def test_options_that_change_the_arithmetic_are_not_certified(
 
     assert not certificate.passed
     assert "parts at update" in certificate.reason
-
-
-WORKLOADS = Path(__file__).with_name("workloads.py")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.verify.certify import watched_spec
+from ringside.verify.cases import watched_spec
 from ringside.verify.detect import detect
 from ringside.verify.mistakes import (
     EPOCHS,

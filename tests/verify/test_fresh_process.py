@@ -1,6 +1,7 @@
-"""verify_task.py in a Python that has imported nothing: the other tests of this folder start forks.
+"""train.py with a request, in a Python that has imported nothing.
 
-Forks of a warm process would hide a wrong order of imports, or a variable that is set too late.
+The other tests of this folder start forks of a warm process. Those would hide a wrong order of
+imports, or a variable that is set too late.
 """
 
 from pathlib import Path

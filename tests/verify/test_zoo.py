@@ -6,11 +6,17 @@ from functools import partial
 import pytest
 
 from launch.interrupts import Interrupts
-from ringside.verify.certify import Subject, watched_spec
-from ringside.verify.checks import training_ledger, validation_ledger
+from ringside.verify.cases import watched_spec
+from ringside.verify.certify import Subject
+from ringside.verify.checks import (
+    reference_is_plain_keras,
+    training_ledger,
+    validation_ledger,
+)
 from ringside.verify.gate import parity
 from ringside.verify.processes import Watched, run_request, side_by_side
-from ringside.verify.request import Case, Request
+from ringside.verify.request import PLAIN, Case, Request, case_folder
+from ringside.verify.trace import Trace
 from ringside_core.specs import RunSpec
 from tests.verify.arms import GLOO, subject
 from tests.verify.zoo import GLOBAL_BATCH, ZOO
@@ -44,7 +50,7 @@ def asked(label: str, name: str) -> bool:
 
 
 def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
-    """The models of an arm; the serial run also as several replicas where the split matters."""
+    """The models of an arm; the serial run also as several replicas, and by plain Keras."""
     made = []
     for name, model, passes in CASES:
         if not asked(label, name):
@@ -56,7 +62,7 @@ def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Ca
             precision="float64",
             gradient_accumulation_steps=passes,
         )
-        made.append(Case(name=name, spec=own, steps=None))
+        made.append(Case(name=name, spec=own, steps=None, plain=bool(sizes)))
         if name in SPLIT_MATTERS:
             made += [
                 Case(name=f"{name}-as-{size}", spec=own, steps=None, virtual_replicas=size)
@@ -102,6 +108,20 @@ def test_a_model_is_certified(name: str, label: str, watched: Mapping[str, Watch
     ):
         assert check.passed, f"{check.name}: {check.finding}"
     assert reference.steps == 6
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in CASES])
+def test_the_reference_is_plain_keras(name: str, watched: Mapping[str, Watched]) -> None:
+    """Also of models that look at their whole batch, and with accumulated gradients."""
+    serial = watched["serial"]
+    plain = Trace.read(case_folder(serial.folder, name) / PLAIN)
+    (reference,) = serial.traces[name].values()
+
+    check = reference_is_plain_keras(plain, reference)
+
+    assert check.passed, check.finding
+    whole_batch = name in ("batch_norm", "sync_batch_norm", "regularised")
+    assert plain.meta["without"] == (["metrics"] if whole_batch else [])
 
 
 def test_the_reference_is_whole(watched: Mapping[str, Watched]) -> None:

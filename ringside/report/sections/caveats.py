@@ -44,6 +44,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     return [
         *_distribution_loses(summary),
         *_what_was_computed([row for row in summary.arms if not row.arm.twin_of]),
+        *_departures(summary),
         *_chance(comparison, summary),
         *_one_side_tuned(comparison, summary),
         *_runs(comparison, summary),
@@ -126,6 +127,17 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
                 "one: not comparable.",
                 "Leave backward_passes_per_step at 1, or set it for all arms.",
             )
+
+
+def _departures(summary: Summary) -> Iterator[Caveat]:
+    for label, departure in summary.losses.departures.items():
+        yield Caveat(
+            f"{label} does not train as the other exact arms do after its certified updates: "
+            f"{departure}.",
+            "Look for what changes late in its training, such as a schedule, a counter or a "
+            "callback.",
+            "same",
+        )
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:

@@ -61,6 +61,8 @@ class Proof:
         answer: in one sentence.
         certain: whether every arm is certified.
         by_design: what differs on purpose between arms, and how it was treated: (layer, how).
+        coverage: what certificates cover and what not: (arms, one line).
+        losses: what came of holding the losses of all epochs against each other; empty: nothing.
     """
 
     answer: str
@@ -68,6 +70,8 @@ class Proof:
     table: Table
     by_design: tuple[tuple[str, str], ...]
     detection: Detection | None
+    coverage: tuple[tuple[str, str], ...]
+    losses: str
 
 
 def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
@@ -81,6 +85,8 @@ def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
         table=_certificates_table(arms),
         by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
         detection=None if detection is None else _detection(detection),
+        coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
+        losses=str(summary.losses),
     )
 
 
@@ -95,6 +101,15 @@ def not_comparable(summary: Summary) -> tuple[tuple[str, str], ...]:
         (f"all {many} arms" if len(labels) == many > 2 else listed(labels, limit=many), reason)
         for reason, labels in by_reason.items()
     )
+
+
+def coverage_lines(certificates: Sequence[Certificate]) -> tuple[tuple[str, str], ...]:
+    """(arms, what their certificates cover and what not), one for each line."""
+    arms: dict[str, list[str]] = {}
+    for one in certificates:
+        if one.passed:
+            arms.setdefault(one.coverage, []).append(one.arm.label)
+    return tuple((listed(labels, limit=len(labels)), line) for line, labels in arms.items())
 
 
 # Certificates
@@ -299,6 +314,8 @@ def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell
 def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
     """Certificates, deliberate mistakes, and what the timed runs recorded."""
     blocks: list[Block] = []
+    if proof.coverage:
+        blocks.append(Terms(proof.coverage))
     if comparison.certificates:
         blocks.append(
             Text("Before anything is timed, each arm trains on the same batches as the serial run.")
@@ -319,6 +336,8 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
         if one.alarms:
             blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
     blocks += [Heading("What the timed runs computed"), evidence]
+    if proof.losses:
+        blocks.append(Text(proof.losses))
     sure = proof.certain and (proof.detection is None or proof.detection.passed)
     return Section(
         "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure

@@ -42,6 +42,7 @@ def test_certificates_fit_a_terminal_and_say_why_not() -> None:
     assert text.count("3.1e-15") == 12  # all but the statistical and the failed one
     assert "13 of 14 arms certified." in text
     said = " ".join(text.split())
+    assert "parameter_server ×2: Covers which examples are fed, " in said
     assert (
         "not certified horovod:controller=mpi ×2: float64 parity: largest deviation 3.1e-02" in said
     )

@@ -293,3 +293,35 @@ def test_without_certificates_nothing_is_the_highest() -> None:
     assert plots["scaling"].svg == ""
     assert "Highest" not in plots["throughput"].caption
     assert view.section("verdicts").answer.startswith("There are no two comparable arms")
+
+
+def test_an_arm_that_departs_later_is_a_caveat_and_not_ranked() -> None:
+    """Its certificate is of its first updates; the losses of its epochs say that it parts."""
+    arms = [arm_of("serial"), arm_of("one_device"), arm_of("mirrored", 1)]
+    runs = [simple_run(a.backend, 1, 1.0 + k, position=k) for k, a in enumerate(arms)]
+    last = runs[-1].records[0].epochs[-1]
+    epochs = (*runs[-1].records[0].epochs[:-1], last.replace(train={"loss": 1.5}))
+    runs[-1] = runs[-1].replace(records=(runs[-1].records[0].replace(epochs=epochs),))
+    made = comparison_of(arms, runs, certificates=tuple(map(certificate, arms)))
+
+    view = view_of(made)
+
+    text = render_markdown(view)
+    assert "mirrored ×1 does not train as the other exact arms do" in text
+    assert "its training loss of epoch 3 in round 1 is 1.5, that of serial is 1" in text
+    assert "The losses of every epoch of 3 exact arms were held against each other" in text
+    assert view.proof.answer.endswith("Not comparable, and not ranked: mirrored ×1.")
+    assert view.proof.table.rows[-1][1].note == "not for these runs"
+
+
+def test_what_certificates_cover_stands_beside_the_answer() -> None:
+    """Once for all arms whose certificates cover the same, and for none that failed."""
+    lines = mixed_view().proof.coverage
+
+    assert [line.partition(",")[0] for _, line in lines] == [
+        "Covers the first 20 updates in float64",
+        "Covers the first 20 updates in float64",
+        "Covers which examples are fed",
+    ]
+    assert not any("horovod:controller=mpi ×2" in arms for arms, _ in lines)
+    assert all(escaped(line) in render_markdown(mixed_view()) for _, line in lines)

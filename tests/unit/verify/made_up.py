@@ -19,9 +19,9 @@ def trace(**changes: Any) -> Trace:
             "001 dense/bias": 1e-3 * generator.normal(size=(STEPS + 1, 2)),
         },
         slots={
-            "000 iteration": np.arange(1, STEPS + 1).reshape(-1, 1),
-            "001 m/dense/kernel": 1e-2 * generator.normal(size=(STEPS, 4)),
-            "002 v/dense/kernel": 1e-6 * generator.normal(size=(STEPS, 4)) ** 2,
+            "000 iteration": np.arange(STEPS + 1).reshape(-1, 1),
+            "001 m/dense/kernel": 1e-2 * generator.normal(size=(STEPS + 1, 4)),
+            "002 v/dense/kernel": 1e-6 * generator.normal(size=(STEPS + 1, 4)) ** 2,
         },
         final={"000 dense/kernel": generator.normal(size=(2, 2))},
         loss=generator.uniform(1, 2, STEPS),
@@ -33,6 +33,8 @@ def trace(**changes: Any) -> Trace:
         fed=fed,
         meta={
             "train_examples": NUM_TRAIN,
+            "updates": [STEPS // EPOCHS] * EPOCHS,
+            "ledgers": [ledger_of(range(NUM_TRAIN))] * EPOCHS,
             "validation_examples": [NUM_VALIDATION] * EPOCHS,
             "validation_ledgers": [ledger_of(range(NUM_VALIDATION))] * EPOCHS,
             "initial_loss": 1.9,

@@ -37,14 +37,14 @@ CHANGES: dict[str, tuple[str, int, Callable[[Trace], None]]] = {
     "a first moment": (
         "slots",
         2,
-        lambda t: grow(t.slots["001 m/dense/kernel"], (1, 0), 1e-8),
+        lambda t: grow(t.slots["001 m/dense/kernel"], (2, 0), 1e-8),
     ),
     "a tiny second moment": (
         "slots",
         3,
-        lambda t: grow(t.slots["002 v/dense/kernel"], (2, 0), 1e-8),
+        lambda t: grow(t.slots["002 v/dense/kernel"], (3, 0), 1e-8),
     ),
-    "the count of updates": ("slots", 6, lambda t: grow(t.slots["000 iteration"], (5, 0), 1.0)),
+    "the count of updates": ("slots", 6, lambda t: grow(t.slots["000 iteration"], (6, 0), 1.0)),
     "a loss": ("loss", 5, lambda t: grow(t.loss, (4,), 1e-8)),
     "a training metric": ("metrics", STEPS, lambda t: grow(t.metrics["accuracy"], (0,), 1e-8)),
     "an evaluation": ("evaluation", STEPS, lambda t: grow(t.evaluation["loss"], (1,), 1e-8)),

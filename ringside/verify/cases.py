@@ -1,0 +1,222 @@
+"""The cases of a certificate: what an arm and the serial reference are asked to train.
+
+Each parity case ends its epochs with another kind of short batch. The float64 case is watched after
+each update. What is timed is not, so it is run once more as it is timed, and once in two parts.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ringside.verify.checks import COUNTED_EPOCHS
+from ringside.verify.request import (
+    Case,
+    low_tail,
+    part_filled_tail,
+    states_folder,
+)
+from ringside_core.specs import (
+    REFERENCE,
+    PipelineOptions,
+    RunSpec,
+    Topology,
+    backend_options,
+)
+from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
+
+WATCHED = "float64"
+AS_TIMED = "as-timed"
+RESUMED = "resumed"
+SINGLE = "single-updates"
+SINGLE_IN_FLOAT64 = "single-updates-in-float64"
+DRAWS = "draws"
+COUNTING = "counting"
+COUNTING_AS_TIMED = "counting-as-timed"
+COUNTING_BATCH_PER_REPLICA = 6
+SEEDS = 5
+CONVERGENCE_UPDATES = 60
+# Two epochs, each of three whole batches and a short one.
+RESUMED_STEPS = 8
+
+
+def reference_spec(spec: RunSpec) -> RunSpec:
+    """The serial run with which an arm is compared; it is always watched in the same way."""
+    return watched_spec(spec).replace(
+        backend=REFERENCE, options=backend_options(REFERENCE, {}), topology=Topology()
+    )
+
+
+def watched_spec(spec: RunSpec) -> RunSpec:
+    """The run as it is watched: full ledgers, one update at a time, nothing saved, not pinned."""
+    return as_timed_spec(spec).replace(
+        save="record", ledger="full", checkpoint_steps=None, steps_per_execution=1
+    )
+
+
+def as_timed_spec(spec: RunSpec) -> RunSpec:
+    """The run as it is timed, but from its beginning, and not pinned, because nothing is timed.
+
+    The number of inter-op threads stays. A parameter server with one such thread, TensorFlow's
+    default on a host with one core, waits for ever.
+    """
+    resources = spec.resources.replace(cores_per_replica=None, intra_op_threads=None)
+    return spec.replace(resources=resources, resume_from=None)
+
+
+def reference_cases(
+    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int, workers: Sequence[int]
+) -> tuple[Case, ...]:
+    """What the serial run is asked, so that arms of these sizes can be compared with it.
+
+    Args:
+        spec: see `reference_spec`.
+        run_dir: folder of the serial run.
+        sizes: numbers of replicas above 1.
+        steps: updates of the longest case.
+        workers: sizes of the arms whose training has no single right result.
+    """
+    # Also what arms train unwatched or in two parts: a race, or a fault of resuming, must not be in
+    # both.
+    cases = [
+        case.replace(
+            name=f"{case.name}{as_replicas(size)}",
+            virtual_replicas=size,
+            watch="steps",
+            resumed=False,
+            plain=case.name == WATCHED and size == 1,
+        )
+        for size in (1, *sizes)
+        for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
+    ]
+    with_states = [one for case in cases for one in _keeping_states(case, run_dir)]
+    updates = (1, *workers) if workers else ()
+    return (*with_states, *(case for number in updates for case in _seed_cases(spec, number)))
+
+
+def _keeping_states(case: Case, run_dir: Path) -> Iterator[Case]:
+    """A case; that of single updates keeps its states, and its updates are made in float64 too."""
+    if not case.name.startswith(SINGLE):
+        yield case
+        return
+    yield case.replace(keep_states=True)
+    yield case.replace(
+        name=case.name.replace(SINGLE, SINGLE_IN_FLOAT64),
+        spec=case.spec.replace(precision="float64"),
+        states=str(states_folder(run_dir, case.name).absolute()),
+    )
+
+
+def as_replicas(size: int) -> str:
+    """Suffix of the name of a case that the serial run computes as this number of replicas."""
+    return f"-as-{size}" if size > 1 else ""
+
+
+def parity_cases(watched: RunSpec, timed: RunSpec, *, steps: int, most_replicas: int) -> list[Case]:
+    """The cases that are compared with the serial run.
+
+    Args:
+        watched: see `watched_spec`.
+        timed: see `as_timed_spec`; of the serial run, again the watched one: a fault of what is
+            timed must not be in both.
+        steps: updates of the longest case.
+        most_replicas: among the arms that share a reference; it decides the short batch.
+    """
+    batch = watched.global_batch
+    wide, timed = (spec.replace(precision="float64") for spec in (watched, timed))
+    cases = [
+        Case(name=WATCHED, spec=wide, steps=steps, tail=part_filled_tail(batch, most_replicas)),
+        Case(name=AS_TIMED, spec=timed, steps=steps, tail=low_tail(batch), watch="last"),
+        Case(name=RESUMED, spec=wide, steps=min(steps, RESUMED_STEPS), tail=1, resumed=True),
+    ]
+    if watched.precision != "float64":
+        cases.append(Case(name=SINGLE, spec=watched, steps=steps))
+    return cases
+
+
+def in_updates(workers: int) -> str:
+    """Suffix of the name of a case in which the serial run makes as many updates as these."""
+    return f"-in-{workers}" if workers > 1 else ""
+
+
+def _seed_cases(spec: RunSpec, updates_per_batch: int = 1) -> tuple[Case, ...]:
+    """The same training from several seeds; only its start and its end are watched."""
+    return tuple(
+        Case(
+            name=f"seed-{seed}{in_updates(updates_per_batch)}",
+            spec=spec.replace(seed=seed, ledger="digest"),
+            steps=CONVERGENCE_UPDATES,
+            watch="ends",
+            updates_per_batch=updates_per_batch,
+        )
+        for seed in ((spec.seed + offset) % (MAX_SEED + 1) for offset in range(SEEDS))
+    )
+
+
+def on_own_workload(
+    spec: RunSpec, workload: str, *, global_batch: int, epochs: int, seed: int
+) -> RunSpec:
+    """The run of an arm, changed to a small workload of Ringside's own in float64."""
+    return spec.replace(
+        workload=workload,
+        workload_options={},
+        data_dir=None,
+        global_batch=global_batch,
+        gradient_accumulation_steps=1,
+        epochs=epochs,
+        learning_rate_rule=LearningRateRule(),
+        precision="float64",
+        pipeline=PipelineOptions(),
+        seed=seed,
+    )
+
+
+def counting_case(spec: RunSpec, examples: int, *, name: str = COUNTING, mistake: str = "") -> Case:
+    """A case whose final weights show how often each gradient was applied."""
+    small = on_own_workload(
+        spec,
+        "ringside.verify.workloads:counting",
+        global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
+        epochs=COUNTED_EPOCHS,
+        seed=spec.seed,
+    ).replace(workload_options={"examples": examples})
+    return Case(name=name, spec=small, steps=None, watch="last", mistake=mistake)
+
+
+def counted_examples(replicas: int) -> tuple[int, ...]:
+    """Numbers of examples to count: two whole batches, and each kind of short one."""
+    batch = COUNTING_BATCH_PER_REPLICA * replicas
+    tails = (low_tail(batch), part_filled_tail(batch, replicas), 1)
+    return tuple(dict.fromkeys(2 * batch + tail for tail in tails))
+
+
+def counting_name(examples: int) -> str:
+    """The name of the counting case of so many examples."""
+    return f"{COUNTING}-{examples}"
+
+
+def arm_cases(
+    spec: RunSpec, *, exact: bool, steps: int, most_replicas: int, states: Path, draws: bool
+) -> tuple[Case, ...]:
+    """What an arm is asked.
+
+    Args:
+        spec: of its run.
+        exact: whether its updates have one right result.
+        steps: updates of the longest case.
+        most_replicas: among the arms that share a reference.
+        states: folder with the states of the reference before each single update.
+        draws: whether layers draw random numbers.
+    """
+    watched, timed = watched_spec(spec), as_timed_spec(spec)
+    examples = counted_examples(spec.topology.num_replicas)
+    counting = [counting_case(watched, n, name=counting_name(n)) for n in examples]
+    parity = [
+        case.replace(states=str(states.absolute())) if case.name == SINGLE else case
+        for case in parity_cases(watched, timed, steps=steps, most_replicas=most_replicas)
+    ]
+    if draws and spec.topology.num_replicas > 1:
+        counting.append(Case(name=DRAWS, spec=timed, steps=None, watch="draws"))
+    if exact:
+        return (*counting, *parity)
+    # Constant gradients commute, so these have one right result in any order.
+    unwatched = counting_case(timed, examples[0], name=COUNTING_AS_TIMED)
+    return (*counting, unwatched, parity[0], *_seed_cases(watched))

@@ -1,0 +1,63 @@
+"""The first random numbers of each replica, drawn by the model as a timed run seeds it.
+
+Within the other cases random layers are tied to the examples (example_random.py), so replicas that
+all draw the same mask would not be seen there.
+"""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ringside.verify.example_random import described, drawing_layers
+from ringside.verify.recorder import Watch
+from ringside_core.keras import tf
+from ringside_core.specs import InputShard
+from trainers.predict import Table
+
+NUMBERS = 16
+
+
+class DrawnError(Exception):
+    """Ends a training before its first step: all that was wanted of it is known."""
+
+
+class Draws(Watch):
+    """Keeps what each replica draws first, and ends the training."""
+
+    def on_start(self) -> None:
+        """Draw where the first step would be made."""
+        self._trace.drawn = first_draws(self.training.model, self.training.backend)
+        raise DrawnError
+
+
+def first_draws(model: Any, backend: Any) -> dict[str, NDArray[Any]]:
+    """What each replica draws first in each random layer: [replicas, NUMBERS] by layer.
+
+    Every process must call it.
+
+    Args:
+        model: of a training, before its first step; its layers draw as they are.
+        backend: on which it was built.
+    """
+    layers, replicas = drawing_layers(model), backend.num_replicas
+    with backend.scope():
+        tables = [
+            Table(f"ringside_drawn_{i}", (replicas, NUMBERS), tf.keras.backend.floatx())
+            for i, _ in enumerate(layers)
+        ]
+
+    def numbers_of(shard: InputShard) -> Any:
+        local = replicas // shard.count
+        return tf.data.Dataset.range(shard.index * local, (shard.index + 1) * local).batch(1)
+
+    def draw(replica: Any) -> None:
+        for layer, table in zip(layers, tables, strict=True):
+            table.update_state(replica, layer._random_generator.random_uniform((1, NUMBERS)))
+
+    # Asynchronous workers take steps in turn, others make a step together.
+    steps = 1 if backend.capabilities.synchronous else backend.num_readers
+    backend.stepper(draw, numbers_of)(steps)
+    drawn = backend.merged_results(tables)
+    return {
+        described(layer): drawn[table.name] for layer, table in zip(layers, tables, strict=True)
+    }

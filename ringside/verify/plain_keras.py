@@ -1,0 +1,219 @@
+"""The reference's training once more by plain Keras, to see what would be wrong in all arms alike.
+
+Keras' own `train_on_batch` and `evaluate` get the true examples of each batch, in the order in
+which the reference was fed. So nothing of Ringside's computes here: no pipeline, no padding, no
+scale, no accumulation, no totals and no changed training step. ringside/verify/checks.py judges.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.verify.elements import own_batch, own_elements, own_weight
+from ringside.verify.example_random import tie_to_examples
+from ringside.verify.recorder import KEPT_ELEMENTS
+from ringside.verify.trace import Trace
+from ringside_core.keras import build_optimizer, tf, variables_of
+from ringside_core.specs import RunSpec
+from ringside_core.workloads.source import ArraySource, Source
+from ringside_core.workloads.workload import Workload
+
+FILLED = (
+    "short batches filled up as in the reference, because the model looks at its whole batch; "
+    "training metrics left out"
+)
+PASSES = "evaluation only, because batch normalisation sees other examples in each pass"
+OWN_STEP = "losses and metrics in training left out, because the model has its own train_step"
+
+
+def plain_keras(spec: RunSpec, workload: Workload, reference: Trace) -> Trace:
+    """Train as the reference did; evaluate with its initial and its final weights.
+
+    Args:
+        spec: of the reference, in float64.
+        workload: as the reference trained it: cut, and filtered.
+        reference: what was seen of it, with a full ledger.
+
+    Returns:
+        The trace, under the reference's names. Its meta says in `limits` what was done otherwise,
+        and lists in `without` the groups of the trace that it does not have.
+    """
+    return _Plain(spec, workload, reference).trace()
+
+
+class _Plain:
+    """A model that plain Keras trains on given examples."""
+
+    def __init__(self, spec: RunSpec, workload: Workload, reference: Trace) -> None:
+        self._reference, self._batch = reference, spec.global_batch
+        self._train = _examples(workload, workload.train, training=True)
+        self._held_out = _examples(workload, workload.validation, training=False)
+        self._in_order = not isinstance(workload.train, ArraySource)
+        self._model = model = _compiled(spec, workload, len(reference.fed[0]))
+        self._ids: Any = None
+        tie_to_examples(model, lambda: self._ids, lambda: model.optimizer.iterations)
+        size = sum(int(np.prod(weight.shape)) for weight in model.weights)
+        self._stride = max(1, -(-size // KEPT_ELEMENTS))
+        norms = _normalises(model)
+        self._fills = norms or self._adds_a_loss_of_its_batch()
+        self._trains = not norms or spec.gradient_accumulation_steps == 1
+        self._own_step = type(model).train_step is not tf.keras.Model.train_step
+
+    def trace(self) -> Trace:
+        """Evaluate, train, and evaluate."""
+        ref, trace = self._reference, Trace()
+        trace.before = self._evaluated(ref.before)
+        if self._trains:
+            self._train_all(trace)
+            trace.final = dict(zip(ref.final, self._model.get_weights(), strict=False))
+        self._model.set_weights(list(ref.final.values()))
+        ends = self._evaluated({**ref.evaluation, **ref.predictions})
+        trace.predictions = {name: ends[name] for name in ends if name in ref.predictions}
+        trace.evaluation = {name: ends[name][None] for name in ends if name not in ref.predictions}
+        found = {
+            OWN_STEP: self._trains and self._own_step,
+            FILLED: self._trains and self._fills,
+            PASSES: not self._trains,
+        }
+        without = {OWN_STEP: ("loss", "metrics"), FILLED: ("metrics",), PASSES: _OF_TRAINING}
+        limits = [limit for limit in found if found[limit]]
+        trace.meta["limits"] = limits
+        trace.meta["without"] = sorted({group for limit in limits for group in without[limit]})
+        return trace
+
+    # Training
+
+    def _train_all(self, trace: Trace) -> None:
+        """Every batch that the reference was fed, in order."""
+        model, ref = self._model, self._reference
+        weights = [self._sampled(model.weights)]
+        slots = [self._sampled(variables_of(model.optimizer))]
+        losses: list[float] = []
+        metrics: list[dict[str, float]] = []
+        for fed in ref.fed:
+            model.reset_metrics()
+            total, count, epoch_loss = 0.0, 0, 0.0
+            order = fed[fed >= 0]
+            for step, ids in enumerate(fed):
+                told, rows = self._update(ids[ids >= 0], order, step)
+                # Keras tells the mean over all examples of the epoch so far.
+                before, total, count = total, told.get("loss", 0.0) * (count + rows), count + rows
+                losses.append((total - before) / rows)
+                epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)
+                weights.append(self._sampled(model.weights))
+                slots.append(self._sampled(variables_of(model.optimizer)))
+            metrics.append({**told, "loss": epoch_loss})
+        trace.loss = np.array(losses)
+        trace.weights = _columns(ref.weights, weights)
+        trace.slots = _columns(ref.slots, slots)
+        trace.metrics = {
+            name: np.array([epoch[name] for epoch in metrics])
+            for name in ref.metrics
+            if name in metrics[0]
+        }
+
+    def _update(self, true: Any, order: Any, step: int) -> tuple[dict[str, float], int]:
+        """One update by the true examples; what Keras tells of the epoch so far, and the rows."""
+        ids, scale = true, None
+        if self._fills and len(true) < self._batch:
+            # docs/decisions/0002-one-way-for-data.md: from the beginning, and of weight 0.
+            missing = np.arange(self._batch - len(true))
+            positions = missing + step * self._batch + len(true)
+            first = missing if self._in_order else order[positions % len(order)]
+            ids = np.concatenate([true, first % len(order)])
+            scale = np.where(np.arange(self._batch) < len(true), self._batch / len(true), 0.0)
+        x, y, weight = _rows(self._train, ids)
+        if scale is not None:
+            weight = np.ones(len(ids)) if weight is None else np.asarray(weight)
+            weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
+        self._ids = tf.constant(ids, tf.int64)
+        told: dict[str, float] = self._model.train_on_batch(
+            x, y, weight, reset_metrics=False, return_dict=True
+        )
+        return told, len(ids)
+
+    def _sampled(self, variables: Any) -> list[NDArray[Any]]:
+        return [variable.numpy().reshape(-1)[:: self._stride].copy() for variable in variables]
+
+    def _adds_a_loss_of_its_batch(self) -> bool:
+        """Whether another part of a batch gives another added loss; that of weights does not."""
+        model, sums = self._model, []
+        before = model.get_weights()
+        for size in (self._batch, max(1, self._batch // 2)):
+            fed = self._reference.fed[0][0]
+            ids = fed[fed >= 0][:size]
+            self._ids = tf.constant(ids, tf.int64)
+            model(_rows(self._train, ids)[0], training=True)
+            sums.append(sum(float(loss) for loss in model.losses))
+        model.set_weights(before)
+        return not np.isclose(sums[0], sums[1], rtol=1e-12, atol=0.0)
+
+    # Evaluation
+
+    def _evaluated(self, names: Any) -> dict[str, NDArray[Any]]:
+        """What Keras makes of the held-out examples: by name, and outputs by number."""
+        x, y, weight = self._held_out
+        values = self._model.evaluate(
+            x, y, sample_weight=weight, batch_size=self._batch, verbose=0, return_dict=True
+        )
+        outputs = tf.nest.flatten(self._model.predict(x, batch_size=self._batch, verbose=0))
+        found = {name: np.array(value) for name, value in values.items() if name in names}
+        return found | {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
+
+
+_OF_TRAINING = ("final", "loss", "metrics", "slots", "weights")
+
+
+def _normalises(model: Any) -> bool:
+    """Whether padding would change what it makes of the other examples (inspection.py)."""
+    norm = tf.keras.layers.BatchNormalization
+    return any(isinstance(layer, norm) for layer in model._flatten_layers())
+
+
+def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(spec.seed)
+    model, optimizer = workload.build_model(), workload.optimizer()
+    rule = spec.learning_rate_rule
+    if rule.rule != "none":
+        assert workload.reference_batch is not None
+        power = {"linear": 1.0, "sqrt": 0.5}[rule.rule]
+        base = float(optimizer.learning_rate.numpy())
+        rate = base * (spec.global_batch / workload.reference_batch) ** power
+        if rule.warmup_epochs:
+            length = rule.warmup_epochs * steps_per_epoch
+            rate = tf.keras.optimizers.schedules.PolynomialDecay(base, length, rate, power=1.0)
+        optimizer.learning_rate = rate
+    model.compile(
+        optimizer=optimizer,
+        loss=workload.loss,
+        loss_weights=workload.loss_weights,
+        weighted_metrics=workload.metrics(),
+        run_eagerly=True,  # to trace a step takes longer than to run it
+    )
+    build_optimizer(model.optimizer, model.trainable_variables)  # to see its state before
+    return model
+
+
+def _examples(workload: Workload, source: Source, *, training: bool) -> Any:
+    """All examples of a split in its order, (x, y, weight); weight None: they have none."""
+    batch = own_batch(workload.preprocess, own_elements(source, np.arange(source.num_examples)))
+    class_weight = workload.class_weight if training else None
+    weighted = len(batch) > 2 or class_weight is not None
+    weight = own_weight(source.num_examples, batch, class_weight) if weighted else None
+    return batch[0], batch[1], None if weight is None else tf.constant(weight)
+
+
+def _rows(examples: Any, ids: NDArray[Any]) -> Any:
+    """These examples; Keras leaves the type of tensors alone."""
+    return tf.nest.map_structure(
+        lambda column: None if column is None else tf.constant(column.numpy()[ids]), examples
+    )
+
+
+def _columns(names: Any, rows: list[list[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Rows of arrays, one list for each update, as [updates, …] by name, in order."""
+    columns: Iterator[Any] = zip(*rows, strict=True)
+    return dict(zip(names, map(np.stack, columns), strict=False))

@@ -1,0 +1,82 @@
+"""States of the reference before each update, and how another training takes them over.
+
+From the same state two updates differ by the rounding of one update, however long the training is.
+So float32, which is what people run, can be held to a narrow tolerance over its whole length.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ringside_core.keras import build_optimizer, variables_of
+from ringside_core.workloads.workload import Workload
+from trainers import checkpoint
+from trainers.driver import Listener
+
+# States of larger models are kept for fewer updates: one for each update, and the last one.
+KEPT_BYTES = 200_000_000
+# Two epochs, each with a whole batch and a short one.
+FEWEST_UPDATES = 4
+
+
+def state_file(folder: Path, update: int) -> Path:
+    """The checkpoint of the state after an update, counted from 1; 0: before the first."""
+    return folder / f"after-{update:04d}.npz"
+
+
+class KeepStates(Listener):
+    """Writes the state before the first update and after each, for `FromStates`.
+
+    The reference has one process, which writes them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_start(self) -> None:
+        """The state before the first update."""
+        self.on_step(0)
+
+    def on_step(self, done: int) -> None:
+        """The state after an update."""
+        arrays = checkpoint.snapshot(self.training.model)
+        checkpoint.write(state_file(self._folder, done), arrays, epochs_done=0)
+
+
+class FromStates(Listener):
+    """Lets each update begin from the reference's state, loaded as a restart loads a checkpoint.
+
+    Let it be told after the listener that notes what an update has changed. It loads the state
+    after the last update too, so that each evaluation is of the reference's weights.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_start(self) -> None:
+        """Only a run in float64 cannot begin as the reference in float32 begins."""
+        if self._in_float64:
+            self.on_step(0)
+
+    def on_step(self, done: int) -> None:
+        """Load the state after this update, which is that before the next one."""
+        model, backend = self.training.model, self.training.backend
+        path = state_file(self._folder, done)
+        if self._in_float64:
+            # The reference's own updates in float64, in its process. No arm may load another type.
+            arrays, _ = checkpoint.read(path)
+            checkpoint.put(checkpoint.values_in(arrays), model, backend)
+        else:
+            checkpoint.restore(path, model, backend)
+
+    @property
+    def _in_float64(self) -> bool:
+        return self.training.spec.precision == "float64"
+
+
+def updates_to_keep(workload: Workload, steps: int) -> int:
+    """Of how many of these updates the states are kept: the same in every process."""
+    model, optimizer = workload.build_model(), workload.optimizer()
+    build_optimizer(optimizer, model.trainable_variables)
+    variables: list[Any] = [*model.variables, *variables_of(optimizer)]
+    size = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
+    return min(steps, max(FEWEST_UPDATES, KEPT_BYTES // max(1, size) - 1))

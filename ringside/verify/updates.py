@@ -1,0 +1,172 @@
+"""What each update changes, judged by the size of the update. Only NumPy, no TensorFlow.
+
+Beside the weights an update can be small: then a gradient in half precision hides within a
+tolerance that is a share of the weights. So an arm may be off by
+
+    tolerance × size of the update  +  AMPLIFIED × noise  +  ROUNDED × one rounding of the value
+
+in each element. The size is the largest change of its kind (all weights; each optimizer slot). The
+noise is what rounding does to the updates of this variable in the serial run itself: their largest
+distance from the same updates, from the same states, in float64. It is large where an optimizer
+divides by what is nearly nothing. See docs/decisions/0004-what-a-certificate-proves.md.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.verify.gate import TOLERANCE, deviations, judged, slot_of, unfinished
+from ringside.verify.trace import Trace
+from ringside_core.specs import Check, Deviation
+from ringside_core.specs.certificate import Kind
+
+OF_EACH_UPDATE = 1e-8
+AMPLIFIED = 10.0
+ROUNDED = 2.0
+_CHANGED: tuple[Kind, ...] = ("weights", "slots")
+
+Rows = dict[str, NDArray[Any]]
+
+
+def each_update(arm: Mapping[str, Trace], reference: Trace) -> Check:
+    """Whether each update of a free float64 run changes what the reference's update changes.
+
+    Args:
+        arm: trace of each process, by task.
+        reference: trace of the serial run, which must have completed.
+    """
+    name, tolerance = "each update", OF_EACH_UPDATE
+    if obstacle := unfinished(arm, reference):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    found = [d for kind in _CHANGED for d in _updates(kind, arm, reference, tolerance)]
+    finding = f"largest deviation by the size of the update, in {reference.steps} updates,"
+    return judged(name, found, tolerance, finding)
+
+
+def single_updates(
+    arm: Mapping[str, Trace],
+    reference: Trace,
+    in_float64: Trace,
+    *,
+    precision: str,
+    tasks: Sequence[str] = (),
+) -> Check:
+    """Whether every update does what the reference's does, each from the reference's state.
+
+    Losses, metrics, evaluation and predictions are judged as in `ringside.verify.gate.parity`.
+
+    Args:
+        arm: trace of each process, by task, which loaded the reference's state before each update.
+        reference: trace of the serial run, which trained freely.
+        in_float64: trace of the same updates in float64, from the same states.
+        precision: of the arm and the reference.
+        tasks: processes that must have written a trace; empty: those that have.
+    """
+    name, tolerance = f"{precision} single updates", TOLERANCE[precision]
+    if obstacle := unfinished(arm, reference, tasks=tasks):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    found = [
+        deviation
+        for task, trace in arm.items()
+        for deviation in deviations(task, trace, reference)
+        if deviation.kind not in _CHANGED or deviation.step == 0
+    ]
+    for kind in _CHANGED:
+        found += _updates(kind, arm, reference, tolerance, in_float64)
+    return judged(name, found, tolerance, f"largest deviation in {reference.steps} updates")
+
+
+def _updates(
+    kind: Kind,
+    arm: Mapping[str, Trace],
+    reference: Trace,
+    tolerance: float,
+    in_float64: Trace | None = None,
+) -> Iterator[Deviation]:
+    """The worst variable of each update in each process.
+
+    Args:
+        kind: what changes.
+        arm: trace of each process.
+        reference: trace of the serial run.
+        tolerance: a deviation of this value is the largest that passes.
+        in_float64: the same updates in float64, if the arm made its updates from the reference's
+            states; None: it made them from its own.
+    """
+    rows, single = _rows(kind, reference), in_float64 is not None
+    allowed = _sizes(kind, rows)
+    if in_float64 is not None:
+        noise = _off(_rows(kind, in_float64), rows, single=True)
+        for name, one in noise.items():
+            # Over all updates: by chance a bias of one number has no noise in one of them. What is
+            # no number allows nothing.
+            most = np.max(one[np.isfinite(one)], initial=0.0)
+            allowed[name] = allowed[name] + AMPLIFIED / tolerance * most
+    for task, trace in arm.items():
+        mine = _rows(kind, trace)
+        off = _off(mine, rows, single=single)
+        values = {name: off[name] / np.where(allowed[name] > 0, allowed[name], 1.0) for name in off}
+        for step in range(reference.steps if rows else 0):
+            found = [(float(of_steps[step]), name) for name, of_steps in values.items()]
+            value, name = max(found, key=_badness)
+            known = value if np.isfinite(value) else None
+            yield Deviation(value=known, kind=kind, name=name, step=step + 1, task=task)
+        for name in mine.keys() - rows.keys():
+            yield Deviation(value=None, kind=kind, name=name, step=1, task=task)
+
+
+def _rows(kind: Kind, trace: Trace) -> Rows:
+    return trace.weights if kind == "weights" else trace.slots
+
+
+def _off(arm: Rows, reference: Rows, *, single: bool) -> Rows:
+    """Largest difference of each variable in each update, beyond one rounding: [steps] by name.
+
+    NaN where nothing can be compared.
+    """
+    found = {}
+    for name, right in reference.items():
+        mine = arm.get(name)
+        if mine is None or mine.shape != right.shape:
+            found[name] = np.full(len(right) - 1, np.nan)
+            continue
+        difference = _wide(mine) - _wide(right)
+        difference = difference[1:] if single else np.diff(difference, axis=0)
+        beyond = np.maximum(np.abs(difference) - ROUNDED * _one_rounding(right), 0.0)
+        found[name] = np.max(beyond, axis=1, initial=0.0)
+    return found
+
+
+def _one_rounding(rows: NDArray[Any]) -> NDArray[Any]:
+    """The distance of each value from the next number of its type: [steps, elements]."""
+    if rows.dtype.kind != "f":
+        return np.zeros((1, 1))
+    largest = np.abs(rows)
+    return _wide(np.spacing(np.maximum(largest[1:], largest[:-1])))
+
+
+def _sizes(kind: Kind, reference: Rows) -> Rows:
+    """The largest change of its kind in each update: [steps] by name of the variable."""
+    changes = {
+        name: np.max(np.abs(np.diff(_wide(rows), axis=0)), axis=1, initial=0.0)
+        for name, rows in reference.items()
+    }
+    groups: dict[str, list[NDArray[Any]]] = {}
+    for name, change in changes.items():
+        groups.setdefault(_group(kind, name), []).append(change)
+    return {name: np.max(groups[_group(kind, name)], axis=0) for name in changes}
+
+
+def _group(kind: Kind, name: str) -> str:
+    return slot_of(name) if kind == "slots" else ""
+
+
+def _wide(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows.astype(np.float64)
+
+
+def _badness(found: tuple[float, str]) -> float:
+    value, _ = found
+    return value if np.isfinite(value) else np.inf

@@ -1,0 +1,70 @@
+"""A certificate says in one line what it covers and what not, from the checks that it has."""
+
+import pytest
+
+from ringside_core.specs import Check, Host
+from tests.unit.report.proofs import BY_DESIGN, answered, certificate, failed
+from tests.unit.stats.factory import arm_of
+
+NEW = (
+    "float32 single updates",
+    "as timed",
+    "resumed",
+    "fed elements",
+    "reference is plain Keras",
+)
+
+
+def with_checks(backend: str, *names: str) -> str:
+    """The line of a certificate of two replicas that also has these checks."""
+    one = certificate(arm_of(backend, 2), by_design=())
+    more: tuple[Check, ...] = tuple(map(answered, names))
+    return one.replace(checks=(*one.checks, *more)).coverage
+
+
+def test_what_was_not_checked_is_not_covered() -> None:
+    """The certificate of an earlier version says so."""
+    assert with_checks("horovod") == (
+        "Covers the first 20 updates in float64, the very first in float32, which examples are "
+        "fed, that each gradient counts once, evaluation. Not covered: later ones in float32; a "
+        "run that nobody watches; going on from a checkpoint; what the examples hold; a fault that "
+        "the serial run has too; updates after the first 20, but that losses of all epochs agree; "
+        "networks between hosts; speed."
+    )
+
+
+def test_each_check_adds_what_it_covers() -> None:
+    """Nothing of it is left among what is not covered."""
+    assert with_checks("horovod", *NEW) == (
+        "Covers the first 20 updates in float64, the very first in float32, each one by itself in "
+        "the run's precision, the run as it is timed, unwatched, going on from a checkpoint, which "
+        "examples are fed, what the examples that were drawn hold, that each gradient counts once, "
+        "evaluation, the serial run, by plain Keras. Not covered: updates after the first 20, but "
+        "that losses of all epochs agree; networks between hosts; speed."
+    )
+
+
+def test_an_asynchronous_arm_has_a_line_of_its_own() -> None:
+    """Its single updates have no right result, with one worker they do."""
+    line = with_checks("parameter_server", "one worker")
+
+    assert "the updates of one worker alone, how far the loss falls over several seeds." in line
+    assert "single updates of several workers, which have no one right result" in line
+    assert "losses of all epochs" not in line
+
+
+def test_random_layers_and_hosts() -> None:
+    """Masks that are drawn by example in verification are not those of a timed run."""
+    two = (Host(name="a", slots=1), Host(name="b", slots=1))
+    one = certificate(arm_of("horovod", 2), by_design=(BY_DESIGN,), hosts=two)
+
+    assert "which random numbers dropout (Dropout) draws" in one.coverage
+    assert "networks" not in one.coverage
+    known = one.replace(checks=(*one.checks, answered("independent randomness")))
+    assert "random numbers" not in known.coverage
+
+
+@pytest.mark.parametrize("backend", ["horovod", "parameter_server"])
+def test_what_did_not_pass_covers_nothing(backend: str) -> None:
+    """No line that a reader could take for a promise."""
+    assert failed(certificate(arm_of(backend, 2))).coverage == ""

@@ -1,0 +1,74 @@
+"""Small faults, planted in copies of this checkout, are caught; benchmarks/mutants.py has more."""
+
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from launch import Site
+from ringside.verify.certify import certify
+from tests.verify.arms import subject
+
+ROOT = Path(__file__).resolve().parents[2]
+# One of each kind, with commands that are quick: no launcher, few processes.
+DOZEN = (
+    "fault-in-train",
+    "float16-all-reduce-of-a-strategy",
+    "last-variable-not-reduced",
+    "odd-tail-in-all-alike",
+    "padding-counted-by-replica-2",
+    "padding-evaluated-in-all-alike",
+    "race-hidden-by-a-barrier",
+    "replicas-seeded-alike",
+    "resume-forgets-momentum",
+    "saving-changes-a-weight",
+    "sum-for-mean-from-update-5",
+    "wrong-elements-beyond-1000",
+)
+
+
+@pytest.fixture(scope="module", name="mutants")
+def mutants_() -> ModuleType:
+    """The tool."""
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "benchmarks" / "mutants.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutants"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_patch_applies(mutants: ModuleType) -> None:
+    """Else the fault is not planted, and nothing is known of it."""
+    assert len(mutants.chosen([])) >= 45
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("name", DOZEN)
+def test_a_fault_is_caught(
+    name: str, mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes run the copy with the fault; a check says no, and not an error of the patch."""
+    mutant = mutants.all_mutants()[name]
+    words = mutant.command.split()
+    flags = dict(zip(words[1::2], words[2::2], strict=True))
+    with mutants.copied() as tree:
+        mutants.plant(mutant, tree)
+        here = Site.here
+        monkeypatch.setattr(Site, "here", lambda: dataclasses.replace(here(), root=str(tree)))
+        arm = subject(
+            flags["--backends"],
+            int(flags["--replicas"]),
+            workload=str(tree / flags["--workload"]),
+        )
+
+        (certificate,) = certify([arm], folder=tmp_path)
+
+    assert not certificate.passed
+    assert not mutants.stray_error(certificate.reason), certificate.reason
