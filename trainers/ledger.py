@@ -40,24 +40,24 @@ class Ledger(tf.keras.metrics.Metric):
         if examples is not None and examples <= LOOKED_UP_EXAMPLES:
             self._rows = _rows(examples)
         self._totals = self.add_weight(
-            name="totals", shape=(5,), initializer="zeros", dtype=tf.int64
+            name="totals", shape=(4,), initializer="zeros", dtype=tf.int64
         )
 
-    def update_state(self, ids: Any) -> Any:
-        """Add a batch of ids, [batch] int64; with examples looked up, padding is -1."""
+    def update_state(self, ids: Any, batch: Any = 0) -> Any:
+        """Add ids [batch] int64 of global batch k; with examples looked up, padding is -1."""
         if self._rows is None:
             added = tf.reduce_sum(_added_by(ids), axis=0)
         else:
             added = tf.reduce_sum(tf.gather(tf.constant(self._rows), ids + 1), axis=0)
-        order = added[2] * (2 * self._totals[4] + 1)
-        return self._totals.assign_add(tf.concat([added, [order, 1]], axis=0))
+        order = added[2] * (2 * tf.cast(batch, tf.int64) + 1)
+        return self._totals.assign_add(tf.concat([added, [order]], axis=0))
 
     def reset_state(self) -> None:
         """Begin a new epoch."""
-        self._totals.assign(tf.zeros(5, tf.int64))
+        self._totals.assign(tf.zeros(4, tf.int64))
 
     def result(self) -> Any:
-        """[count, sum of ids, sum of hashes, order, batches of all replicas], int64, wrapped."""
+        """[count, sum of ids, sum of hashes, order], int64, wrapped around."""
         return tf.identity(self._totals)
 
 
@@ -140,7 +140,8 @@ def take_tag(data: Any, totals: Any) -> Any:
     if totals.fed is not None:
         data, tag = data
         totals.fed.update_state(data[4], tag)
-    totals.ledger.update_state(data[4])
+    totals.ledger.update_state(data[4], totals.batches)
+    totals.batches.assign_add(1)
     return data
 
 

@@ -49,6 +49,8 @@ class Totals:
     Attributes:
         ledger: ids of the examples.
         loss_sum: sum over examples of the loss at the time of their step.
+        batches: of the epoch that were fed. Each replica counts them for itself: in a metric, central
+            storage would add up those of all replicas at each step.
         fed: the full list of fed ids; None if it is not kept.
         begun: what came before the restart; None except in a resumed epoch.
     """
@@ -74,6 +76,13 @@ class Totals:
         with backend.scope():
             self.ledger = Ledger(examples)
             self.loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
+            self.batches = tf.Variable(
+                0,
+                trainable=False,
+                dtype=tf.int64,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+            )
 
     def begin(self, begun: BegunEpoch | None) -> None:
         """Count from zero, or from where a resumed epoch was.
@@ -87,6 +96,7 @@ class Totals:
         with self._backend.scope():
             for metric in self._own():
                 metric.reset_state()
+            self.batches.assign(0 if begun is None else begun.batches)
 
     def local_ledgers(self) -> tuple[LedgerDigest, ...]:
         """What each replica of this process was fed, since the restart."""
@@ -107,7 +117,6 @@ class Totals:
         fed = None if table is None else self._backend.summed_state(table)[0]
         if self.begun is not None:
             states = [now + before for now, before in zip(states, self._before(), strict=True)]
-            states[-2] = self._continued(states[-2])
             fed = None if fed is None else fed + self._table_before(fed)
         batches = updates // updates_per_batch(self._backend)
         return BegunEpoch(batches, feed, tuple(states), fed)
@@ -118,8 +127,6 @@ class Totals:
         if self.begun is not None:
             self._put_in([v for metric in metrics for v in metric.variables], self._before())
         merged = self._backend.merged_results(metrics if table is None else [*metrics, table])
-        if self.begun is not None:
-            merged[self.ledger.name] = self._continued(merged[self.ledger.name])
         if table is not None and self.begun is not None:
             merged[table.name] = merged[table.name] + self._table_before(merged[table.name])
         return merged
@@ -144,14 +151,6 @@ class Totals:
                 received=f"states {found} before the restart, {shapes} after it",
             )
         return self.begun.totals
-
-    def _continued(self, ledger: NDArray[Any]) -> NDArray[Any]:
-        """The ledger of the whole epoch, whose later batches were counted from 0 (see Ledger)."""
-        assert self.begun is not None
-        hash_sum, order = slice(2, 3), slice(3, 4)
-        later = np.array(ledger)
-        later[order] += 2 * self.begun.batches * (ledger - self.begun.totals[-2])[hash_sum]
-        return later
 
     def _table_before(self, table: NDArray[Any]) -> NDArray[Any]:
         """The full list before the restart, in the shape that the replicas of now need."""

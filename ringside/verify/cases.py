@@ -32,6 +32,8 @@ DRAWS = "draws"
 COUNTING = "counting"
 COUNTING_AS_TIMED = "counting-as-timed"
 COUNTING_BATCH_PER_REPLICA = 6
+# Whole batches of an epoch of the longest counting case: what is lost only later shows too.
+COUNTED_BATCHES = 30
 SEEDS = 5
 CONVERGENCE_UPDATES = 60
 # Two epochs, each of three whole batches and a short one.
@@ -182,10 +184,10 @@ def counting_case(spec: RunSpec, examples: int, *, name: str = COUNTING, mistake
 
 
 def counted_examples(replicas: int) -> tuple[int, ...]:
-    """Numbers of examples to count: two whole batches, and each kind of short one."""
+    """Numbers of examples to count: many whole batches or two, and each kind of short one."""
     batch = COUNTING_BATCH_PER_REPLICA * replicas
-    tails = (low_tail(batch), part_filled_tail(batch, replicas), 1)
-    return tuple(dict.fromkeys(2 * batch + tail for tail in tails))
+    low, *others = dict.fromkeys((low_tail(batch), part_filled_tail(batch, replicas), 1))
+    return (COUNTED_BATCHES * batch + low, *(2 * batch + tail for tail in others))
 
 
 def counting_name(examples: int) -> str:

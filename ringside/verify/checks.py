@@ -299,9 +299,10 @@ def independent_randomness(
                     f"replicas {one + 1} and {other + 1} draw the same random numbers in layer "
                     f"{layer}: a mask depends on the position in the batch, not on the replica"
                 )
-                if not synchronous:
-                    finding = f"not covered, because TensorFlow seeds all workers alike: {finding}"
-                return Check(name=name, passed=not synchronous, finding=finding)
+                if synchronous:
+                    return Check(name=name, passed=False, finding=finding)
+                finding = f"not covered, because TensorFlow seeds all workers alike: {finding}"
+                return Check(name=name, passed=True, covered=False, finding=finding)
     layers = plural(len(next(iter(arm.values())).drawn), "layer")
     finding = f"{replicas} replicas draw different numbers in {layers}, untied"
     return Check(name=name, passed=True, finding=finding)

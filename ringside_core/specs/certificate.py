@@ -48,6 +48,7 @@ class Check(Noun):
         name: such as `float64 parity`, `training ledger`, `each gradient once`.
         passed: the answer.
         finding: the answer in one sentence.
+        covered: whether the answer says something of this arm; if not, the finding says why.
         tolerance: the largest deviation that passes; None: the check is not of this kind.
         worst: the largest deviation.
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
@@ -57,6 +58,7 @@ class Check(Noun):
     name: str
     passed: bool
     finding: str
+    covered: bool = True
     tolerance: NonNegativeFloat | None = None
     worst: Deviation | None = None
     by_step: tuple[Deviation, ...] = ()
@@ -144,7 +146,7 @@ class Certificate(Document):
         if not self.passed:
             return ""
         return coverage(
-            [check.name for check in self.checks],
+            [check.name for check in self.checks if check.covered],
             exact=self.kind == "exact",
             steps=self.steps,
             drawing=sorted({one.layer for one in self.by_design if not one.split}),

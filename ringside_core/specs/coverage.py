@@ -27,8 +27,7 @@ _FED = (
 )
 _EXACT = (
     _Part("float64 parity", "the first {steps} updates in float64"),
-    _Part("float32 parity", "the very first in float32"),
-    _Part("single updates", "each one by itself in the run's precision", "later ones in float32"),
+    _Part("single updates", "each one by itself in float32", "each one by itself in float32"),
     _Part("as timed", "the run as it is timed, unwatched", "a run that nobody watches"),
     _Part("resumed", "going on from a checkpoint", "going on from a checkpoint"),
     *_FED,
