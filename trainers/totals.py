@@ -49,8 +49,8 @@ class Totals:
     Attributes:
         ledger: ids of the examples.
         loss_sum: sum over examples of the loss at the time of their step.
-        batches: of the epoch that were fed. Each replica counts them for itself: in a metric, central
-            storage would add up those of all replicas at each step.
+        batches: of the epoch that were fed. Each replica counts them for itself: central storage
+            adds up what all replicas add to a metric.
         fed: the full list of fed ids; None if it is not kept.
         begun: what came before the restart; None except in a resumed epoch.
     """

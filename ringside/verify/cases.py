@@ -7,7 +7,6 @@ each update. What is timed is not, so it is run once more as it is timed, and on
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ringside.verify.checks import COUNTED_EPOCHS
 from ringside.verify.request import (
     Case,
     low_tail,
@@ -31,9 +30,11 @@ SINGLE_IN_FLOAT64 = "single-updates-in-float64"
 DRAWS = "draws"
 COUNTING = "counting"
 COUNTING_AS_TIMED = "counting-as-timed"
+# Epochs of the counting workload (workloads.py), and its examples unless it is told another number.
+COUNTED_EPOCHS, NUM_COUNTED = 2, 40
 COUNTING_BATCH_PER_REPLICA = 6
-# Whole batches of an epoch of the longest counting case: what is lost only later shows too.
-COUNTED_BATCHES = 30
+# Whole batches of an epoch; of asynchronous workers, where nothing else shows what is lost later.
+COUNTED_BATCHES, COUNTED_BATCHES_ASYNCHRONOUS = 2, 30
 SEEDS = 5
 CONVERGENCE_UPDATES = 60
 # Two epochs, each of three whole batches and a short one.
@@ -65,7 +66,7 @@ def as_timed_spec(spec: RunSpec) -> RunSpec:
 
 
 def reference_cases(
-    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int, workers: Sequence[int]
+    spec: RunSpec, sizes: Sequence[int], *, run_dir: Path, steps: int
 ) -> tuple[Case, ...]:
     """What the serial run is asked, so that arms of these sizes can be compared with it.
 
@@ -74,7 +75,6 @@ def reference_cases(
         run_dir: folder of the serial run.
         sizes: numbers of replicas above 1.
         steps: updates of the longest case.
-        workers: sizes of the arms whose training has no single right result.
     """
     # Also what arms train unwatched or in two parts: a race, or a fault of resuming, must not be in
     # both.
@@ -89,9 +89,18 @@ def reference_cases(
         for size in (1, *sizes)
         for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
     ]
-    with_states = [one for case in cases for one in _keeping_states(case, run_dir)]
+    return tuple(one for case in cases for one in _keeping_states(case, run_dir))
+
+
+def reference_seeds(spec: RunSpec, workers: Sequence[int]) -> tuple[Case, ...]:
+    """What the serial run is asked for arms whose training has no single right result.
+
+    Args:
+        spec: see `reference_spec`.
+        workers: sizes of those arms.
+    """
     updates = (1, *workers) if workers else ()
-    return (*with_states, *(case for number in updates for case in _seed_cases(spec, number)))
+    return tuple(case for number in updates for case in _seed_cases(spec, number))
 
 
 def _keeping_states(case: Case, run_dir: Path) -> Iterator[Case]:
@@ -183,11 +192,12 @@ def counting_case(spec: RunSpec, examples: int, *, name: str = COUNTING, mistake
     return Case(name=name, spec=small, steps=None, watch="last", mistake=mistake)
 
 
-def counted_examples(replicas: int) -> tuple[int, ...]:
-    """Numbers of examples to count: many whole batches or two, and each kind of short one."""
+def counted_examples(replicas: int, *, synchronous: bool) -> tuple[int, ...]:
+    """Numbers of examples to count: some whole batches, and each kind of short one."""
     batch = COUNTING_BATCH_PER_REPLICA * replicas
-    low, *others = dict.fromkeys((low_tail(batch), part_filled_tail(batch, replicas), 1))
-    return (COUNTED_BATCHES * batch + low, *(2 * batch + tail for tail in others))
+    first, *others = dict.fromkeys((low_tail(batch), part_filled_tail(batch, replicas), 1))
+    most = COUNTED_BATCHES if synchronous else COUNTED_BATCHES_ASYNCHRONOUS
+    return (most * batch + first, *(COUNTED_BATCHES * batch + tail for tail in others))
 
 
 def counting_name(examples: int) -> str:
@@ -209,7 +219,7 @@ def arm_cases(
         draws: whether layers draw random numbers.
     """
     watched, timed = watched_spec(spec), as_timed_spec(spec)
-    examples = counted_examples(spec.topology.num_replicas)
+    examples = counted_examples(spec.topology.num_replicas, synchronous=exact)
     counting = [counting_case(watched, n, name=counting_name(n)) for n in examples]
     parity = [
         case.replace(states=str(states.absolute())) if case.name == SINGLE else case

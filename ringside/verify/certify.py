@@ -1,6 +1,5 @@
 """Certify arms: start the processes of each arm once, let them run every case, judge the traces."""
 
-import json
 import secrets
 import shutil
 import time
@@ -8,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
@@ -23,12 +21,9 @@ from ringside.verify.cases import (
     SINGLE_IN_FLOAT64,
     WATCHED,
     arm_cases,
-    as_replicas,
     counted_examples,
     counting_name,
     in_updates,
-    reference_cases,
-    reference_spec,
     watched_spec,
 )
 from ringside.verify.checks import (
@@ -36,27 +31,21 @@ from ringside.verify.checks import (
     convergence,
     each_applied_once,
     independent_randomness,
-    reference_is_plain_keras,
     training_ledger,
     validation_ledger,
 )
 from ringside.verify.gate import evaluation, parity
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
+from ringside.verify.reference import Reference, run_reference
 from ringside.verify.request import (
-    CASES,
     DEFAULT_STEPS,
-    INSPECTION,
-    PLAIN,
-    Case,
     Request,
-    case_folder,
     looked_file,
-    states_folder,
 )
 from ringside.verify.same_elements import Looked, fed_elements
 from ringside.verify.trace import Trace
 from ringside.verify.updates import each_update, single_updates
-from ringside_core.specs import Arm, ByDesign, Certificate, Check, RunSpec, Topology
+from ringside_core.specs import Arm, Certificate, Check, RunSpec, Topology
 from ringside_core.text import file_name
 
 
@@ -102,34 +91,32 @@ def certify(
     """
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
-    workers = sorted({s.replicas for s in subjects if not s.exact})
-    serial = reference_spec(subjects[0].spec)
-    place = folder / "reference"
-    cases = reference_cases(serial, sizes, run_dir=place, steps=steps, workers=workers)
-    request = Request(cases=cases, inspect=tuple(sizes) or (2,), precision=serial.precision)
-    reference = run_request(request, serial, place, start=start)
-    inspection = _inspection(reference)
-    obstacle = _no_reference(reference, inspection, request)
-    most = max((1, *sizes))
+    reference = run_reference(
+        subjects[0].spec,
+        sizes,
+        workers=sorted({s.replicas for s in subjects if not s.exact}),
+        steps=steps,
+        folder=folder,
+        start=start,
+    )
 
     def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
         blank = _blank(subject, steps, start)
-        if obstacle:
-            return blank.replace(obstacle=obstacle)
+        if reference.obstacle:
+            return blank.replace(obstacle=reference.obstacle)
         on_start(subject.arm.label)
-        by_design = inspection["by_design"]
         cases = arm_cases(
             subject.spec,
             exact=subject.exact,
             steps=steps,
-            most_replicas=most,
-            states=states_folder(reference.folder, SINGLE + _suffix(subject, by_design)),
-            draws=any(not one["split"] for one in by_design),
+            most_replicas=max((1, *sizes)),
+            states=reference.states(subject.replicas),
+            draws=any(not one.split for one in reference.by_design),
         )
         spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
         look = secrets.randbelow(10_000)  # drawn anew, so that nothing hides for long
         watched = run_request(Request(cases=cases, look=look), spec, place, interrupts, start)
-        return _certified(blank, subject, watched, reference, inspection)
+        return _certified(blank, subject, watched, reference)
 
     alone = [_one_worker(subject) for subject in subjects if not subject.exact]
     jobs = {one.arm.label: one for one in (*alone, *subjects)}
@@ -143,7 +130,7 @@ def certify(
             shutil.rmtree(Path(one.folder) / "traces", ignore_errors=True)  # large, and not needed
         if subject in subjects:
             on_end(made[label])
-    shutil.rmtree(reference.folder / CASES, ignore_errors=True)  # states before each update
+    reference.remove_states()
     return tuple(made[subject.arm.label] for subject in subjects)
 
 
@@ -174,54 +161,6 @@ def with_one_worker(several: Certificate, alone: Certificate) -> Certificate:
 # The findings
 
 
-def _inspection(reference: Watched) -> dict[str, Any]:
-    path = reference.folder / INSPECTION
-    if not path.exists():
-        return {"by_design": [], "obstacles": [], "data_digest": ""}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def _no_reference(reference: Watched, inspection: Mapping[str, Any], request: Request) -> str:
-    """Why nothing can be compared with the serial run; empty: it can."""
-    if inspection["obstacles"]:
-        return "; ".join(inspection["obstacles"])
-    if reference.obstacle:
-        return f"there is no serial reference: {reference.obstacle}"
-    for case in request.cases:
-        if case.updates_per_batch > 1:
-            continue  # only asynchronous arms are compared with it, see `convergence`
-        for trace in reference.traces[case.name].values():
-            missing = trace.error or unseen(case, trace)
-            if missing:
-                return f"there is no serial reference ({case.name}): {missing}"
-    plain = _plain_keras(reference)
-    return "" if plain.passed else f"{plain.name}: {plain.finding}"
-
-
-def _plain_keras(reference: Watched) -> Check:
-    """Whether the reference itself is right."""
-    (trace,) = reference.traces[WATCHED].values()
-    plain = Trace.read(case_folder(reference.folder, WATCHED) / PLAIN)
-    return reference_is_plain_keras(plain, trace)
-
-
-def unseen(case: Case, trace: Trace) -> str:
-    """What the trace of a completed case lacks, if it was not watched as planned; else empty."""
-    made = sum(trace.meta["updates"])
-    fewer = case.keep_states or case.states  # of large models
-    if not made or (made < (case.steps or 1) and not fewer):
-        return f"it made {made} updates, and not {case.steps}"
-    watched = {
-        "steps": trace.steps == made,
-        "last": trace.final,
-        "ends": "initial_loss" in trace.meta,
-    }
-    if not watched[case.watch]:
-        return "it was not watched"
-    return ""
-
-
 def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
     return Certificate(
         arm=subject.arm,
@@ -237,51 +176,36 @@ def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
 
 
 def _certified(
-    blank: Certificate,
-    subject: Subject,
-    watched: Watched,
-    reference: Watched,
-    inspection: Mapping[str, Any],
+    blank: Certificate, subject: Subject, watched: Watched, reference: Reference
 ) -> Certificate:
     """Judge what an arm's processes saw of its cases."""
     blank = blank.replace(folder=str(watched.folder))
     if watched.obstacle:
         return blank.replace(obstacle=watched.obstacle)
-    by_design = tuple(ByDesign(**one) for one in inspection["by_design"])
-    suffix = _suffix(subject, inspection["by_design"])
-    references = {
-        name: trace
-        for name, traces in reference.traces.items()
-        for trace in reference.traces.get(name + suffix, traces).values()
+    replicas, exact = subject.replicas, subject.exact
+    serial, arm = reference.traces(replicas), watched.traces[WATCHED]
+    whole = serial[WATCHED]
+    counted = {
+        n: watched.traces[counting_name(n)] for n in counted_examples(replicas, synchronous=exact)
     }
-    whole, arm = references[WATCHED], watched.traces[WATCHED]
-    counted = {n: watched.traces[counting_name(n)] for n in counted_examples(subject.replicas)}
-    checks = judge(arm, whole, counted, exact=subject.exact, tasks=watched.tasks)
-    if subject.exact:
-        checks += _exact_checks(watched, references)
+    checks = judge(arm, whole, counted, exact=exact, tasks=watched.tasks)
+    if exact:
+        checks += _exact_checks(watched, serial)
     else:
-        checks += _statistical_checks(watched, references, counted, subject.replicas)
-    if subject.replicas > 1:
+        checks += _statistical_checks(watched, serial, counted, replicas)
+    if replicas > 1:
         drawn = watched.traces.get(DRAWS)
-        checks.append(
-            independent_randomness(drawn, replicas=subject.replicas, synchronous=subject.exact)
-        )
-    checks += [fed_elements(_looked(watched), tasks=watched.tasks), _plain_keras(reference)]
+        checks.append(independent_randomness(drawn, replicas=replicas, synchronous=exact))
+    checks += [fed_elements(_looked(watched), tasks=watched.tasks), reference.plain]
     return blank.replace(
         steps=whole.steps,
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
         checks=tuple(checks),
-        by_design=tuple(one for one in by_design if subject.replicas > 1 or not one.split),
+        by_design=tuple(one for one in reference.by_design if replicas > 1 or not one.split),
         reference_digest=str(whole.meta.get("final_digest", "")),
         final_digest=str(_first(arm).meta.get("final_digest", "")),
-        data_digest=inspection["data_digest"],
+        data_digest=reference.inspection["data_digest"],
     )
-
-
-def _suffix(subject: Subject, by_design: Sequence[Mapping[str, Any]]) -> str:
-    """Suffix of the cases of the reference that split a batch as this arm does, if that matters."""
-    split_matters = subject.replicas > 1 and any(one["split"] for one in by_design)
-    return as_replicas(subject.replicas) if split_matters else ""
 
 
 def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Check]:

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ringside.stats.evidence import digest_of_each_once
+from ringside.verify.cases import COUNTED_EPOCHS
 from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation, LedgerDigest
 from ringside_core.text import plural
 
-# Epochs of the counting workload (workloads.py), and its examples unless it is told another number.
-COUNTED_EPOCHS, NUM_COUNTED = 2, 40
 # By number of examples: traces of one counting case.
 Counted = Mapping[int, Mapping[str, Trace]]
 Place = tuple[int, int]

@@ -8,9 +8,14 @@ from pathlib import Path
 from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
 from ringside.verify import store
-from ringside.verify.cases import COUNTING, counting_case, on_own_workload, watched_spec
+from ringside.verify.cases import (
+    COUNTING,
+    NUM_COUNTED,
+    counting_case,
+    on_own_workload,
+    watched_spec,
+)
 from ringside.verify.certify import Subject, judge
-from ringside.verify.checks import NUM_COUNTED
 from ringside.verify.mistakes import (
     EPOCHS,
     GLOBAL_BATCH,

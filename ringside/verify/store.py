@@ -151,14 +151,14 @@ def orders() -> dict[str, str]:
 
 def users_code() -> dict[str, str]:
     """SHA-256 of each loaded Python file that is neither installed nor Ringside's own."""
-    installed = [
-        Path(sysconfig.get_path(kind)).resolve()
-        for kind in ("stdlib", "platstdlib", "purelib", "platlib")
-    ]
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = [Path(sysconfig.get_path(kind)).resolve() for kind in kinds]
+    # Most modules. To resolve the paths of all takes as long as a small training.
+    begins = tuple(os.path.join(sysconfig.get_path(kind), "") for kind in kinds)
     found = {}
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None)
-        if not name or not name.endswith(".py"):
+        if not name or not name.endswith(".py") or name.startswith(begins):
             continue
         path = Path(name).resolve()
         if any(path.is_relative_to(folder) for folder in installed):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.checks import NUM_COUNTED
+from ringside.verify.cases import NUM_COUNTED
 from ringside.verify.mistakes import TRAIN_EXAMPLES, VALIDATION_EXAMPLES
 from ringside_core.keras import tf
 from ringside_core.workloads.workload import Workload

@@ -38,9 +38,9 @@ def test_each_check_adds_what_it_covers() -> None:
     assert with_checks("horovod", *NEW) == (
         "Covers the first 20 updates in float64, each one by itself in float32, the run as it is "
         "timed, unwatched, going on from a checkpoint, which examples are fed, what the examples "
-        "that were drawn hold, that each gradient counts once, evaluation, the serial run, by plain "
-        "Keras. Not covered: updates after the first 20, but that losses of all epochs agree; "
-        "networks between hosts; speed."
+        "that were drawn hold, that each gradient counts once, evaluation, the serial run, by "
+        "plain Keras. Not covered: updates after the first 20, but that losses of all epochs "
+        "agree; networks between hosts; speed."
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ringside.verify.certify import unseen
+from ringside.verify.reference import unseen
 from ringside.verify.request import Case
 from ringside_core.specs import RunSpec, Topology, backend_options
 from tests.unit.verify.made_up import STEPS, trace
