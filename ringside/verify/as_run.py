@@ -64,22 +64,25 @@ def _not_the_same_updates(arm: Mapping[str, Trace], reference: Trace) -> str:
 
 
 def resumed(arm: Mapping[str, Trace], uninterrupted: Trace, *, tasks: Sequence[str]) -> Check:
-    """Whether a training that goes on from a checkpoint is the one that was never interrupted.
+    """Whether a training that went on from a checkpoint is the one that was never interrupted.
 
     Args:
-        arm: trace of the second part, of each process; it began after the first epoch.
-        uninterrupted: of the serial run, from its beginning.
+        arm: trace of each process, of both parts; it was stopped after its first epoch.
+        uninterrupted: of the serial run.
         tasks: processes that must have written a trace.
     """
-    later = uninterrupted.since(1)
+    name = "resumed"
+    if obstacle := unfinished(arm, uninterrupted, tasks=tasks):
+        return Check(name=name, passed=False, finding=obstacle, tolerance=TOLERANCE["float64"])
+    parted, later = {task: trace.since(1) for task, trace in arm.items()}, uninterrupted.since(1)
     checks = [
-        parity(arm, later, precision="float64", tasks=tasks),
-        training_ledger(arm, later, synchronous=True),
-        validation_ledger(arm, later),
         _saved(arm),
+        parity(parted, later, precision="float64", tasks=tasks),
+        training_ledger(parted, later, synchronous=True),
+        validation_ledger(parted, later),
     ]
-    told = next((check for check in checks if not check.passed), checks[0])
-    return told.replace(name="resumed", finding=f"after the restart, {told.finding}")
+    told = next((check for check in checks if not check.passed), checks[1])
+    return told.replace(name=name, finding=f"after the restart, {told.finding}")
 
 
 def _saved(arm: Mapping[str, Trace]) -> Check:

@@ -16,7 +16,6 @@ from ringside.verify.cases import (
     AS_TIMED,
     COUNTING_AS_TIMED,
     DRAWS,
-    RESUMED,
     SINGLE,
     SINGLE_IN_FLOAT64,
     WATCHED,
@@ -213,7 +212,7 @@ def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Che
     traces, tasks = watched.traces, watched.tasks
     checks = [
         as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks),
-        resumed(traces[RESUMED], references[RESUMED], tasks=tasks),
+        resumed(traces[WATCHED], references[WATCHED], tasks=tasks),
     ]
     if SINGLE in traces:
         checks.append(

@@ -230,17 +230,13 @@ class _Bench:
         (reference,) = self._reference.traces[clean].values()
         checks = judge(
             self._traces[case],
-            reference.since(1) if self._resumed(clean) else reference,
+            reference,
             {NUM_COUNTED: self._traces.get(counting, {})},
             exact=self._subject.exact,
             tasks=self._tasks,
         )
         failed = next((check for check in checks if not check.passed), None)
         return "" if failed is None else f"{failed.name}: {failed.finding}"
-
-    def _resumed(self, name: str) -> bool:
-        """Whether a clean run is made in two parts, of which only the second is watched."""
-        return any(case.name == name and case.resumed for case in self._clean)
 
     def _counts(self, mistake: str) -> bool:
         """Whether only counted gradients can show it, because the weights have no right value."""

@@ -138,7 +138,7 @@ class Recorder(Last):
         )
         values, _ = training.evaluate()
         self._trace.before = {name: np.array(value) for name, value in values.items()}
-        if not training.first_epoch:  # the reference made no predictions where this one resumes
+        if not training.first_epoch:
             self._trace.before.update(self._predictions())
         for name, (value, _) in self._weights():
             self._rows[name] = [self._sampled(value)]

@@ -35,8 +35,8 @@ class Case(Noun):
             `ends`: validation before and after only. `draws`: nothing is trained; what each replica
             draws first in each random layer, untied.
         mistake: a deliberate one, see ringside/verify/mistakes.py; empty: none.
-        resumed: stop after the first epoch, and continue from its checkpoint with a new model; only
-            the second part is watched.
+        resumed: stop after the first epoch, and continue from its checkpoint with a new model. Both
+            parts are watched after each update.
         virtual_replicas: the serial backend computes as this number of replicas would, if a layer
             depends on how the batch is split.
         keep_states: also write the whole state before each update (`states_folder`), of large

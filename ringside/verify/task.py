@@ -96,19 +96,34 @@ def watch(case: Case, folder: Path, train: Train) -> Trace:
     """Train one case and return its trace; an error ends the case, not the process."""
     from ringside_core.keras import tf
 
-    trace = Trace()
     tf.keras.backend.set_floatx(case.spec.precision)
+    parts = [Trace() for _ in range(1 + case.resumed)]
     try:
-        _train(case, trace, folder, train)
+        if case.resumed:
+            _train_to_stop(case, parts[0], folder, train)
+        _train(case, parts[-1], folder, train)
     except Exception as error:
         # Ringside's own checks end a training in all processes at once. If another error ends it in
         # one process only, its peers wait in a collective until the launcher ends them.
-        trace.meta["error"] = f"{type(error).__name__}: {error}"
-    return trace
+        parts[-1].meta["error"] = f"{type(error).__name__}: {error}"
+    return parts[0].then(parts[1]) if case.resumed else parts[0]
+
+
+def _train_to_stop(case: Case, trace: Trace, folder: Path, train: Train) -> None:
+    """The first epoch of a case, watched and saved."""
+    from ringside.verify.recorder import Recorder
+
+    watcher = Recorder(trace)
+    record = RecordInProgress.begun(case.spec.replace(save="all"))
+    prepare = partial(_prepared_to_stop, case=case, trace=trace, watching=[watcher])
+    try:
+        train(record, folder, prepare=prepare)
+    finally:
+        watcher.finish(record)
 
 
 def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
-    """One training, or the two parts of a resumed one, watched as the case says."""
+    """One training, or the second part of one that was stopped, watched as the case says."""
     from ringside.verify.draws import DrawnError, Draws
     from ringside.verify.recorder import Ends, Last, Recorder, Watch
     from ringside.verify.states import FromStates, KeepStates
@@ -116,8 +131,6 @@ def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
 
     spec = case.spec
     if case.resumed:
-        first = RecordInProgress.begun(spec.replace(save="all"))
-        train(first, folder, prepare=partial(_prepared_to_stop, case=case, trace=trace))
         spec = spec.replace(resume_from=str(folder / "checkpoint.npz"))
     kinds: dict[str, type[Watch]] = {
         "steps": Recorder,

@@ -75,6 +75,35 @@ class Trace:
             meta={**self.meta, **lists},
         )
 
+    def then(self, later: "Trace") -> "Trace":
+        """The trace of a training in two parts, as if it had not been interrupted.
+
+        Args:
+            later: of the part that went on where this one had stopped. It may have ended with an
+                error, before it had seen anything.
+        """
+        rows = {
+            name: {
+                key: np.concatenate([own, getattr(later, name)[key][first:]])
+                if key in getattr(later, name)
+                else own
+                for key, own in getattr(self, name).items()
+            }
+            for name, first in (("weights", 1), ("slots", 1), ("metrics", 0), ("evaluation", 0))
+        }
+        meta = self.meta | later.meta
+        for key in (key for key, value in meta.items() if isinstance(value, list)):
+            meta[key] = [*self.meta.get(key, []), *later.meta.get(key, [])]
+        return replace(
+            later,
+            **rows,
+            loss=np.concatenate([self.loss, later.loss]),
+            replica_gap=np.concatenate([self.replica_gap, later.replica_gap]),
+            before=self.before,
+            fed=np.concatenate([self.fed, later.fed]) if len(later.fed) else self.fed,
+            meta=meta,
+        )
+
     @property
     def error(self) -> str:
         """The error that ended the training early, its class and message; empty: there was none."""

@@ -51,7 +51,7 @@ def trained_by_hand(
     ]
     if name == "state_not_restored_everywhere":
         moving[1] = [np.zeros_like(m) for m in moving[1]]
-    return by_hand.train(after, epochs[1:], velocities=moving)
+    return [*first, *by_hand.train(after, epochs[1:], velocities=moving)[1:]]
 
 
 def fed_by_hand(name: str, epoch: int, total: int) -> list[list[Batch]]:

@@ -6,7 +6,7 @@ import pytest
 
 from ringside.verify.cases import (
     AS_TIMED,
-    RESUMED,
+    WATCHED,
     arm_cases,
     counted_examples,
     reference_cases,
@@ -88,10 +88,10 @@ def test_the_reference_is_whole_and_watched_where_the_arm_is_not(tmp_path: Path)
     cases = reference_cases(serial, [2], run_dir=tmp_path, steps=20)
     reference = {one.name: one for one in cases}
 
-    assert (arm[AS_TIMED].watch, arm[RESUMED].resumed) == ("last", True)
+    assert (arm[AS_TIMED].watch, arm[WATCHED].resumed) == ("last", True)
     assert arm[AS_TIMED].spec.steps_per_execution == 4
     assert arm[AS_TIMED].spec.ledger == "digest"
-    for name in (AS_TIMED, RESUMED):
+    for name in (AS_TIMED, WATCHED):
         assert reference[name].watch == "steps"
         assert not reference[name].resumed
         assert reference[name].spec.steps_per_execution == 1
