@@ -140,8 +140,7 @@ def counted(name: str, *, seed: int, replicas: int) -> np.ndarray:
     pushed: list[tuple[list[int], float]] = []
     for worker in range(replicas):
         for epoch in range(EPOCHS):
-            own_seed = seed + (worker if name == "different_order" else 0)
-            ids_in_order = order(epoch, seed=own_seed, total=total)
+            ids_in_order = order(epoch, seed=seed, total=total)
             for begin in range(worker * size, total, GLOBAL_BATCH):
                 ids = ids_in_order[begin : begin + size]
                 if name == "padding_counted":
