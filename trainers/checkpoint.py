@@ -192,6 +192,8 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         return Position(epochs_done)
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(int(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
+    if begun.totals[-2].shape != (4,):
+        raise ValueError("written within an epoch by an earlier version of Ringside")
     if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun)

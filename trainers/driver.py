@@ -243,7 +243,8 @@ class Driver:
         loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
         spec, train = self.training.spec, self.training.train
         if spec.ablation != "no_input":
-            check_fed(ledger, spec, train, self._epoch, readers=backend.num_readers)
+            readers, ordered = backend.num_readers, totals.ordered
+            check_fed(ledger, spec, train, self._epoch, readers=readers, ordered=ordered)
         return {"loss": loss, **{name: float(v) for name, v in merged.items()}}, fed, here
 
     def _validate(self) -> tuple[dict[str, float], int]:

@@ -17,12 +17,18 @@ _WRAP = 2**64
 
 
 def check_fed(
-    ledger: NDArray[Any], spec: RunSpec, pipeline: Pipeline, epoch: int, *, readers: int
+    ledger: NDArray[Any],
+    spec: RunSpec,
+    pipeline: Pipeline,
+    epoch: int,
+    *,
+    readers: int,
+    ordered: bool,
 ) -> None:
     """Compare the ledger of a training epoch with its plan.
 
-    The order is compared where updates have one: in synchronous runs over data in memory. A stream
-    is shuffled in a buffer, and only reading it again would tell its order.
+    The order is compared for data in memory only. A stream is shuffled in a buffer, and only
+    reading it again would tell its order.
 
     Args:
         ledger: result of `trainers.ledger.Ledger`, over all replicas.
@@ -30,13 +36,14 @@ def check_fed(
         pipeline: of the training split.
         epoch: from 0.
         readers: input pipelines of the run.
+        ordered: whether the ledger knows the order; asynchronous updates have none.
 
     Raises:
         LedgerError: other examples were fed, or in another order.
     """
     name = f"epoch {epoch + 1}"
     _check_examples(digest(ledger), pipeline, name, readers)
-    if not (spec.capabilities.synchronous and isinstance(pipeline.prepared, ArraySource)):
+    if not (ordered and isinstance(pipeline.prepared, ArraySource)):
         return
     if int(ledger[3]) % _WRAP != _planned_order(spec, pipeline.num_examples, epoch):
         raise LedgerError(

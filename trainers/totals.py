@@ -33,6 +33,11 @@ class BegunEpoch:
         """Examples of weight above 0 that were fed."""
         return digest(self.totals[-2]).count
 
+    @property
+    def ordered(self) -> bool:
+        """Whether its ledger knows the order of its batches: asynchronous workers have none."""
+        return bool(self.totals[-2][3])
+
 
 def updates_per_batch(backend: Backend) -> int:
     """Updates from one global batch; an asynchronous run makes one for each reader."""
@@ -118,8 +123,16 @@ class Totals:
         if self.begun is not None:
             states = [now + before for now, before in zip(states, self._before(), strict=True)]
             fed = None if fed is None else fed + self._table_before(fed)
+        if not self.ordered:
+            states[-2] = np.where(np.arange(4) == 3, 0, states[-2])
         batches = updates // updates_per_batch(self._backend)
         return BegunEpoch(batches, feed, tuple(states), fed)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the ledger knows the order of all batches of this epoch."""
+        begun_in_order = self.begun is None or self.begun.ordered
+        return self._backend.capabilities.synchronous and begun_in_order
 
     def results(self) -> dict[str, NDArray[Any]]:
         """Result of each metric by name, over the whole epoch. This overwrites the states."""

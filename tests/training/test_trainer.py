@@ -20,7 +20,7 @@ from ringside_core.specs import (
 from ringside_core.workloads.pipeline import make_pipeline
 from tests.contract.linear import linear
 from trainers.build import apply_rule, build
-from trainers.checkpoint import restore, snapshot, write
+from trainers.checkpoint import read, restore, snapshot, write
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
 from trainers.prepare import prepare
@@ -278,11 +278,23 @@ def test_other_metrics_are_refused_when_an_epoch_goes_on() -> None:
             make_pipeline(spec, workload, backend.capabilities, training=False),
         )
         totals = Totals(model, backend)
-        right = (np.zeros(()), np.zeros(()), np.zeros(3, np.int64), np.zeros(()))
+        right = (np.zeros(()), np.zeros(()), np.zeros(4, np.int64), np.zeros(()))
 
         totals.begin(BegunEpoch(1, "{}", right, None))
         with pytest.raises(RefusalError, match="with the metrics that it began with"):
             totals.begin(BegunEpoch(1, "{}", right[1:], None))
+
+
+def test_a_begun_epoch_without_its_order_is_refused(tmp_path: Path) -> None:
+    """The ledger of earlier versions did not know it."""
+    model = linear().build_model()
+    model.compile(tf.keras.optimizers.SGD(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    begun = BegunEpoch(1, "{}", (np.zeros(3, np.int64), np.zeros(())), None)
+    write(tmp_path / "old.npz", snapshot(model), epochs_done=1, begun=begun)
+
+    with pytest.raises(RefusalError, match="by an earlier version of Ringside"):
+        read(tmp_path / "old.npz")
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
