@@ -20,6 +20,7 @@ from ringside.verify.cases import (
     SINGLE_IN_FLOAT64,
     WATCHED,
     arm_cases,
+    can_resume,
     counted_examples,
     counting_name,
     in_updates,
@@ -189,7 +190,7 @@ def _certified(
     }
     checks = judge(arm, whole, counted, exact=exact, tasks=watched.tasks)
     if exact:
-        checks += _exact_checks(watched, serial)
+        checks += _exact_checks(subject.spec, watched, serial)
     else:
         checks += _statistical_checks(watched, serial, counted, replicas)
     if replicas > 1:
@@ -207,13 +208,12 @@ def _certified(
     )
 
 
-def _exact_checks(watched: Watched, references: Mapping[str, Trace]) -> list[Check]:
+def _exact_checks(spec: RunSpec, watched: Watched, references: Mapping[str, Trace]) -> list[Check]:
     """Checks of the other cases of an arm whose updates have one right result."""
     traces, tasks = watched.traces, watched.tasks
-    checks = [
-        as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks),
-        resumed(traces[WATCHED], references[WATCHED], tasks=tasks),
-    ]
+    checks = [as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks)]
+    if can_resume(spec):
+        checks.append(resumed(traces[WATCHED], references[WATCHED], tasks=tasks))
     if SINGLE in traces:
         checks.append(
             single_updates(
