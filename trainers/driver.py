@@ -242,7 +242,7 @@ class Driver:
         fed = digest(ledger)
         loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
         spec, train = self.training.spec, self.training.train
-        if spec.ablation != "no_input":
+        if spec.ablation != "no_input" and backend.capabilities.synchronous:
             readers, ordered = backend.num_readers, totals.ordered
             check_fed(ledger, spec, train, self._epoch, readers=readers, ordered=ordered)
         return {"loss": loss, **{name: float(v) for name, v in merged.items()}}, fed, here

@@ -1,18 +1,17 @@
 """What an epoch must have been fed, computed from its plan and not by the pipeline that fed it."""
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside_core.example_ids import CHUNK, digest_of_each_once, splitmix64
 from ringside_core.keras import tf
 from ringside_core.specs import LedgerDigest, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import ArraySource
-from trainers.ledger import LedgerError, digest, mix
+from trainers.ledger import LedgerError, digest
 
-_CHUNK = 1 << 20
 _WRAP = 2**64
 
 
@@ -27,8 +26,8 @@ def check_fed(
 ) -> None:
     """Compare the ledger of a training epoch with its plan.
 
-    The order is compared for data in memory only. A stream is shuffled in a buffer, and only
-    reading it again would tell its order.
+    Asynchronous training is not compared: a worker that was restarted may repeat steps. The order
+    is compared for data in memory only: of a stream, only reading it again would tell its order.
 
     Args:
         ledger: result of `trainers.ledger.Ledger`, over all replicas.
@@ -36,7 +35,8 @@ def check_fed(
         pipeline: of the training split.
         epoch: from 0.
         readers: input pipelines of the run.
-        ordered: whether the ledger knows the order; asynchronous updates have none.
+        ordered: whether the ledger knows the order; an epoch that asynchronous workers began has
+            none.
 
     Raises:
         LedgerError: other examples were fed, or in another order.
@@ -61,7 +61,12 @@ def check_validated(
 
 def _check_examples(fed: LedgerDigest, pipeline: Pipeline, name: str, readers: int) -> None:
     times = readers if pipeline.options.shard == "off" else 1  # every reader reads everything
-    expected = _digest_of_each(pipeline.num_examples, times)
+    once = digest_of_each_once(pipeline.num_examples)
+    expected = LedgerDigest(
+        count=times * once.count,
+        id_sum=times * once.id_sum,
+        id_hash=f"{times * int(once.id_hash, 16) % _WRAP:016x}",
+    )
     if fed.count != expected.count:
         raise LedgerError(f"{name} was fed {fed.count} examples, its plan holds {expected.count}")
     if fed != expected:
@@ -71,38 +76,19 @@ def _check_examples(fed: LedgerDigest, pipeline: Pipeline, name: str, readers: i
         )
 
 
-@lru_cache(maxsize=8)
-def _digest_of_each(count: int, times: int) -> LedgerDigest:
-    """The digest of the ids 0…count-1, each so many times."""
-    hash_sum = sum(_hash_sum(np.arange(n, min(n + _CHUNK, count))) for n in _chunks(count))
-    id_sum = count * (count - 1) // 2
-    return LedgerDigest(
-        count=times * count, id_sum=times * id_sum, id_hash=f"{times * hash_sum % _WRAP:016x}"
-    )
-
-
 def _planned_order(spec: RunSpec, total: int, epoch: int) -> int:
     """The order of an epoch over data in memory, as `Ledger` adds it up; modulo 2**64.
 
     The shuffle is written out again here: a fault in the pipeline must not be in both.
     """
     order = 0
-    for first in _chunks(total):
-        positions = np.arange(first, min(first + _CHUNK, total))
-        numbers = positions
+    for first in range(0, total, CHUNK):
+        positions = np.arange(first, min(first + CHUNK, total))
+        ids = positions
         if spec.pipeline.shuffle:
-            numbers = tf.random.experimental.index_shuffle(
+            ids = tf.random.experimental.index_shuffle(
                 positions, seed=[spec.seed, epoch], max_index=total - 1
-            )
-        order += _hash_sum(numbers, 2 * (positions // spec.global_batch) + 1)
+            ).numpy()
+        factors = (2 * (positions // spec.global_batch) + 1).astype(np.uint64)
+        order += int((splitmix64(ids) * factors).sum(dtype=np.uint64))
     return order % _WRAP
-
-
-def _chunks(count: int) -> range:
-    return range(0, count, _CHUNK)
-
-
-def _hash_sum(ids: Any, factors: Any = 1) -> int:
-    """Sum of the ids' hashes, each times its factor; modulo 2**64."""
-    hashes = mix(tf.constant(ids, tf.int64)).numpy().astype(np.uint64)
-    return int((hashes * np.asarray(factors, np.uint64)).sum(dtype=np.uint64))

@@ -18,6 +18,7 @@ COVERED = (
     "ringside/report",
     "ringside/stats",
     "ringside_core/code_version.py",
+    "ringside_core/example_ids.py",
     "ringside_core/readings/machine.py",
     "ringside_core/specs",
     "ringside_core/text.py",

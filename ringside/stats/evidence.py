@@ -1,16 +1,13 @@
 """What the records of a run prove about its computation, as short answers."""
 
-import functools
 from collections.abc import Sequence
 from typing import Literal
 
-from ringside_core.specs import EpochRecord, LedgerDigest, Run
+from ringside_core.example_ids import digest_of_each_once
+from ringside_core.specs import EpochRecord, Run
 
 # The last two say why the question makes no sense for this run.
 Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]
-
-_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_CHUNK = 1 << 20
 
 
 def examples_once(runs: Sequence[Run]) -> list[Answer]:
@@ -54,23 +51,6 @@ def _whole_count(run: Run) -> int | None:
 def _validated_once(epoch: EpochRecord) -> bool:
     ledger = epoch.validation_ledger
     return ledger is None or ledger == digest_of_each_once(epoch.validation_examples)
-
-
-@functools.lru_cache(maxsize=8)
-def digest_of_each_once(count: int) -> LedgerDigest:
-    """The digest of the ids 0…count-1, each fed once; splitmix64 (Steele, Lea, Flood 2014)."""
-    import numpy as np
-
-    total = 0
-    for first in range(0, count, _CHUNK):
-        z = np.arange(first, min(first + _CHUNK, count), dtype=np.uint64) + np.uint64(_GAMMA)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
-        z ^= z >> np.uint64(31)
-        total += int(z.sum(dtype=np.uint64))  # modulo 2**64
-    return LedgerDigest(
-        count=count, id_sum=count * (count - 1) // 2, id_hash=f"{total % 2**64:016x}"
-    )
 
 
 def replicas_equal(run: Run) -> Answer:

@@ -6,10 +6,10 @@ the full ledger is another path through the training step than the digest that t
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ringside.stats.evidence import digest_of_each_once
 from ringside.verify.checks import training_ledger, validation_ledger
 from ringside.verify.gate import TOLERANCE, at_end, gaps, judged, last_slots, parity, unfinished
 from ringside.verify.trace import Trace
+from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import Check, Deviation, LedgerDigest
 
 

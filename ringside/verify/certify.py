@@ -38,7 +38,9 @@ from ringside.verify.gate import evaluation, parity
 from ringside.verify.processes import HERE, Start, Watched, run_request, side_by_side
 from ringside.verify.reference import Reference, run_reference
 from ringside.verify.request import (
+    CASES,
     DEFAULT_STEPS,
+    TRACES,
     Request,
     looked_file,
 )
@@ -102,8 +104,8 @@ def certify(
 
     def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
         blank = _blank(subject, steps, start)
-        if reference.obstacle:
-            return blank.replace(obstacle=reference.obstacle)
+        if obstacle := reference.obstacle(exact=subject.exact):
+            return blank.replace(obstacle=obstacle)
         on_start(subject.arm.label)
         cases = arm_cases(
             subject.spec,
@@ -123,14 +125,17 @@ def certify(
     ordered = sorted(jobs.values(), key=lambda one: not one.exact)
     made: dict[str, Certificate] = {}
     results = side_by_side([partial(certified, one) for one in ordered])
-    for subject, one in zip(ordered, results, strict=True):
-        label = subject.arm.label
-        made[label] = one if subject.exact else with_one_worker(one, made[_alone(subject)])
-        if one.passed:
-            shutil.rmtree(Path(one.folder) / "traces", ignore_errors=True)  # large, and not needed
-        if subject in subjects:
-            on_end(made[label])
-    reference.remove_states()
+    try:
+        for subject, one in zip(ordered, results, strict=True):
+            label = subject.arm.label
+            made[label] = one if subject.exact else with_one_worker(one, made[_alone(subject)])
+            if one.passed:
+                for large in (TRACES, CASES):
+                    shutil.rmtree(Path(one.folder) / large, ignore_errors=True)
+            if subject in subjects:
+                on_end(made[label])
+    finally:
+        reference.remove_states()
     return tuple(made[subject.arm.label] for subject in subjects)
 
 
@@ -199,6 +204,7 @@ def _certified(
     checks += [fed_elements(_looked(watched), tasks=watched.tasks), reference.plain]
     return blank.replace(
         steps=whole.steps,
+        every=whole.meta["every"],
         sources={n: sha for trace in arm.values() for n, sha in trace.meta["sources"].items()},
         checks=tuple(checks),
         by_design=tuple(one for one in reference.by_design if replicas > 1 or not one.split),

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringside.stats.evidence import digest_of_each_once
 from ringside.verify.cases import COUNTED_EPOCHS
 from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
 from ringside.verify.trace import Trace
+from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import Check, Deviation, LedgerDigest
 from ringside_core.text import plural
 
@@ -394,4 +394,5 @@ def reference_is_plain_keras(plain: Trace, reference: Trace) -> Check:
         else ("the reference, with which all arms are compared, differs from plain Keras")
     )
     finding = "; ".join([f"{alike}: {check.finding}", *plain.meta["limits"]])
-    return check.replace(name=name, finding=finding, by_step=())
+    trained = "weights" not in without
+    return check.replace(name=name, finding=finding, covered=trained, by_step=())

@@ -95,7 +95,8 @@ def _fed(
 
     if backend.role == "coordinator":
         shards = [InputShard(index=index, count=readers) for index in range(readers)]
-        iterators = [iter(read(shard)) for shard in shards]
+        # A worker whose slice begins after the last example is fed nothing.
+        iterators = [iter(read(shard)) for shard in shards if pipeline.reader_batches(shard)]
     else:
         iterators = [iter(backend.distribute(read))]
     at: list[Place] = []

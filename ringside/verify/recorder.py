@@ -174,6 +174,7 @@ class Recorder(Last):
             trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
             trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
             trace.final = {name: value for name, (value, _) in self._weights()}
+            trace.meta["every"] = self._stride
         super().finish(record)
 
     def _predictions(self) -> dict[str, NDArray[Any]]:

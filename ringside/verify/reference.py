@@ -39,7 +39,8 @@ class Reference:
     """What the serial run did of its cases.
 
     Attributes:
-        asked: the request of each of its processes; the first one also inspects the workload.
+        asked: the request of each of its processes. The first one also inspects the workload; the
+            second trains from several seeds, if an arm needs that.
         watched: what each of them did.
     """
 
@@ -60,12 +61,16 @@ class Reference:
         """Layers that depend on the split of a batch, or on a random stream."""
         return tuple(ByDesign(**one) for one in self.inspection["by_design"])
 
-    @cached_property
-    def obstacle(self) -> str:
-        """Why nothing can be compared with it; empty: it can."""
+    def obstacle(self, *, exact: bool) -> str:
+        """Why an arm cannot be compared with it; empty: it can.
+
+        Args:
+            exact: whether the updates of the arm have one right result; if so, it needs no seeds.
+        """
         if self.inspection["obstacles"]:
             return "; ".join(self.inspection["obstacles"])
-        for request, watched in zip(self.asked, self.watched, strict=True):
+        needed = [*zip(self.asked, self.watched, strict=True)][: 1 if exact else None]
+        for request, watched in needed:
             if missing := _missing(request, watched):
                 return f"there is no serial reference{missing}"
         return "" if self.plain.passed else f"{self.plain.name}: {self.plain.finding}"

@@ -15,6 +15,7 @@ from ringside_core.specs.run_spec import Precision
 REQUEST = "request.json"
 INSPECTION = "inspection.json"
 CASES = "cases"
+TRACES = "traces"
 STATES = "states"
 PLAIN = "plain-keras.npz"
 
@@ -82,7 +83,7 @@ class Request(Document):
 
 def trace_file(run_dir: Path, case: str, task: str) -> Path:
     """The file into which a process writes its trace of a case."""
-    return run_dir / "traces" / case / f"{task}.npz"
+    return run_dir / TRACES / case / f"{task}.npz"
 
 
 def case_folder(run_dir: Path, case: str) -> Path:

@@ -78,5 +78,6 @@ def updates_to_keep(workload: Workload, steps: int) -> int:
     model, optimizer = workload.build_model(), workload.optimizer()
     build_optimizer(optimizer, model.trainable_variables)
     variables: list[Any] = [*model.variables, *variables_of(optimizer)]
-    size = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
+    # In the bytes of float32: the same updates are made in float64, and must be as many.
+    size = sum(v.shape.num_elements() * min(4, v.dtype.size) for v in variables)
     return min(steps, max(FEWEST_UPDATES, KEPT_BYTES // max(1, size) - 1))

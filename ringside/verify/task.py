@@ -70,7 +70,7 @@ def run_cases(
         trace.meta["sources"] = users_code()
         trace.write(trace_file(run_dir, case.name, task))
     if request.look is not None:
-        on_phase("looking at the data")
+        on_phase("looking")
         looked = _looked(backend, request.look)
         write_whole(looked_file(run_dir, task), looked.to_json())
 

@@ -67,6 +67,9 @@ def single_updates(
     name, tolerance = f"{precision} single updates", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    if in_float64.steps != reference.steps:
+        finding = f"the serial run made {in_float64.steps} updates in float64, not as many"
+        return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     found = [
         deviation
         for task, trace in arm.items()

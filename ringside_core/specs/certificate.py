@@ -89,6 +89,8 @@ class Certificate(Document):
         kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
             with several workers, by counting and by convergence.
         steps: updates that were compared in float64.
+        every: after each update one in so many elements was compared; 1: all, as of models with up
+            to 500,000.
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
         machine: where the checks ran; the first one of several hosts.
@@ -111,6 +113,7 @@ class Certificate(Document):
     spec: RunSpec
     kind: Literal["exact", "statistical"]
     steps: PositiveInt
+    every: PositiveInt = 1
     code_version: str
     sources: dict[str, str] = Field(default_factory=dict)
     machine: MachineFacts
@@ -149,9 +152,16 @@ class Certificate(Document):
             [check.name for check in self.checks if check.covered],
             exact=self.kind == "exact",
             steps=self.steps,
+            single=max((one.step for one in self._single_updates), default=0),
+            every=self.every,
             drawing=sorted({one.layer for one in self.by_design if not one.split}),
             hosts=len(self.hosts),
         )
+
+    @property
+    def _single_updates(self) -> tuple[Deviation, ...]:
+        checks = [check for check in self.checks if check.name.endswith("single updates")]
+        return tuple(one for check in checks for one in check.by_step)
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:

@@ -18,6 +18,7 @@ class _Part(NamedTuple):
     otherwise: str = ""
 
 
+_AS_TIMED = "the run as it is timed, unwatched, in float64"
 _FED = (
     _Part("training ledger", "which examples are fed", "which examples are fed"),
     _Part("fed elements", "what the examples that were drawn hold", "what the examples hold"),
@@ -27,21 +28,28 @@ _FED = (
 )
 _EXACT = (
     _Part("float64 parity", "the first {steps} updates in float64"),
-    _Part("single updates", "each one by itself in float32", "each one by itself in float32"),
-    _Part("as timed", "the run as it is timed, unwatched", "a run that nobody watches"),
-    _Part("resumed", "going on from a checkpoint", "going on from a checkpoint"),
+    _Part("single updates", "{single} by itself in float32", "each one by itself in float32"),
+    _Part("as timed", _AS_TIMED, "a run that nobody watches"),
+    _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
     *_FED,
 )
 _STATISTICAL = (
     *_FED,
-    _Part("as timed", "the run as it is timed, unwatched", "a run that nobody watches"),
+    _Part("as timed", _AS_TIMED, "a run that nobody watches"),
     _Part("one worker", "the updates of one worker alone", "the updates of one worker alone"),
     _Part("convergence", "how far the loss falls over several seeds", "how far the loss falls"),
 )
 
 
 def coverage(
-    checks: Sequence[str], *, exact: bool, steps: int, drawing: Sequence[str], hosts: int
+    checks: Sequence[str],
+    *,
+    exact: bool,
+    steps: int,
+    single: int,
+    every: int,
+    drawing: Sequence[str],
+    hosts: int,
 ) -> str:
     """One line: what is covered, and what is not.
 
@@ -49,19 +57,27 @@ def coverage(
         checks: names of the checks that passed.
         exact: whether the updates have one right result.
         steps: updates that were compared.
+        single: updates that were compared by themselves in float32; of large models fewer.
+        every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
         hosts: that were certified; 0: one machine.
     """
     covered, missing = [], []
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check in name for name in checks):
-            covered.append(part.covered.format(steps=steps))
+            alone = "each one" if single == steps else f"the first {single} each"
+            covered.append(part.covered.format(steps=steps, single=alone))
         elif part.otherwise:
             missing.append(part.otherwise)
     if drawing and not any("randomness" in name for name in checks):
         missing.append(f"which random numbers {', '.join(drawing)} draws")
-    if exact:
-        missing.append(f"updates after the first {steps}, but that losses of all epochs agree")
+    if every > 1:
+        missing.append(f"other elements than 1 in {every} before the last update")
+    if drawing and exact:
+        missing.append(f"updates after the first {steps}; random numbers after a restart")
+    elif exact:
+        in_comparison = "but that losses of all epochs agree in a comparison"
+        missing.append(f"updates after the first {steps}, {in_comparison}")
     else:
         missing.append("single updates of several workers, which have no one right result")
     missing += [*([] if hosts > 1 else ["networks between hosts"]), "speed"]

@@ -137,17 +137,23 @@ def counted(name: str, *, seed: int, replicas: int) -> np.ndarray:
     found, total, size = np.zeros(TRAIN_EXAMPLES), TRAIN_EXAMPLES, GLOBAL_BATCH // replicas
     if name == "tail_dropped":
         total -= total % GLOBAL_BATCH
-    pushed: list[tuple[list[int], float]] = []
+    by_worker: list[list[tuple[list[int], float]]] = [[] for _ in range(replicas)]
     for worker in range(replicas):
         for epoch in range(EPOCHS):
-            ids_in_order = order(epoch, seed=seed, total=total)
-            for begin in range(worker * size, total, GLOBAL_BATCH):
+            own_seed = seed + (worker if name == "different_order" else 0)
+            ids_in_order = order(epoch, seed=own_seed, total=total)
+            reader = 0 if name == "same_shard" else worker
+            for begin in range(reader * size, total, GLOBAL_BATCH):
                 ids = ids_in_order[begin : begin + size]
                 if name == "padding_counted":
                     ids = [ids_in_order[p % total] for p in range(begin, begin + size)]
-                pushed.append((ids, 1 / len(ids)))
+                by_worker[worker].append((ids, 1 / len(ids)))
+    if name == "fed_nothing":
+        by_worker[1][1] = ([], 0.0)
+    if name == "same_shard":  # worker 1 is asked for its own number of batches
+        by_worker[1] = by_worker[1][: 2 * EPOCHS]
     factor = replicas if name in ("gradients_summed", "rate_scaled_twice") else 1
-    for ids, part in pushed:
+    for ids, part in [batch for batches in by_worker for batch in batches]:
         for number in ids:
             found[number] += factor * part
     return found

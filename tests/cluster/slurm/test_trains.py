@@ -119,7 +119,8 @@ def test_a_stopped_launcher_cancels_its_job(
         wait_until(lambda: slurm.jobs() == [])
         if signals == "ctrl-c":
             assert launcher.returncode == 130
-    assert slurm.state_of(job_name(folder)) == "CANCELLED"
+    # Its processes are killed first; Slurm may see that before it sees that the job is cancelled.
+    assert slurm.state_of(job_name(folder)) in ("CANCELLED", "FAILED")
 
 
 def test_a_job_that_somebody_cancels_has_a_name(slurm: SlurmCluster, tmp_path: Path) -> None:

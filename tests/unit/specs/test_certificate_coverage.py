@@ -3,7 +3,7 @@
 import pytest
 
 from ringside_core.specs import Check, Host
-from tests.unit.report.proofs import BY_DESIGN, answered, certificate, failed
+from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, failed
 from tests.unit.stats.factory import arm_of
 
 NEW = (
@@ -18,7 +18,8 @@ NEW = (
 def with_checks(backend: str, *names: str) -> str:
     """The line of a certificate of two replicas that also has these checks."""
     one = certificate(arm_of(backend, 2), by_design=())
-    more: tuple[Check, ...] = tuple(map(answered, names))
+    seen = (deviation(0.0, 1), deviation(0.0, 2))
+    more: tuple[Check, ...] = tuple(answered(name).replace(by_step=seen) for name in names)
     return one.replace(checks=(*one.checks, *more)).coverage
 
 
@@ -28,19 +29,19 @@ def test_what_was_not_checked_is_not_covered() -> None:
         "Covers the first 20 updates in float64, which examples are fed, that each gradient counts "
         "once, evaluation. Not covered: each one by itself in float32; a run that nobody watches; "
         "going on from a checkpoint; what the examples hold; a fault that the serial run has too; "
-        "updates after the first 20, but that losses of all epochs agree; networks between hosts; "
-        "speed."
+        "updates after the first 20, but that losses of all epochs agree in a comparison; networks "
+        "between hosts; speed."
     )
 
 
 def test_each_check_adds_what_it_covers() -> None:
     """Nothing of it is left among what is not covered."""
     assert with_checks("horovod", *NEW) == (
-        "Covers the first 20 updates in float64, each one by itself in float32, the run as it is "
-        "timed, unwatched, going on from a checkpoint, which examples are fed, what the examples "
-        "that were drawn hold, that each gradient counts once, evaluation, the serial run, by "
-        "plain Keras. Not covered: updates after the first 20, but that losses of all epochs "
-        "agree; networks between hosts; speed."
+        "Covers the first 20 updates in float64, the first 2 each by itself in float32, the run "
+        "as it is timed, unwatched, in float64, going on after an epoch from its checkpoint, which "
+        "examples are fed, what the examples that were drawn hold, that each gradient counts once, "
+        "evaluation, the serial run, by plain Keras. Not covered: updates after the first 20, but "
+        "that losses of all epochs agree in a comparison; networks between hosts; speed."
     )
 
 
@@ -61,7 +62,9 @@ def test_random_layers_and_hosts() -> None:
     assert "which random numbers dropout (Dropout) draws" in one.coverage
     assert "networks" not in one.coverage
     known = one.replace(checks=(*one.checks, answered("independent randomness")))
-    assert "random numbers" not in known.coverage
+    assert "which random numbers" not in known.coverage
+    assert "losses of all epochs" not in one.coverage
+    assert "other elements than 1 in 7" in one.replace(every=7).coverage
     told = answered("independent randomness").replace(covered=False)
     assert "which random numbers" in one.replace(checks=(*one.checks, told)).coverage
 

@@ -4,11 +4,11 @@ import pytest
 
 from ringside.stats.evidence import (
     Answer,
-    digest_of_each_once,
     examples_once,
     replicas_equal,
     worst,
 )
+from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import LedgerDigest, Outcome, Run
 from tests.unit.stats.factory import arm_of, each_once, epoch, record, run_of, spec_of
 
@@ -32,7 +32,7 @@ def test_digest_of_each_once(count: int) -> None:
 
 def test_digest_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set larger than one chunk is summed over several."""
-    monkeypatch.setattr("ringside.stats.evidence._CHUNK", 7)
+    monkeypatch.setattr("ringside_core.example_ids.CHUNK", 7)
 
     assert digest_of_each_once.__wrapped__(100) == each_once(100)
 
