@@ -119,10 +119,14 @@ def as_replicas(size: int) -> str:
     return f"-as-{size}" if size > 1 else ""
 
 
+def has_one_result(spec: RunSpec) -> bool:
+    """Whether the updates of a run have one right result."""
+    return spec.capabilities.synchronous or spec.topology.num_replicas == 1
+
+
 def can_resume(spec: RunSpec) -> bool:
     """Whether a run of this kind can go on from a checkpoint to the one right result."""
-    one_result = spec.capabilities.synchronous or spec.topology.num_replicas == 1
-    return one_result and spec.options.passes_per_reduction == 1
+    return has_one_result(spec) and spec.options.passes_per_reduction == 1
 
 
 def parity_cases(watched: RunSpec, timed: RunSpec, *, steps: int, most_replicas: int) -> list[Case]:

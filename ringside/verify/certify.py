@@ -23,6 +23,7 @@ from ringside.verify.cases import (
     can_resume,
     counted_examples,
     counting_name,
+    has_one_result,
     in_updates,
     watched_spec,
 )
@@ -66,7 +67,7 @@ class Subject:
     @property
     def exact(self) -> bool:
         """Whether its updates have one right result: it is synchronous, or has one replica."""
-        return self.spec.capabilities.synchronous or self.replicas == 1
+        return has_one_result(self.spec)
 
 
 def certify(

@@ -247,7 +247,6 @@ def test_replicas_that_draw_the_same_are_found() -> None:
     assert "replicas 2 and 3" in failed.finding
     assert "noise (GaussianNoise)" in failed.finding
     assert told.passed
-    assert told.passed
     assert not told.covered
     assert told.finding.startswith("not covered, because TensorFlow seeds all workers alike")
 
