@@ -26,6 +26,7 @@ from launch.task import (
     run_launched,
     run_process,
 )
+from launch.turns import allowed_until, takes_turns
 from ringside.verify.request import REQUEST
 from ringside_core.specs import (
     RecordInProgress,
@@ -37,7 +38,7 @@ from ringside_core.specs import (
 
 if TYPE_CHECKING:
     from backends.base import Backend
-    from trainers.driver import Driver
+    from trainers.driver import Driver, Listener
 
 
 def _train(
@@ -80,13 +81,16 @@ def _train_once(
     from trainers import prepare as prepared
     from trainers.driver import Progress
     from trainers.fit import fit
+    from trainers.turns import Turns
 
     spec = record.spec
     reporter.phase("building")
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
-    progress = Progress(reporter.step, reporter.epoch)
+    listeners: list[Listener] = [Progress(reporter.step, reporter.epoch)]
+    if takes_turns(run_dir):
+        listeners.append(Turns(partial(allowed_until, run_dir), reporter.waiting))
     make_ready = prepare or prepared.prepare
-    fit(make_ready(record, workload, backend, run_dir=run_dir, listeners=[progress]))
+    fit(make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners))
 
 
 def _surroundings() -> Surroundings:

@@ -14,10 +14,12 @@ from launch.outcome import Evidence, Records, Verdict, judge
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh
 from launch.remote.keepers import Keepers
+from launch.turns import Turns
 from launch.watch import SERVING, Progress, Watch
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
+RESTING_POLL_S = 0.5  # nothing moves but a process that dies, and that wakes us
 # Time for the other tasks to notice that one failed, and to write their records.
 REPORT_GRACE_S = 5.0
 # Time for servers to end, once all that they served are gone.
@@ -36,6 +38,7 @@ def execute(
     live: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
     interrupts: Interrupts | None = None,
+    turns: Turns | None = None,
 ) -> Execution:
     """Run a plan to its end. When this returns or raises, no process of the run is left.
 
@@ -46,6 +49,7 @@ def execute(
         live: show the output of all tasks as it comes, each line with its task's name.
         on_progress: called at every change of any task.
         interrupts: held by a caller who executes several plans in threads; None: held here.
+        turns: held by a caller who freezes the run at times; None: it is never frozen.
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
@@ -72,9 +76,14 @@ def execute(
         started = time.monotonic()
         with Children(plan, dict(os.environ)) as children:
             run = _Run(children, records, watch, keepers, deadline_s)
+            if turns is not None:
+                turns.keepers = keepers
             while not run.over():
-                children.wait(POLL_S)
+                resting = turns is not None and turns.resting
+                children.wait(RESTING_POLL_S if resting else POLL_S)
                 interrupts.raise_noted()
+                if resting:
+                    watch.rest()
                 for progress in watch.look():
                     if on_progress is not None:
                         on_progress(progress)

@@ -42,6 +42,11 @@ class Interrupts:
         if error is None:
             self.raise_noted()
 
+    def stop(self) -> None:
+        """Let `raise_noted` raise from now on, in every thread that holds this."""
+        if self._noted is None:
+            self._noted = signal.SIGTERM
+
     def raise_noted(self) -> None:
         """Raise the exception for a signal that was noted, if there is one.
 

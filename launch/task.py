@@ -20,6 +20,8 @@ import psutil
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
+from launch.turns import takes_turns
+from launch.watch import WAITING
 from ringside_core.readings.machine import machine_facts
 from ringside_core.readings.process import (
     cores_for,
@@ -54,7 +56,7 @@ class Reporter:
         self.phase("starting")
 
     def phase(self, name: str, step: int = 0) -> None:
-        """Note a phase: starting, importing, building, training, serving, finished."""
+        """Note a phase: starting, importing, building, training, waiting, serving, finished."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
         line = f"{time.time():.3f} {step} {self._total} {name}"
         os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
@@ -63,6 +65,10 @@ class Reporter:
         """Note an update."""
         self._total = total
         self.phase("training", done)
+
+    def waiting(self, done: int) -> None:
+        """Note that this many updates are done and that the next turn is awaited."""
+        self.phase(WAITING, done)
 
     def epoch(self, number: int, record: EpochRecord) -> None:
         """Print how an epoch went, if there is no launcher that prints (`aloud`)."""
@@ -144,7 +150,7 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     spec_file = Path(arguments[arguments.index("--spec") + 1])
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
     spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
-    surroundings = own_surroundings(spec)
+    surroundings = own_surroundings(spec).replace(is_frozen_at_times=takes_turns(run_dir))
     if run_id := os.environ.get(RUN_ID):
         # A killed process removes nothing: TensorFlow's temporary files go where the sweep of this
         # run cleans up.

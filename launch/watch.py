@@ -8,6 +8,7 @@ from pydantic import NonNegativeInt
 from ringside_core.specs import Noun
 
 TRAINING = "training"
+WAITING = "waiting"  # for its turn beside other runs, see launch/turns.py
 SERVING = "serving"
 FINISHED = "finished"
 # Before the first step a task reports little, and the time depends on the machine: on two busy
@@ -19,8 +20,8 @@ class Progress(Noun):
     """Where a task is.
 
     Attributes:
-        phase: starting, importing, building, training, serving or finished; empty: the task has
-            not reported yet.
+        phase: starting, importing, building, training, waiting, serving or finished; empty: the
+            task has not reported yet.
     """
 
     task: str
@@ -65,14 +66,18 @@ class Watch:
                 continue
             self._content[task] = content
             self._changed[task] = time.monotonic()
-            progress = _parse(task, content)
+            progress = read_progress(task, content)
             if progress is not None and progress != self.latest[task]:
                 self.latest[task] = progress
                 news.append(progress)
         if self._waiting:
-            self._changed = dict.fromkeys(self._changed, time.monotonic())
+            self.rest()
             self._waiting = not any(self._content.values())
         return news
+
+    def rest(self) -> None:
+        """Count the time of every task from now on: it was not its turn."""
+        self._changed = dict.fromkeys(self._changed, time.monotonic())
 
     def standing_still(self, seconds: float) -> tuple[float, list[Progress]]:
         """(the limit in seconds, tasks that have not moved for longer, the longest first).
@@ -83,7 +88,7 @@ class Watch:
         """
         unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
         now = time.monotonic()
-        if not any(at.phase in (TRAINING, FINISHED) for at in self.latest.values()):
+        if not any(at.phase in (TRAINING, WAITING, FINISHED) for at in self.latest.values()):
             seconds = max(seconds, START_PATIENCE_S)
         if unfinished:
             still = [task for task in unfinished if now - self._changed[task] > seconds]
@@ -94,7 +99,7 @@ class Watch:
         return seconds, [self.latest[t] for t in sorted(still, key=self._changed.__getitem__)]
 
 
-def _parse(task: str, content: str) -> Progress | None:
+def read_progress(task: str, content: str) -> Progress | None:
     """Read `<unix time> <step> <total steps> <phase>`; None for an incomplete line."""
     words = content.split()
     if len(words) != 4 or not (words[1].isdigit() and words[2].isdigit()):

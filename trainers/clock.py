@@ -1,6 +1,8 @@
 """The clock of one process of a training."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from backends.base import Backend
@@ -26,6 +28,8 @@ class Clock:
         done: updates of this run so far.
         sent_bytes: see EpochRecord. It is read before the first barrier and after the second one,
             so that reading is not timed; both barriers are in it.
+        paused_s: time of the run so far in which it waited for its turn. It is in no other time.
+        paused_in_epoch_s: the same of this epoch.
         first_step_done: `time.time()` after the first execution of the run, or None.
     """
 
@@ -44,9 +48,11 @@ class Clock:
         self._began = 0.0
         self._sent: dict[str, int] = {}
         self._ends: list[float] = []
+        self._pauses: list[tuple[float, float]] = []  # of this epoch: when it began, how long
         self._epoch_began = 0.0
         self._done_before_epoch = 0
         self.done = 0
+        self.paused_s = 0.0
         self.before_s = 0.0
         self.stopped_at = 0.0
         self.train_s = 0.0
@@ -63,6 +69,7 @@ class Clock:
     def start(self) -> None:
         """Start together with all others."""
         self._ends = []
+        self._pauses = []
         if self._counts_bytes:
             self._sent = sent_bytes()
         self._backend.barrier()
@@ -78,17 +85,48 @@ class Clock:
                 self._backend.barrier()  # a dispatched step is not a finished one
             self.first_step_done = time.time()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within this block the training waits: its time and its bytes are not the training's.
+
+        The last step is over before the wait begins.
+        """
+        self._finish_steps()
+        if self._backend.step_ends() is not None:
+            self._backend.barrier()
+        if self._counts_bytes:
+            sent_before = sent_between(self._sent, sent_bytes())
+        began = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - began
+        self._pauses.append((began, seconds))
+        self.paused_s += seconds
+        if self._counts_bytes:
+            now = sent_bytes()
+            self._sent = {name: now[name] - sent_before.get(name, 0) for name in now}
+
+    @property
+    def paused_in_epoch_s(self) -> float:
+        """See above."""
+        return sum(seconds for _, seconds in self._pauses)
+
     def stop(self) -> None:
         """Stop, before validation and anything else begins; then wait for the others."""
-        if self._accelerated:
-            # Launched is not finished: copying what the last step wrote waits for it.
-            self._backend.local_values(self._model.trainable_variables[-1])
+        self._finish_steps()
         self.stopped_at = time.perf_counter()
-        self.train_s = self.stopped_at - self._began
+        self.train_s = self.stopped_at - self._began - self.paused_in_epoch_s
         self._backend.barrier()
         if self._counts_bytes:
             self.sent_bytes = sent_between(self._sent, sent_bytes())
         dispatched = self._backend.step_ends()
         ends = self._ends if dispatched is None else dispatched
-        self.step_end_s = tuple(max(0.0, end - self._began) for end in ends)
+        self.step_end_s = tuple(max(0.0, self._without_pauses(end) - self._began) for end in ends)
         self.steps = self.done - self._done_before_epoch
+
+    def _finish_steps(self) -> None:
+        """Launched is not finished: copying what the last step wrote waits for it."""
+        if self._accelerated:
+            self._backend.local_values(self._model.trainable_variables[-1])
+
+    def _without_pauses(self, at: float) -> float:
+        return at - sum(seconds for began, seconds in self._pauses if began < at)

@@ -64,10 +64,11 @@ class Listener:
     """Is told how a training goes. A subclass overrides the methods that it needs.
 
     Attributes:
-        training: set before `on_start`.
+        training, clock: set before `on_start`.
     """
 
     training: Training
+    clock: Clock
 
     def on_start(self) -> None:
         """All replicas hold the initial weights; no step has been made. Not timed."""
@@ -166,7 +167,7 @@ class Driver:
         """Make the replicas equal and tell all listeners; outside of the backend's scope."""
         self.training.backend.begin_training(self.training.model)
         for one in self.listeners:
-            one.training = self.training
+            one.training, one.clock = self.training, self.clock
             one.on_start()
 
     def begin_epoch(self, epoch: int) -> None:
@@ -209,7 +210,8 @@ class Driver:
             train_s=clock.train_s,
             beside_s=beside_s,
             step_end_s=clock.step_end_s,
-            end_since_process_start_s=time.time() - self.record.started_unix_s,
+            end_since_process_start_s=time.time() - self.record.started_unix_s - clock.paused_s,
+            paused_s=clock.paused_in_epoch_s,
             train=train,
             validation=validation,
             validation_examples=counted,

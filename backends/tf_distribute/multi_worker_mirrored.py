@@ -2,10 +2,12 @@
 
 import os
 import socket
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tensorflow.python.eager import context
 
 from backends.base import Reduction
 from backends.devices import use_local_gpu
@@ -14,6 +16,8 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import CommunicationOptions
+
+FROZEN_LIMIT_MS = 3_600_000
 
 
 class MultiWorkerMirrored(StrategyBackend):
@@ -36,6 +40,8 @@ class MultiWorkerMirrored(StrategyBackend):
                     advice="Use --backend parameter_server, or remove `ps` from the cluster.",
                 )
             take_place(task)
+            if self.surroundings.is_frozen_at_times:
+                _be_patient()
         use_local_gpu(self.local_rank, self.surroundings.local_size)
         options = self.spec.options
         assert isinstance(options, CommunicationOptions)
@@ -58,6 +64,17 @@ class MultiWorkerMirrored(StrategyBackend):
     def _sum_function(self, tensor: Any) -> Any:
         per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: tensor)
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+
+
+def _be_patient() -> None:
+    """Let a peer be silent for an hour. TensorFlow's coordination service would end it after 10 s.
+
+    The strategy itself configures the service, and sets no heartbeat: its call gets one here.
+    """
+    configured = context.context().configure_coordination_service
+    context.context().configure_coordination_service = partial(
+        configured, heartbeat_timeout_in_ms=FROZEN_LIMIT_MS
+    )
 
 
 def take_place(task: ClusterTask) -> None:

@@ -57,8 +57,11 @@ class _Keeper:
         """Whether it cannot answer any more: its ssh has ended, or the keeper behind it has."""
         return self.mute or self.popen.poll() is not None
 
-    def ask(self) -> int:
+    def ask(self, byte: bytes = b".") -> int:
         """Send a byte, unless the pipe is full because nobody reads.
+
+        Args:
+            byte: a heartbeat, or one that `sweep.keep` knows.
 
         Returns:
             How many bytes will have come back once this one has. A byte that could not be sent
@@ -68,7 +71,7 @@ class _Keeper:
         with self.asking:
             awaited = self.sent + 1
             with contextlib.suppress(OSError):
-                self.sent += os.write(self.popen.stdin.fileno(), b".")
+                self.sent += os.write(self.popen.stdin.fileno(), byte)
         return awaited
 
     def hear(self) -> None:
@@ -116,6 +119,11 @@ class Keepers:
         trace: TracebackType | None,
     ) -> None:
         self._let_go()
+
+    def tell(self, byte: bytes) -> None:
+        """Send a byte to every keeper: `sweep.FREEZE` or `sweep.THAW`."""
+        for keeper in self._keepers:
+            keeper.ask(byte)
 
     def lost(self) -> tuple[str, ...]:
         """Keep in touch; returns the hosts that are lost by now. Call it often."""

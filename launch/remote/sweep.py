@@ -25,6 +25,8 @@ PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
 # The launcher sends a byte a second. After this silence it is gone, or the link to it is.
 SILENCE_S = 15.0
+# Bytes from the launcher to a keeper, beside the byte of the heartbeat.
+FREEZE, THAW = b"f", b"t"
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
 
@@ -149,11 +151,22 @@ def greeting(run_id: str) -> str:
 
 
 def keep(run_id: str) -> None:
-    """Send the input back. Return at its end, or after a silence that is too long."""
+    """Send the input back, and do what it says. Return at its end, or after too long a silence."""
     with contextlib.suppress(OSError):
         os.write(1, greeting(run_id).encode())
         while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
+            told = said.translate(None, b".")
+            if told:  # the last word counts
+                frozen = told.endswith(FREEZE)
+                signal_members(run_id, signal.SIGSTOP if frozen else signal.SIGCONT)
             os.write(1, said)
+
+
+def signal_members(run_id: str, number: signal.Signals) -> None:
+    """Send a signal to every process of the run."""
+    for pid in members(run_id):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def wait_until_gone(pid: int) -> None:

@@ -87,6 +87,14 @@ def command(
     why: Annotated[
         bool, typer.Option("--why", help="Also run what shows where the time of a step goes.")
     ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Run each arm alone, one after the other. By default the arms of a round are live "
+            "side by side and train in turns, block by block, which needs far less time.",
+        ),
+    ] = False,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
     ] = None,
@@ -156,6 +164,7 @@ def command(
                 deadline_s=deadline,
                 verify=verify,
                 why=why,
+                live=not fresh,
                 trials_each=trials_each,
             )
         _finish(console, comparison, folder, began=began)

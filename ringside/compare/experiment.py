@@ -5,13 +5,13 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from launch import Progress, execute, make_plan
+from launch import execute, make_plan
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
@@ -28,6 +28,7 @@ from ringside.compare.hosts import (
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch
+from ringside.compare.live import LiveObserver, LiveRun, live_round
 from ringside.stats.breakdown import breakdown_arms
 from ringside.stats.rounds import disturbance
 from ringside.verify import store
@@ -156,6 +157,7 @@ def begin(
     deadline_s: float,
     verify: bool,
     why: bool,
+    live: bool,
     trials_each: int,
 ) -> Comparison:
     """Write a comparison to disk, with the arms that can run here and no runs yet."""
@@ -183,6 +185,7 @@ def begin(
         verify=verify,
         trials_each=trials_each,
         deadline_s=deadline_s,
+        live=live,
         code_version=store.code_version(),
         circumstances=circumstances(chosen.shared),
         hosts=placement.hosts or (),
@@ -216,14 +219,8 @@ def _names_relative_files(shared: Shared) -> bool:
     return shared.data_dir is not None and not Path(shared.data_dir).is_absolute()
 
 
-class Observer:
+class Observer(LiveObserver):
     """Is told what happens. This one ignores it."""
-
-    def start(self, label: str) -> None:
-        """A run begins."""
-
-    def step(self, progress: Progress) -> None:
-        """A process of the running arm made progress."""
 
     def end(self, run: Run, disturbed: str) -> None:
         """A run is over; `disturbed` says what disturbed it, and is empty if nothing did."""
@@ -282,25 +279,81 @@ def run_rounds(
         comparison = _after_round(comparison, before_s, folder, observer)  # it may be the last
     while not comparison.ended_because:
         number, due = still_to_run(comparison)
-        for arm in due:
-            observer.start(arm.label)
-            run = run_arm(
-                arm,
-                comparison.spec_of(arm, number),
-                number=number,
-                position=len(comparison.runs),
-                folder=folder,
-                executor=executor,
-                placement=comparison.placement,
-            )
-            _refuse_changes(comparison)  # before it is kept
-            comparison = comparison.replace(
-                runs=(*comparison.runs, run), rounds=max(comparison.rounds, number + 1)
-            )
-            keep(comparison, folder)
-            observer.end(run, disturbance(run))
+        if comparison.live:
+            comparison = _live_round(comparison, number, due, folder, observer)
+        else:
+            comparison = _fresh_round(comparison, number, due, folder, executor, observer)
         clock_s = before_s + time.monotonic() - began  # includes the time between the runs
         comparison = _after_round(comparison, clock_s, folder, observer)
+    return comparison
+
+
+def _fresh_round(
+    comparison: Comparison,
+    number: int,
+    due: Sequence[Arm],
+    folder: Path,
+    executor: Executor,
+    observer: Observer,
+) -> Comparison:
+    """Run each arm alone, one after the other."""
+    for arm in due:
+        observer.start(arm.label)
+        run = run_arm(
+            arm,
+            comparison.spec_of(arm, number),
+            number=number,
+            position=len(comparison.runs),
+            folder=folder,
+            executor=executor,
+            placement=comparison.placement,
+        )
+        comparison = _with_run(comparison, run, folder, observer)
+    return comparison
+
+
+def _live_round(
+    comparison: Comparison, number: int, due: Sequence[Arm], folder: Path, observer: Observer
+) -> Comparison:
+    """Run all arms beside each other, in turns."""
+    begun = len(comparison.runs)
+    live = []
+    for position, arm in enumerate(due, begun):
+        run_dir = _new_run_dir(folder, "runs", position, arm)
+        plan = make_plan(
+            comparison.spec_of(arm, number), run_dir=run_dir, placement=comparison.placement
+        )
+        live.append(LiveRun(arm.label, plan))
+    live_round(
+        live,
+        seed=f"{comparison.seed}/{number}",
+        deadline_s=comparison.deadline_s,
+        observer=observer,
+    )
+    for position, one in enumerate(live, begun):
+        run = Run(
+            **dict(one.execution),
+            arm=one.label,
+            round=number,
+            position=position,
+            spec=one.plan.spec,
+            log_dir=os.fspath((Path(one.plan.run_dir) / "logs").relative_to(folder)),
+            blocks=tuple(one.blocks),
+        )
+        if run.outcome.completed:
+            durations.remember(run.spec, run.wall_s, comparison.placement)
+        comparison = _with_run(comparison, run, folder, observer)
+    return comparison
+
+
+def _with_run(comparison: Comparison, run: Run, folder: Path, observer: Observer) -> Comparison:
+    """The comparison with one more run, on disk."""
+    _refuse_changes(comparison)  # before it is kept
+    comparison = comparison.replace(
+        runs=(*comparison.runs, run), rounds=max(comparison.rounds, run.round + 1)
+    )
+    keep(comparison, folder)
+    observer.end(run, disturbance(run))
     return comparison
 
 
@@ -348,9 +401,7 @@ def run_arm(
         placement: where it runs.
         place: folder for the runs, within the folder of the comparison.
     """
-    run_dir = folder / place / f"{position:03d}-{file_name(arm.label, longest=LONGEST_NAME)}"
-    if run_dir.exists():  # from an interrupted run, which is not in the results
-        shutil.rmtree(run_dir)
+    run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
@@ -363,6 +414,14 @@ def run_arm(
         log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
         load=load,
     )
+
+
+def _new_run_dir(folder: Path, place: str, position: int, arm: Arm) -> Path:
+    """The folder of a run; what an interrupted run left there is not in the results."""
+    run_dir = folder / place / f"{position:03d}-{file_name(arm.label, longest=LONGEST_NAME)}"
+    if run_dir.exists():
+        shutil.rmtree(run_dir)
+    return run_dir
 
 
 def keep(comparison: Comparison, folder: Path) -> None:

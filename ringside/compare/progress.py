@@ -63,6 +63,12 @@ class ComparisonProgress(Observer):
         elif progress.phase != "serving":
             self._bars.update(self._steps, description=f"{self._label}: {progress.phase}")
 
+    def passes(self, done: int, total: int) -> None:
+        """All live arms made another block."""
+        self._bars.update(
+            self._steps, total=total, completed=done, description="blocks of all arms, in turns"
+        )
+
     def end(self, run: Run, disturbed: str) -> None:
         """A run is over: print a line with its outcome, and what disturbed it."""
         self._bars.advance(self._runs)

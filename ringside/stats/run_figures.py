@@ -17,6 +17,7 @@ from ringside.stats.step_times import (
     missing,
     step_times_ms,
     timed_records,
+    timeline,
     warm_up,
     why_untimed,
 )
@@ -149,11 +150,18 @@ def throughput_examples_s(run: Run) -> Figure:
     """Examples trained for each second of the slowest process, examples/s.
 
     Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` counts
-    all replicas; train_s begins at a barrier and ends with the last step of the process.
+    all replicas; train_s begins at a barrier and ends with the last step of the process. Of a live
+    run: Σ examples ÷ Σ seconds of the executions that count, see `timeline`.
     """
     why_not = why_untimed(run)
     if why_not:
         return Figure(None, why_not)
+    if run.blocks:
+        line = timeline(run)
+        counts = line.block >= 0
+        if not counts.any():
+            return Figure(None, "no block of it counts: it trained too few updates")
+        return Figure(float(line.examples[counts].sum() / line.seconds[counts].sum()))
     epochs = counted_epochs(run)
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)

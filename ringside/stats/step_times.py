@@ -19,6 +19,7 @@ SIGNIFICANCE = 0.01
 ROUNDING = 1e-12
 NO_NOISE = 1e-9  # between logarithms of times
 SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no logarithm
+MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
 Epochs = list[list[tuple[RunRecord, EpochRecord]]]  # [epoch][process]
@@ -136,7 +137,70 @@ def step_times_ms(run: Run) -> list[float]:
     """
     if why_untimed(run):
         return []
-    return [1000 * float(s) for records in counted_epochs(run) for s in slowest_s(records)]
+    if run.blocks:
+        line = timeline(run)
+        times = (line.seconds / line.steps)[line.block >= 0]
+    else:
+        times = np.concatenate([slowest_s(records) for records in counted_epochs(run)])
+    return [1000 * float(second) for second in times]
+
+
+# Blocks of a live run
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Every execution of a live run, in order; arrays are [executions].
+
+    Attributes:
+        seconds: of the slowest process.
+        steps: updates.
+        examples: trained, as a share of their epoch.
+        block: number of the pass of the block in which it counts; -1: it does not count.
+    """
+
+    seconds: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    examples: NDArray[np.float64]
+    block: NDArray[np.int64]
+
+
+def timeline(run: Run) -> Timeline:
+    """The executions of a live run, and which of them count.
+
+    The first MARKED + prefetch executions of a block do not count: caches are cold after the
+    freeze, and the pipeline had filled its buffers before it. A block counts if all of it lies
+    behind the warm-up.
+    """
+    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
+    done = np.cumsum(steps)
+    warm = sum(records[0].steps for records in epochs[: warm_up(run).epochs])
+    block = np.full(len(steps), -1, np.int64)
+    for one in run.blocks:
+        within = np.flatnonzero((done > one.begun_after) & (done <= one.ended_after))
+        if one.begun_after >= warm:
+            block[within[MARKED + run.spec.pipeline.prefetch :]] = one.number
+    return Timeline(
+        seconds=np.concatenate([slowest_s(one) * steps_of_times(one[0]) for one in epochs]),
+        steps=steps,
+        examples=np.concatenate(
+            [steps_of_times(one[0]) * one[0].examples / one[0].steps for one in epochs]
+        ),
+        block=block,
+    )
+
+
+def blocks_examples_s(run: Run) -> dict[int, float]:
+    """Examples a second of each counted block of a live run, by the number of its pass."""
+    if not run.blocks or why_untimed(run):
+        return {}
+    line = timeline(run)
+    rates = {}
+    for number in np.unique(line.block[line.block >= 0]):
+        within = line.block == number
+        rates[int(number)] = float(line.examples[within].sum() / line.seconds[within].sum())
+    return rates
 
 
 # Warm-up

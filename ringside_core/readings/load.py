@@ -41,6 +41,15 @@ def read_ticks(text: str, cores: set[int]) -> Ticks:
     return Ticks(busy / TICKS_PER_S, steal / TICKS_PER_S)
 
 
+def read_machine_ticks() -> Ticks | None:
+    """CPU time of all processors that this process may use; None without /proc/stat."""
+    try:
+        text = PROC_STAT.read_text(encoding="ascii")
+    except OSError:
+        return None
+    return read_ticks(text, os.sched_getaffinity(0))
+
+
 def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
     """The processors of this machine that the processes of a run are pinned to; all without a pin.
 

@@ -35,6 +35,7 @@ from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions, HorovodOptions, parse_option
 from ringside_core.specs.placement import THIS_MACHINE, Placement
 from ringside_core.specs.record import (
+    Block,
     EpochRecord,
     Execution,
     LedgerDigest,
@@ -59,6 +60,7 @@ __all__ = [
     "Arm",
     "BackendOptions",
     "BatchPlan",
+    "Block",
     "ByDesign",
     "Capabilities",
     "Certificate",

@@ -203,6 +203,8 @@ class Comparison(Document):
         verify: whether the arms were to be certified first.
         trials_each: of the search for settings, for each arm; 0: none was asked for.
         deadline_s: a run without progress for so long ended as hung.
+        live: the arms of a round were live at the same time and trained in turns; else (`--fresh`)
+            each ran alone, one after the other.
         code_version: of Ringside's code that made it, as in a certificate; empty: not known.
         circumstances: under which it was begun; None: not known.
         hosts: of the hostfile, in its order; empty: this machine. The first of them is `machine`.
@@ -243,6 +245,7 @@ class Comparison(Document):
     verify: bool = True
     trials_each: NonNegativeInt = 0
     deadline_s: PositiveFloat = 120.0
+    live: bool = False
     code_version: str = ""
     circumstances: Circumstances | None = None
     hosts: tuple[Host, ...] = ()

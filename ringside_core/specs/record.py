@@ -101,6 +101,7 @@ class EpochRecord(Noun):
         ledger_here: examples that each replica of this process was fed, since a restart; a
             coordinator has one over all its workers.
         validation_ledger: examples that all replicas together were fed in validation.
+        paused_s: time in which it waited for its turn beside other runs; in no other time.
     """
 
     steps: PositiveInt
@@ -118,6 +119,7 @@ class EpochRecord(Noun):
     beside_s: NonNegativeFloat | None = None
     steps_per_time: PositiveInt = 1
     sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    paused_s: NonNegativeFloat = 0.0
 
     @model_validator(mode="after")
     def _every_step_has_a_time(self) -> Self:
@@ -275,6 +277,38 @@ class Load(Noun):
     swapped_bytes: NonNegativeInt = 0
 
 
+class Block(Noun):
+    """A turn of a run that trains in turns with other runs, which are frozen meanwhile.
+
+    Attributes:
+        number: of the pass; each pass over the live runs gives every one of them a turn. 0-based.
+        begun_after, ended_after: updates that the run had made.
+        wall_s: from the thaw to the freeze, with whatever else the training did.
+        others_cpu_s: CPU time on this machine of processes that are not of the run, nor the
+            launcher's own; None: not known.
+        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
+        kernel_s: a fixed computation of one core, timed just before the turn: how fast the machine
+            was.
+    """
+
+    number: NonNegativeInt
+    begun_after: NonNegativeInt
+    ended_after: PositiveInt
+    wall_s: PositiveFloat
+    others_cpu_s: NonNegativeFloat | None = None
+    steal_cpu_s: NonNegativeFloat = 0.0
+    kernel_s: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _has_updates(self) -> Self:
+        if self.ended_after <= self.begun_after:
+            raise RefusalError(
+                "A block must have updates.",
+                received=f"begun_after={self.begun_after}, ended_after={self.ended_after}",
+            )
+        return self
+
+
 class Execution(Noun):
     """What became of one start of a run's processes.
 
@@ -302,6 +336,8 @@ class Run(Execution):
         spec: what was run.
         log_dir: where the output of every process is, relative to the comparison's folder.
         load: what else the machine did; None: not known.
+        blocks: its turns beside the other arms of its round, in order; empty: it ran alone
+            (`--fresh`). Then wall_s has only the time of its own turns.
     """
 
     arm: str
@@ -310,6 +346,7 @@ class Run(Execution):
     spec: RunSpec
     log_dir: str
     load: Load | None = None
+    blocks: tuple[Block, ...] = ()
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

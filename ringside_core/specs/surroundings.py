@@ -30,6 +30,8 @@ class Surroundings(Noun):
         task: its place in a cluster of TensorFlow. Under srun it is known only once the backend is
             known, see `placed`.
         step: the Slurm step that it belongs to.
+        is_frozen_at_times: the launcher stops all processes of the run while it is not their turn.
+            A heartbeat that is missed then is no sign of a dead peer.
     """
 
     kind: Literal["alone", "horovodrun", "mpirun", "tf_config", "slurm"] = "alone"
@@ -39,6 +41,7 @@ class Surroundings(Noun):
     local_size: PositiveInt = 1
     task: ClusterTask | None = None
     step: SlurmStep | None = None
+    is_frozen_at_times: bool = False
 
     @property
     def default_backend(self) -> str:

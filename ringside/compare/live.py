@@ -1,0 +1,213 @@
+"""A live round: all its arms are started, and then train in turns, block by block.
+
+A machine changes within seconds, and an arm started half a minute later meets another machine. So
+every arm makes a short block, frozen by SIGSTOP but in its turn, and the next pass begins again in
+a newly drawn order. docs/decisions/0006-what-is-timed-and-when.md says what is timed.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from launch import Plan, Progress, execute
+from launch.interrupts import Interrupts
+from launch.turns import Turns
+from ringside_core.readings.load import own_cpu_s, read_machine_ticks
+from ringside_core.specs import Block, Execution
+
+# Long against the switch (some 20 ms), short against what changes on a machine.
+LEAST_BLOCK_S = 0.3
+LEAST_EXECUTIONS = 16  # of the slowest: the first of a block are not counted
+MOST_PASSES = 60
+KERNEL_BYTES = 2**23  # beyond the caches of one core: it feels memory as well as clock
+
+
+@dataclass
+class LiveRun:
+    """One run of a live round.
+
+    Attributes:
+        label: of its arm.
+        plan: of the run.
+        total: updates in all; 0: not known yet.
+        warm: updates made at its start, before any block.
+        done: updates that it has made.
+        active_s: time of its own turns, the start included.
+        warming_s: time from its first update to the end of its start.
+        blocks: its turns so far.
+        result: of its execution.
+    """
+
+    label: str
+    plan: Plan
+    turns: Turns = field(init=False)
+    total: int = 0
+    warm: int = 0
+    done: int = 0
+    active_s: float = 0.0
+    warming_s: float = 0.0
+    blocks: list[Block] = field(default_factory=list)
+    result: "Future[Execution] | None" = None
+
+    def __post_init__(self) -> None:
+        self.turns = Turns(self.plan)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can have another turn."""
+        return not self.turns.over
+
+    def turn(self, until: float, between: Callable[[], None]) -> float:
+        """Give it a turn; returns the seconds that it took."""
+        began = time.monotonic()
+        self.done = self.turns.run_until(until, between) or self.total
+        seconds = time.monotonic() - began
+        self.active_s += seconds
+        return seconds
+
+    @property
+    def execution(self) -> Execution:
+        """What became of it, once it is over. Its wall time is that of its own turns."""
+        assert self.result is not None
+        return self.result.result().replace(wall_s=self.active_s)
+
+
+class LiveObserver:
+    """Is told what happens in a live round. This one ignores it."""
+
+    def start(self, label: str) -> None:
+        """An arm is being started."""
+
+    def step(self, progress: Progress) -> None:
+        """A process of the arm that is being started made progress."""
+
+    def passes(self, done: int, total: int) -> None:
+        """So many passes over all arms are made."""
+
+
+def live_round(
+    runs: Sequence[LiveRun], *, seed: str, deadline_s: float, observer: LiveObserver
+) -> None:
+    """Start the runs one after the other, let them train in turns, and wait until all are over.
+
+    A run that dies is over; the others go on.
+
+    Args:
+        runs: in the order in which they are started.
+        seed: of the order in each pass.
+        deadline_s: a run that makes no progress for so long in its turn has hung.
+        observer: is told what happens.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: after every process was ended.
+    """
+    with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
+        try:
+            for run in runs:
+                observer.start(run.label)
+                _start(run, pool, interrupts, deadline_s, observer)
+            _passes(runs, seed, interrupts, observer)
+        except BaseException:
+            interrupts.stop()  # each execution ends its own processes
+            raise
+
+
+def _start(
+    run: LiveRun,
+    pool: ThreadPoolExecutor,
+    interrupts: Interrupts,
+    deadline_s: float,
+    observer: LiveObserver,
+) -> None:
+    """Start a run and let it train alone for an epoch, with all that it traces; then freeze it."""
+
+    def whole() -> Execution:
+        try:
+            return execute(
+                run.plan,
+                deadline_s=deadline_s,
+                on_progress=lambda one: None if run.turns.resting else observer.step(one),
+                interrupts=interrupts,
+                turns=run.turns,
+            )
+        finally:
+            run.turns.over = True
+
+    run.turns.allow(1)
+    run.result = pool.submit(whole)
+    run.turn(1, interrupts.raise_noted)
+    run.total = max((one.total_steps for one in run.turns.progress()), default=0)
+    epoch = math.ceil(run.total / run.plan.spec.epochs)
+    if run.alive:
+        # One more: the end of the epoch with its validation is behind it.
+        run.warming_s = run.turn(epoch + 1, interrupts.raise_noted)
+    run.warm = run.done
+
+
+def _passes(
+    runs: Sequence[LiveRun], seed: str, interrupts: Interrupts, observer: LiveObserver
+) -> None:
+    """Give each run its blocks. In the last pass each goes on to its end."""
+    count = number_of_passes(runs)
+    for number in range(count):
+        order = [run for run in runs if run.alive]
+        random.Random(f"{seed}/{number}").shuffle(order)
+        for run in order:
+            share = (number + 1) / count
+            last = number == count - 1
+            until = run.warm + math.ceil((run.total - run.warm) * share)
+            _block(run, number, math.inf if last else until, interrupts)
+        observer.passes(number + 1, count)
+
+
+def number_of_passes(runs: Sequence[LiveRun]) -> int:
+    """Into how many parts every training is divided after its start, the same for all.
+
+    A block of the fastest run lasts about LEAST_BLOCK_S at least, judging by its start.
+    """
+    live = [run for run in runs if run.alive and run.total > run.warm > 1]
+    if not live:
+        return 1
+    fastest = min(live, key=lambda run: run.warming_s / (run.warm - 1) * run.total)
+    update_s = fastest.warming_s / (fastest.warm - 1)
+    executions = LEAST_EXECUTIONS * fastest.plan.spec.steps_per_execution
+    each = max(executions, math.ceil(LEAST_BLOCK_S / update_s))
+    return max(1, min(MOST_PASSES, (fastest.total - fastest.warm) // each))
+
+
+def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
+    """One turn, with what else the machine did meanwhile."""
+    before, kernel = run.done, kernel_s()
+    ticks, own_s, cpu_s = read_machine_ticks(), own_cpu_s(), run.turns.cpu_s()
+    seconds = run.turn(until, interrupts.raise_noted)
+    if run.done <= before or (not run.alive and until < math.inf):
+        return
+    others = steal = None
+    after = read_machine_ticks()
+    if ticks is not None and after is not None and run.alive:
+        ours = own_cpu_s() - own_s + run.turns.cpu_s() - cpu_s
+        others = max(0.0, after.busy_s - ticks.busy_s - ours)
+        steal = max(0.0, after.steal_s - ticks.steal_s)
+    run.blocks.append(
+        Block(
+            number=number,
+            begun_after=before,
+            ended_after=run.done,
+            wall_s=seconds,
+            others_cpu_s=others,
+            steal_cpu_s=steal or 0.0,
+            kernel_s=kernel,
+        )
+    )
+
+
+def kernel_s() -> float:
+    """Seconds of a fixed computation on one core: how fast the machine is now."""
+    began = time.perf_counter()
+    np.sqrt(np.arange(KERNEL_BYTES // 8, dtype=np.float64)).sum()
+    return time.perf_counter() - began
