@@ -96,8 +96,10 @@ class Turns:
                 break
             between()
             time.sleep(POLL_S)
+        if self.over:
+            return 0
         self.freeze()
-        return 0 if self.over else max(one.step for one in self.progress())
+        return max(one.step for one in self.progress())
 
     def freeze(self) -> None:
         """Stop all its processes, on every host."""

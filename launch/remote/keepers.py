@@ -70,6 +70,8 @@ class _Keeper:
         assert self.popen.stdin is not None
         with self.asking:
             awaited = self.sent + 1
+            if self.popen.stdin.closed:
+                return awaited
             with contextlib.suppress(OSError):
                 self.sent += os.write(self.popen.stdin.fileno(), byte)
         return awaited
@@ -200,7 +202,8 @@ class Keepers:
         out_of_reach = self.lost()
         for keeper in self._keepers:
             if keeper.popen.stdin is not None:
-                keeper.popen.stdin.close()
+                with keeper.asking:
+                    keeper.popen.stdin.close()
             if keeper.host in out_of_reach:
                 keeper.popen.kill()
         give_up = time.monotonic() + sweep.REMOTE_PATIENCE_S
