@@ -124,3 +124,12 @@ class Turns:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 total += sum(int(one) for one in fields[11:15])
         return total / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self) -> int:
+        """Memory of its processes on this machine; a shared page counts in part (PSS)."""
+        total = 0
+        for pid in sweep.members(self.plan.run_id):
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                total += sum(int(one.split()[1]) for one in lines if one.startswith("Pss:"))
+        return 1024 * total

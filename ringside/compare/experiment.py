@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from launch import execute, make_plan
+from launch import Plan, execute, make_plan
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
@@ -28,7 +28,7 @@ from ringside.compare.hosts import (
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveObserver, LiveRun, live_round
+from ringside.compare.live import LiveObserver, LiveRun, live_round, refuse_without_memory
 from ringside.stats.breakdown import breakdown_arms
 from ringside.stats.rounds import disturbance
 from ringside.verify import store
@@ -41,6 +41,7 @@ from ringside_core.specs import (
     Comparison,
     Execution,
     Load,
+    MachineFacts,
     NotRun,
     Placement,
     RefusalError,
@@ -54,6 +55,8 @@ from ringside_core.text import file_name
 
 RESULTS = "results.json"
 LONGEST_NAME = 80  # characters of a label in the name of a folder
+# The processes that run an arm in its own folder.
+PlanOf = Callable[[Arm, RunSpec, Path], Plan]
 # Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
 
@@ -167,13 +170,19 @@ def begin(
     able += twin(able)
     if why:
         able += breakdown_arms(able, chosen.shared)
+    machine = machine_of(placement)
+    live = live and not _needs_whole_devices(console, machine)
+    if live and not placement.names:
+        plans = planned(placement)
+        specs = [(arm, chosen.shared.spec_of(arm, placement)) for arm in able]
+        refuse_without_memory([len(plans(arm, spec, folder).expects) for arm, spec in specs])
     addresses = {name: one.address for name, one in facts.items()}
     links = links_between(console, placement, addresses)
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
         command=command,
-        machine=machine_of(placement),
+        machine=machine,
         seed=order_seed,
         rounds=0,
         arms=able,
@@ -197,6 +206,13 @@ def begin(
     )
     keep(comparison, folder)
     return comparison
+
+
+def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:
+    """Whether arms cannot be live side by side: TensorFlow takes the whole memory of a GPU."""
+    if machine.gpus:
+        console.print("GPUs: each run has them alone, so the arms run one after the other")
+    return bool(machine.gpus)
 
 
 def circumstances(shared: Shared) -> Circumstances:
@@ -229,34 +245,46 @@ class Observer(LiveObserver):
         """A whole round is made."""
 
 
+def planned(placement: Placement = THIS_MACHINE) -> PlanOf:
+    """Arms are started by the launchers of their backends."""
+    return lambda arm, spec, run_dir: make_plan(spec, run_dir=run_dir, placement=placement)
+
+
 def launched(
-    deadline_s: float, observer: Observer, placement: Placement = THIS_MACHINE
+    deadline_s: float,
+    observer: Observer,
+    placement: Placement = THIS_MACHINE,
+    plan_of: PlanOf | None = None,
 ) -> Executor:
     """An executor that starts arms by their launchers and watches what else their hosts do."""
+    plan_of = plan_of or planned(placement)
 
-    def executed(spec: RunSpec, run_dir: Path) -> Execution:
+    def executed(arm: Arm, spec: RunSpec, run_dir: Path) -> Execution:
         return execute(
-            make_plan(spec, run_dir=run_dir, placement=placement),
-            deadline_s=deadline_s,
-            on_progress=observer.step,
+            plan_of(arm, spec, run_dir), deadline_s=deadline_s, on_progress=observer.step
         )
 
     def here(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         with LoadWatch(cores_of(spec, sorted(os.sched_getaffinity(0)))) as watch:
-            execution = executed(spec, run_dir)
+            execution = executed(arm, spec, run_dir)
         return execution, watch.load
 
     def on_hosts(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         # Only hosts that the run uses: another host of the hostfile may be down.
         watch = HostsWatch(used_hosts([spec], placement).names)
-        execution = executed(spec, run_dir)
+        execution = executed(arm, spec, run_dir)
         return execution, watch.load(execution)
 
     return on_hosts if placement.names else here
 
 
 def run_rounds(
-    comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
+    comparison: Comparison,
+    *,
+    folder: Path,
+    executor: Executor,
+    observer: Observer,
+    plan_of: PlanOf | None = None,
 ) -> Comparison:
     """Make rounds until `why_end` finds a reason to stop. Each run is on disk when it ends.
 
@@ -265,8 +293,9 @@ def run_rounds(
     Args:
         comparison: with its arms, and with the runs of an earlier call that was interrupted.
         folder: of the comparison.
-        executor: runs an arm.
+        executor: runs an arm alone.
         observer: is told what happens.
+        plan_of: the processes of an arm in a live round; None: as its launcher starts it.
 
     Raises:
         RefusalError: the code changed while rounds were made. A run that may have used other code
@@ -280,7 +309,8 @@ def run_rounds(
     while not comparison.ended_because:
         number, due = still_to_run(comparison)
         if comparison.live:
-            comparison = _live_round(comparison, number, due, folder, observer)
+            plans = plan_of or planned(comparison.placement)
+            comparison = _live_round(comparison, number, due, folder, plans, observer)
         else:
             comparison = _fresh_round(comparison, number, due, folder, executor, observer)
         clock_s = before_s + time.monotonic() - began  # includes the time between the runs
@@ -313,16 +343,19 @@ def _fresh_round(
 
 
 def _live_round(
-    comparison: Comparison, number: int, due: Sequence[Arm], folder: Path, observer: Observer
+    comparison: Comparison,
+    number: int,
+    due: Sequence[Arm],
+    folder: Path,
+    plan_of: PlanOf,
+    observer: Observer,
 ) -> Comparison:
     """Run all arms beside each other, in turns."""
     begun = len(comparison.runs)
     live = []
     for position, arm in enumerate(due, begun):
         run_dir = _new_run_dir(folder, "runs", position, arm)
-        plan = make_plan(
-            comparison.spec_of(arm, number), run_dir=run_dir, placement=comparison.placement
-        )
+        plan = plan_of(arm, comparison.spec_of(arm, number), run_dir)
         live.append(LiveRun(arm.label, plan))
     live_round(
         live,
@@ -338,6 +371,7 @@ def _live_round(
             position=position,
             spec=one.plan.spec,
             log_dir=os.fspath((Path(one.plan.run_dir) / "logs").relative_to(folder)),
+            load=one.load,
             blocks=tuple(one.blocks),
         )
         if run.outcome.completed:

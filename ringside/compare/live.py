@@ -6,6 +6,7 @@ a newly drawn order. docs/decisions/0006-what-is-timed-and-when.md says what is 
 """
 
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -13,17 +14,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
+import psutil
 
 from launch import Plan, Progress, execute
 from launch.interrupts import Interrupts
 from launch.turns import Turns
-from ringside_core.readings.load import own_cpu_s, read_machine_ticks
-from ringside_core.specs import Block, Execution
+from ringside_core.readings.load import others_cpu_s, own_cpu_s, read_machine_ticks
+from ringside_core.specs import Block, Execution, Load, RefusalError
 
 # Long against the switch (some 20 ms), short against what changes on a machine.
 LEAST_BLOCK_S = 0.3
 LEAST_EXECUTIONS = 16  # of the slowest: the first of a block are not counted
 MOST_PASSES = 60
+# A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
+PROCESS_BYTES = 400 * 2**20
 KERNEL_BYTES = 2**23  # beyond the caches of one core: it feels memory as well as clock
 
 
@@ -58,6 +62,11 @@ class LiveRun:
         self.turns = Turns(self.plan)
 
     @property
+    def processes(self) -> int:
+        """On this machine and others."""
+        return len(self.plan.expects)
+
+    @property
     def alive(self) -> bool:
         """Whether it can have another turn."""
         return not self.turns.over
@@ -69,6 +78,19 @@ class LiveRun:
         seconds = time.monotonic() - began
         self.active_s += seconds
         return seconds
+
+    @property
+    def load(self) -> Load | None:
+        """What else this machine did in its turns; None: not known."""
+        told = [one for one in self.blocks if one.others_cpu_s is not None]
+        if not told:
+            return None
+        return Load(
+            wall_s=sum(one.wall_s for one in told),
+            cores=len(os.sched_getaffinity(0)),
+            others_cpu_s=sum(one.others_cpu_s or 0.0 for one in told),
+            steal_cpu_s=sum(one.steal_cpu_s for one in told),
+        )
 
     @property
     def execution(self) -> Execution:
@@ -104,17 +126,43 @@ def live_round(
         observer: is told what happens.
 
     Raises:
+        RefusalError: they do not fit into memory.
         KeyboardInterrupt, SystemExit: after every process was ended.
     """
+    each = PROCESS_BYTES
     with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
         try:
-            for run in runs:
+            for number, run in enumerate(runs):
+                refuse_without_memory([one.processes for one in runs[number:]], each, begun=number)
                 observer.start(run.label)
                 _start(run, pool, interrupts, deadline_s, observer)
+                each = max(each, run.turns.memory_bytes() // run.processes)
             _passes(runs, seed, interrupts, observer)
         except BaseException:
             interrupts.stop()  # each execution ends its own processes
             raise
+
+
+def refuse_without_memory(
+    processes: Sequence[int], each: int = PROCESS_BYTES, *, begun: int = 0
+) -> None:
+    """Refuse arms that do not fit into the memory of this machine at the same time.
+
+    Args:
+        processes: of each arm that is still to be started.
+        each: bytes that a process takes.
+        begun: arms that were started already.
+    """
+    available = psutil.virtual_memory().available
+    sums = np.cumsum([each * count for count in processes])
+    if len(sums) and sums[-1] > available:
+        fits = begun + int(np.searchsorted(sums, available, side="right"))
+        raise RefusalError(
+            "All arms of a live round must fit into memory at the same time.",
+            received=f"{begun + len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
+            f"and {available / 2**20:.0f} MiB are free, so {fits} arms fit",
+            advice="Name fewer --backends or --replicas, or add --fresh.",
+        )
 
 
 def _start(
@@ -187,11 +235,12 @@ def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> N
     seconds = run.turn(until, interrupts.raise_noted)
     if run.done <= before or (not run.alive and until < math.inf):
         return
-    others = steal = None
     after = read_machine_ticks()
-    if ticks is not None and after is not None and run.alive:
+    others, steal = None, 0.0
+    # What runs on other machines is not known here, and neither is the time of what has ended.
+    if ticks is not None and after is not None and run.alive and not run.plan.remote_hosts:
         ours = own_cpu_s() - own_s + run.turns.cpu_s() - cpu_s
-        others = max(0.0, after.busy_s - ticks.busy_s - ours)
+        others = others_cpu_s(busy_s=after.busy_s - ticks.busy_s, own_s=ours)
         steal = max(0.0, after.steal_s - ticks.steal_s)
     run.blocks.append(
         Block(
@@ -200,7 +249,7 @@ def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> N
             ended_after=run.done,
             wall_s=seconds,
             others_cpu_s=others,
-            steal_cpu_s=steal or 0.0,
+            steal_cpu_s=steal,
             kernel_s=kernel,
         )
     )

@@ -49,8 +49,26 @@ def _shares(run: Run) -> tuple[float, float]:
     return run.load.others_cpu_s / available_s, run.load.steal_cpu_s / available_s
 
 
+def others_share(runs: Sequence[Run]) -> float | None:
+    """Share of the processors that others and the hypervisor took beside runs; None: not known.
+
+    Σ (others_cpu_s + steal_cpu_s) ÷ Σ (cores · wall_s).
+    """
+    loads = [run.load for run in runs if run.load is not None]
+    if not loads:
+        return None
+    taken = sum(one.others_cpu_s + one.steal_cpu_s for one in loads)
+    return taken / sum(one.cores * one.wall_s for one in loads)
+
+
 def rounds_used(comparison: Comparison) -> RoundsUsed:
-    """Leave out disturbed rounds if at least `asked.least` undisturbed ones remain."""
+    """Leave out disturbed rounds if at least `asked.least` undisturbed ones remain.
+
+    A live round is never left out: what disturbs a pass disturbs all arms of it.
+    """
+    if comparison.live:
+        made = tuple(sorted({run.round for run in comparison.runs}))
+        return RoundsUsed(made, {}, kept_disturbed=False)
     by_round: dict[int, list[Run]] = {}
     for run in sorted(comparison.runs, key=lambda run: run.position):
         if disturbance(run):

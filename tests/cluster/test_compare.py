@@ -53,7 +53,7 @@ def compared(hostfile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
-    """One replica on the first host, two on both; each saw the load of the hosts, not of here."""
+    """One replica on the first host, two on both; all were frozen in turn on their own hosts."""
     comparison = Comparison.from_json((compared / "results.json").read_text())
     first, second = (host.name for host in lab.hosts)
 
@@ -68,8 +68,8 @@ def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
         "horovod ×2 again": (Topology(hosts=2), [first, second]),
     }
     assert comparison.machine.host == first
-    assert all(run.load is not None for run in comparison.runs)
-    assert {run.load.cores for run in comparison.runs if run.load} == {1, 2}
+    assert all(run.blocks for run in comparison.runs)
+    assert all(epoch.paused_s > 0 for run in comparison.runs for epoch in run.records[-1].epochs)
     sent = [
         record.epochs[-1].sent_bytes[f"rs-{lab.name}"]
         for run in comparison.runs
@@ -97,6 +97,21 @@ def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
     for link in comparison.links:
         assert f"**Link {link.sender} → {link.receiver}**" in text
         assert link.bits_per_s <= 1e9  # the rate of the lab: physics
+
+
+def test_a_fresh_run_sees_the_load_of_its_hosts(hostfile: Path, tmp_path: Path) -> None:
+    """Not that of the launching machine: the host of a serial run has one core."""
+    done = ringside(
+        *("compare", "--hostfile", str(hostfile), "--backends", "serial", "--replicas", "1"),
+        *(*SHORT, "--epochs", "2", "--rounds", "1", "--no-verify", "--fresh"),
+        *("--name", "alone", "--output", str(tmp_path)),
+        output=tmp_path,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run, *_) = Comparison.from_json((tmp_path / "alone" / "results.json").read_text()).runs
+    assert run.load is not None
+    assert run.load.cores == 1
 
 
 def moved(body: dict[str, Any]) -> str:

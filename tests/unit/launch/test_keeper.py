@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch import Plan
@@ -48,6 +49,37 @@ def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[byte
     assert greeting.decode() == sweep.greeting(run_id)
     assert (answer, alive) == (b".", True)
     assert member.wait(30) == -9
+
+
+def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes]") -> None:
+    """The processes of its run on its host; heartbeats between change nothing."""
+    command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
+    told = [
+        (b".", False),
+        (sweep.FREEZE, True),
+        (b".", True),
+        (sweep.THAW, False),
+        (sweep.THAW + sweep.FREEZE, True),
+        (sweep.THAW, False),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdin is not None and keeper.stdout is not None
+        keeper.stdout.readline()
+        for said, stopped in told:
+            os.write(keeper.stdin.fileno(), said)
+            assert os.read(keeper.stdout.fileno(), 10) == said
+            assert wait_until_stopped_is(member.pid, stopped), said
+        keeper.stdin.close()
+
+
+def wait_until_stopped_is(pid: int, stopped: bool) -> bool:
+    """A signal takes a moment."""
+    give_up = time.monotonic() + 10
+    while (psutil.Process(pid).status() == psutil.STATUS_STOPPED) != stopped:
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 # A keeper's ssh, without a network: the last word is the command.

@@ -1,0 +1,178 @@
+"""Live rounds: real stacks are frozen and thawed, and nobody is left when something dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch import execute, make_plan
+from launch.turns import Turns
+from ringside_core.specs import Comparison
+from tests.unit.stats.factory import spec_of
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 420
+HEARTBEAT_S = 13  # the coordination service of TensorFlow gives a silent peer up after 10 to 12
+STACKS = "multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
+pytestmark = [
+    pytest.mark.timeout(LIMIT_S + 60),
+    pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
+]
+
+
+def compare(tmp_path: Path, *flags: str) -> "subprocess.Popen[str]":
+    """One live round of two replicas, without certificates."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ringside.cli.main", "compare", "--workload", "digits"),
+            *("--replicas", "2", "--rounds", "1", "--no-verify", "--epochs", "6"),
+            *("--name", "bout", "--output", str(tmp_path), *flags),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Exit code and output."""
+    try:
+        said = process.communicate(timeout=LIMIT_S)[0]
+        return process.returncode, said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def results(tmp_path: Path) -> Comparison:
+    """What the comparison has left."""
+    return Comparison.from_json((tmp_path / "bout" / "results.json").read_text(encoding="utf-8"))
+
+
+def tasks(tmp_path: Path) -> list[psutil.Process]:
+    """Living processes of its runs."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(tmp_path / "bout") in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Process:
+    """A rank of a Horovod arm that is frozen while another arm is started or has its turn."""
+    give_up = time.monotonic() + LIMIT_S
+    while time.monotonic() < give_up:
+        assert process.poll() is None, process.communicate()[0]
+        for one in tasks(tmp_path):
+            try:
+                words = one.cmdline()
+                stopped = one.status() == psutil.STATUS_STOPPED
+            except psutil.Error:
+                continue
+            if stopped and "python" in words[0] and "horovod-x2" in " ".join(words):
+                return one
+        time.sleep(0.05)
+    raise AssertionError("no rank was frozen")
+
+
+def nobody_left(tmp_path: Path) -> bool:
+    """Whether every process has ended, given the time that a kill takes."""
+    give_up = time.monotonic() + 30
+    while (left := tasks(tmp_path)) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    return not left
+
+
+def test_every_stack_takes_turns(tmp_path: Path) -> None:
+    """All complete. Each has a block in every pass; together the blocks are the whole training."""
+    code, said = ended(compare(tmp_path, "--backends", STACKS))
+
+    assert code == 0, said
+    comparison = results(tmp_path)
+    assert comparison.live
+    assert len(comparison.runs) == len(comparison.arms) == 6
+    passes = {tuple(block.number for block in run.blocks) for run in comparison.runs}
+    assert len(passes) == 1
+    assert len(passes.pop()) >= 3
+    for run in comparison.runs:
+        chief = next(record for record in run.records if record.is_chief)
+        made = sum(epoch.steps for epoch in chief.epochs)
+        assert run.blocks[-1].ended_after == made
+        assert all(
+            one.ended_after == other.begun_after
+            for one, other in zip(run.blocks, run.blocks[1:], strict=False)
+        )
+        assert sum(epoch.paused_s for epoch in chief.epochs) > 0
+        assert all(block.others_cpu_s is not None for block in run.blocks[:-1])
+
+
+def test_an_arm_that_dies_while_it_is_frozen(tmp_path: Path) -> None:
+    """It has failed, by its name; the others go on."""
+    process = compare(tmp_path, "--backends", "horovod")
+    rank = frozen_rank(tmp_path, process)
+    arm = "horovod ×2 again" if "again" in " ".join(rank.cmdline()) else "horovod ×2"
+
+    rank.send_signal(signal.SIGKILL)
+    code, said = ended(process)
+
+    assert code == 1, said
+    outcomes = {run.arm: run.outcome for run in results(tmp_path).runs}
+    died = outcomes.pop(arm)
+    assert died.kind == "failed"
+    assert "SIGKILL" in died.reason
+    assert all(one.completed for one in outcomes.values()), outcomes
+    assert nobody_left(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_stopped_while_arms_are_frozen(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Nobody is left, frozen or not; Ctrl-C says how to go on."""
+    process = compare(tmp_path, "--backends", "horovod")
+    frozen_rank(tmp_path, process)
+
+    process.send_signal(number)
+
+    assert nobody_left(tmp_path)
+    assert (found := ended(process))[0] == code, found
+    assert ("--resume" in found[1]) == (number == signal.SIGINT)
+    assert "Traceback" not in found[1]
+
+
+def test_frozen_longer_than_a_heartbeat_and_nothing_changes(tmp_path: Path) -> None:
+    """The weights at the end are those of the same run that was never frozen, to the last bit."""
+    spec = spec_of("multi_worker_mirrored", 2, global_batch=96, epochs=2, save="record")
+    plain = execute(make_plan(spec, run_dir=tmp_path / "plain"))
+    turns = Turns(make_plan(spec, run_dir=tmp_path / "frozen"))
+    turns.allow(5)
+    found = []
+
+    def whole() -> None:
+        found.append(execute(turns.plan, turns=turns))
+        turns.over = True
+
+    thread = threading.Thread(target=whole)
+    thread.start()
+    assert turns.run_until(5, lambda: None) == 5
+    time.sleep(HEARTBEAT_S)
+    assert turns.run_until(float("inf"), lambda: None) == 0
+    thread.join()
+
+    (frozen,) = found
+    assert frozen.outcome.completed, frozen.outcome
+    assert [one.final_digest for one in frozen.records] == [
+        one.final_digest for one in plain.records
+    ]
+    first = frozen.records[0].epochs[0]
+    assert first.paused_s > HEARTBEAT_S
+    assert first.train_s < HEARTBEAT_S
