@@ -337,7 +337,8 @@ class Run(Execution):
         log_dir: where the output of every process is, relative to the comparison's folder.
         load: what else the machine did; None: not known.
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
-            (`--fresh`). Then wall_s has only the time of its own turns.
+            (`--fresh`). With blocks, wall_s has only the time of its own turns.
+        started_alone: no other run was started at the same time.
     """
 
     arm: str
@@ -347,6 +348,7 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
+    started_alone: bool = True
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:
