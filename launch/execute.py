@@ -15,6 +15,7 @@ from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh
 from launch.remote.keepers import Keepers
 from launch.watch import SERVING, Progress, Watch
+from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
@@ -69,7 +70,7 @@ def execute(
             reason = keepers.complaint(absent)
             _remove(made)
             return _refused(reason)
-        started = time.monotonic()
+        started, started_unix_s = time.monotonic(), time.time()
         with Children(plan, dict(os.environ)) as children:
             run = _Run(children, records, watch, keepers, deadline_s)
             while not run.over():
@@ -85,7 +86,8 @@ def execute(
     if follower is not None:
         follower.copy(rest=True)
     run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
-    return run.ended(plan, wall_s)
+    execution = run.ended(plan, wall_s)
+    return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
 def holds_run(run_dir: Path) -> bool:

@@ -20,7 +20,7 @@ import psutil
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
-from ringside_core.readings.machine import machine_facts
+from ringside_core.readings.machine import boot_id, machine_facts
 from ringside_core.readings.process import (
     cores_for,
     cpu_seconds,
@@ -104,7 +104,7 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, task, aloud=aloud)
     record = RecordInProgress.begun(spec, task=task, rank=surroundings.rank)
-    record.started_unix_s = process_start_unix_s()
+    record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
     record.cores = _take_cores(spec, surroundings)
     try:
         work(record, surroundings, run_dir, reporter)

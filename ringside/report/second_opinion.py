@@ -34,6 +34,7 @@ FIGURES = (
     "step_p99_ms",
     "peak_memory_bytes",
     "startup_s",
+    "time_to_target_s",
     "cpu_s_per_1000_examples",
 )
 Told = float | str | None
@@ -119,10 +120,23 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     if chief is not None and chief["epochs"] and all(record["cpu_s"] for record in records):
         examples = sum(epoch["examples"] for epoch in chief["epochs"])
         found["cpu_s_per_1000_examples"] = 1000 * sum(r["cpu_s"] for r in records) / examples
-    starts = [record["startup_s"] for record in records if record["role"] != "server"]
-    if starts and None not in starts:
-        found["startup_s"] = max(starts)
+    trained = [record for record in records if record["role"] != "server"]
+    if trained and all(record["startup_s"] is not None for record in trained):
+        found["startup_s"] = max(one["startup_s"] + _launched(run, one) for one in trained)
+    if chief is not None and chief["quality_target"] is not None:
+        metric, target = chief["quality_target"]
+        met = [one for one in chief["epochs"] if one["validation"].get(metric, -math.inf) >= target]
+        if met:
+            after = met[0]["end_since_process_start_s"]
+            found["time_to_target_s"] = after + _launched(run, chief)
     return found
+
+
+def _launched(run: dict[str, Any], record: dict[str, Any]) -> float:
+    """Seconds from the command to the start of a process; 0 if they are of two clocks."""
+    if run["started_unix_s"] is None or not run["boot_id"] == record["boot_id"] != "":
+        return 0.0
+    return float(max(record["started_unix_s"] - run["started_unix_s"], 0.0))
 
 
 def _durations(of_all: Sequence[dict[str, Any]]) -> Array:

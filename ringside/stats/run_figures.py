@@ -35,7 +35,9 @@ class RunFigures:
         sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
         clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
         final_quality: the validation metric of the workload's target after the last epoch.
-        time_to_target_s: when that metric first reached the target, from the start of the process.
+        startup_s: from the command to the end of the first step.
+        time_to_target_s: from the command to the end of the epoch in which that metric first
+            reached the target.
         each_example_once, replicas_equal: see `ringside.stats.evidence`.
     """
 
@@ -131,7 +133,7 @@ def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
         step_p50_ms=p50,
         step_p95_ms=p95,
         step_p99_ms=p99,
-        startup_s=_recorded(record.startup_s),
+        startup_s=_recorded(startup_of(run, record)),
         peak_memory_bytes=_recorded(record.peak_memory_bytes or None),
         cpu_s=_recorded(record.cpu_s or None),
         clock_s_per_step=_recorded(record.clock_s_per_step),
@@ -246,13 +248,24 @@ def clock_share(run: Run, median: Figure) -> Figure:
 
 
 def startup_s(run: Run) -> Figure:
-    """From the start of a process to the end of its first step, max over processes, s."""
+    """From the command to the end of a process's first step, max over processes, s.
+
+    The command is the moment at which the run's first process was started, such as horovodrun. A
+    process on another machine has another clock and counts from its own start
+    (`Execution.launch_s`): where all wait for each other, those on this machine tell the time.
+    """
     records = timed_records(run)
-    values = [record.startup_s for record in records if record.startup_s is not None]
+    values = [seconds for one in records if (seconds := startup_of(run, one)) is not None]
     why_not = missing(records, expected_processes(run)[0])
     if not why_not and len(values) < len(records):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(max(values))
+
+
+def startup_of(run: Run, record: RunRecord) -> float | None:
+    """Seconds from the command to the end of one process's first step; None: not recorded."""
+    own_s = record.startup_s
+    return None if own_s is None else own_s + (run.launch_s(record) or 0.0)
 
 
 # What else it costs
@@ -288,7 +301,9 @@ def cpu_s_per_1000_examples(run: Run) -> Figure:
 
 
 def time_to_target_s(run: Run) -> Figure:
-    """When the first epoch that met the target had ended, from the start of the chief, s.
+    """When the first epoch that met the target had ended, from the command on, s.
+
+    If the chief is on another machine than the command: from the start of the chief.
 
     An epoch meets the target if validation[metric] ≥ target. The time includes validation.
     """
@@ -300,7 +315,7 @@ def time_to_target_s(run: Run) -> Figure:
         return Figure(None, f"no validation metric {metric!r}")
     for epoch in chief.epochs:
         if epoch.validation.get(metric, float("-inf")) >= target:
-            return Figure(epoch.end_since_process_start_s)
+            return Figure(epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0))
     return Figure(None, "not reached")
 
 

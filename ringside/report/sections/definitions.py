@@ -149,8 +149,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "time to target",
-        "Seconds from the start of the chief process to the end of the first epoch whose "
-        "validation metric reaches the target. Start-up and validation are included.",
+        "Seconds from the command to the end of the first epoch whose validation metric reaches "
+        "the target. Start-up, with its launcher, and validation are included.",
     ),
     (
         "time to accuracy",
@@ -163,13 +163,16 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "paid once",
         "Seconds: time to accuracy minus epochs × seconds for an epoch (training and validation, "
-        "mean after warm-up). It contains the start of the process, tracing, compilation and the "
-        "first validation.",
+        "mean after warm-up). It contains the launcher, the start of the process, tracing, "
+        "compilation and the first validation.",
     ),
     ("final metric", "The target's metric on held-out data after the last epoch."),
     (
         "start-up",
-        "Seconds from the start of a process to the end of its first step; of the slowest process.",
+        "Seconds from the command to the end of the first step; of the slowest process. The "
+        "command is the moment at which Ringside starts the first process of the run, such as "
+        "horovodrun. A process on another machine has another clock, so it counts from its own "
+        "start.",
     ),
     (
         "peak memory",

@@ -11,7 +11,15 @@ import numpy as np
 from ringside.report import write_report
 from ringside_core.specs import Comparison, Run, write_whole
 from tests.unit.report.proofs import verified
-from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    STARTED_UNIX_S,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    spec_of,
+)
 
 ROUNDS, EPOCHS, STEPS = 4, 4, 30
 Body = dict[str, Any]
@@ -58,7 +66,15 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
         started["peak_memory_bytes"] = 600_000_000 + 1_000_000 * position
         records.append(record(spec, epochs, rank, **started))
     log_dir = f"runs/{position:03d}/logs"
-    return run_of(arm, records, number=number, position=position, wall_s=9.5, log_dir=log_dir)
+    return run_of(
+        arm,
+        records,
+        number=number,
+        position=position,
+        wall_s=9.5,
+        log_dir=log_dir,
+        started_unix_s=STARTED_UNIX_S - 0.5 - position / 16,
+    )
 
 
 def write_folder(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringside.report.sections.caveats import Caveat
+from ringside.report.blocks import Caveat
 from ringside.report.sections.failures import failures, tail
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison, Outcome, Run
@@ -78,6 +78,17 @@ def test_median_time_to_target_needs_every_run() -> None:
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
     assert view.quality == "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs."
     assert "was not always reached: serial (2 of 3 runs)" in told(view.caveats)
+
+
+def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
+    """The chief ran on a machine with another clock, or the file does not say when it began."""
+    run = one_run("horovod", 2)
+    elsewhere = one_run("horovod", 2, boot_id="boot-2")
+    left_out = "Start-up and time to target of horovod ×2 leave out the launcher"
+
+    assert left_out not in caveats_of([run])
+    assert left_out in caveats_of([elsewhere])
+    assert left_out in caveats_of([run.replace(started_unix_s=None)])
 
 
 def test_few_rounds_are_a_caveat() -> None:

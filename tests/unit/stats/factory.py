@@ -31,6 +31,8 @@ MACHINE = MachineFacts(
 )
 COMPLETED = Outcome(kind="completed")
 TARGET = ("accuracy", 0.9)
+STARTED_UNIX_S = 1_700_000_000.0  # of every process, and of the command
+BOOT = "boot-1"
 
 
 def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
@@ -104,7 +106,7 @@ def record(
         "is_chief": rank == 0,
         "rank": rank,
         "machine": MACHINE,
-        "started_unix_s": 1_700_000_000.0,
+        "started_unix_s": STARTED_UNIX_S,
         "cores": (rank % MACHINE.cores,),
         "outcome": COMPLETED,
         "quality_target": TARGET,
@@ -115,6 +117,7 @@ def record(
         "initial_digest": "aa",
         "final_digest": "bb",
         "replica_deviation": 0.0,
+        "boot_id": BOOT,
     }
     return RunRecord(**{**fields, **changes})
 
@@ -145,6 +148,8 @@ def run_of(
         "wall_s": 20.0,
         "records": tuple(records),
         "log_dir": f"runs/{position:03}",
+        "started_unix_s": STARTED_UNIX_S,
+        "boot_id": BOOT,
     }
     return Run(**{**fields, **changes})
 
