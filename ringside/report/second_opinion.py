@@ -21,7 +21,7 @@ from ringside.report.source import RESULTS, read_text
 from ringside.stats.figure import Figure
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
-from ringside_core.specs import Comparison
+from ringside_core.specs import Comparison, capabilities_of
 
 Array = NDArray[np.float64]
 SMALLEST = {"step_p95_ms": 20, "step_p99_ms": 100}  # times that a quantile needs
@@ -32,6 +32,7 @@ FIGURES = (
     "step_time_ms",
     "step_p95_ms",
     "step_p99_ms",
+    "padding_share",
     "peak_memory_bytes",
     "startup_s",
     "time_to_target_s",
@@ -110,6 +111,8 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     if epochs:
         seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
+        places = _slots(run["spec"]) * sum(of_all[0]["steps"] for of_all in epochs)
+        found["padding_share"] = 1 - sum(of_all[0]["examples"] for of_all in epochs) / places
         times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])
         for name, percent in (("step_time_ms", 50), ("step_p95_ms", 95), ("step_p99_ms", 99)):
             if len(times) >= SMALLEST.get(name, 1):
@@ -130,6 +133,15 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
             after = met[0]["end_since_process_start_s"]
             found["time_to_target_s"] = after + _launched(run, chief)
     return found
+
+
+def _slots(spec: dict[str, Any]) -> int:
+    """Places of one step, for examples or padding; asynchronous workers step alone."""
+    if capabilities_of(spec["backend"]).synchronous:
+        return int(spec["global_batch"])
+    one = spec["topology"]
+    workers = one["hosts"] * one["processes_per_host"] * one["replicas_per_process"]
+    return int(spec["global_batch"]) // int(workers)
 
 
 def _launched(run: dict[str, Any], record: dict[str, Any]) -> float:
@@ -262,6 +274,16 @@ def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
         if one.value is not None and one.base != arm:
             share = [end / opinion.replicas[arm] for end in _ends(ratio_of(opinion, arm, one.base))]
             yield from _of_figure(f"arm {arm} / efficiency, of {one.base}", one, share)
+            place = f"arm {arm} / efficiency in slots, of {one.base}"
+            filled = [_filled(opinion, label) for label in (one.base, arm)]
+            share = [end * filled[0] / filled[1] for end in share]
+            yield from _of_figure(place, one.in_slots, share)
+
+
+def _filled(opinion: Opinion, arm: str) -> float:
+    """The part of an arm's slots that examples take."""
+    positions = opinion.counting.loc[opinion.counting["arm"] == arm, "position"]
+    return 1 - float(opinion.figures.loc[positions, "padding_share"].median())
 
 
 def _of_figure(place: str, told: Figure, own: Sequence[float]) -> Iterator[Pair]:

@@ -33,6 +33,7 @@ class RunFigures:
         step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
         rank_skew_ms: how far apart the processes are in one step.
         sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
+        padding_share: the part of the places in the batches that padding takes; 0.01 is 1 %.
         clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
         final_quality: the validation metric of the workload's target after the last epoch.
         startup_s: from the command to the end of the first step.
@@ -47,6 +48,7 @@ class RunFigures:
     step_p99_ms: Figure
     rank_skew_ms: Figure
     sent_bytes_per_step: Figure
+    padding_share: Figure
     clock_share: Figure
     startup_s: Figure
     time_to_target_s: Figure
@@ -97,6 +99,7 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
         step_p99_ms=p99,
         rank_skew_ms=rank_skew_ms(run),
         sent_bytes_per_step=sent_bytes_per_step(run),
+        padding_share=padding_share(run),
         clock_share=clock_share(run, p50),
         startup_s=startup_s(run),
         time_to_target_s=time_to_target_s(run),
@@ -160,6 +163,23 @@ def throughput_examples_s(run: Run) -> Figure:
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
     return Figure(examples / seconds)
+
+
+def padding_share(run: Run) -> Figure:
+    """Slots of the counted epochs that hold padding ÷ all slots.
+
+    A step has as many slots as the global batch; in asynchronous training, as the batch of one
+    worker. Padding fills the last batch of an epoch and takes as long as examples do.
+    """
+    why_not = why_untimed(run)
+    if why_not:
+        return Figure(None, why_not)
+    plan = run.spec.batch_plan
+    each = plan.global_batch if run.spec.capabilities.synchronous else plan.per_replica_batch
+    epochs = [records[0] for records in counted_epochs(run)]
+    return Figure(
+        1 - sum(one.examples for one in epochs) / (each * sum(one.steps for one in epochs))
+    )
 
 
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:

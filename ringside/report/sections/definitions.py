@@ -90,7 +90,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the ratio "
         "above. Strong: the global batch is the same at every size. Weak: the batch of each "
         "replica is the same. The base is named beside each number: the same arm at one replica, "
-        "or the serial run, which is not distributed.",
+        "or the serial run, which is not distributed. In slots: X counts all places in the "
+        "batches, also those that padding fills (the last batch of an epoch). Padding takes as "
+        "long as examples do, so efficiency in examples falls where more of it is needed.",
     ),
     (
         "step time, p50, p95, p99",

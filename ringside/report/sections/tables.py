@@ -41,7 +41,7 @@ def target_cell(spread: Spread) -> Cell:
 
 
 def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
-    """An efficiency with its base, or the reason why there is none."""
+    """An efficiency with its base, and in slots if padding changes it; or why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
     if row.arm.twin_of:
@@ -54,7 +54,9 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    return Cell(efficiency(value), f"{span}of {value.base}")
+    told, in_slots = efficiency(value), efficiency(value.in_slots)
+    padded = "" if in_slots == told else f"; {in_slots} in slots"
+    return Cell(told, f"{span}of {value.base}{padded}")
 
 
 def results_table(summary: Summary) -> Table:

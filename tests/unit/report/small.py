@@ -22,6 +22,7 @@ from tests.unit.stats.factory import (
 )
 
 ROUNDS, EPOCHS, STEPS = 4, 4, 30
+EXAMPLES = 118  # of an epoch; two of its 30 · 4 slots are padding
 Body = dict[str, Any]
 RATES = {("serial", 1): 1000.0, ("mirrored", 2): 1500.0, ("horovod", 2): 1800.0}
 
@@ -55,7 +56,7 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
             epochs.append(
                 epoch(
                     float(ends[-1]) + 0.001,
-                    examples=120,
+                    examples=EXAMPLES,
                     step_end_s=ends.tolist(),
                     end_s=end_s,
                     accuracy=accuracy,

@@ -25,7 +25,7 @@ from ringside.stats.figure import Interval
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import summarize
 from ringside.stats.verdicts import Sample, pair_verdicts
-from tests.unit.report.small import small
+from tests.unit.report.small import EXAMPLES, small
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 
@@ -103,7 +103,7 @@ def test_the_second_opinion_against_hand_arithmetic(opinion: Opinion) -> None:
     value, low, high = geometric_mean(rates)
 
     rate = opinion.figures["throughput_examples_s"][run.position]
-    assert rate == pytest.approx(3 * 120 / seconds, rel=1e-12)
+    assert rate == pytest.approx(3 * EXAMPLES / seconds, rel=1e-12)
     assert value == pytest.approx(stats.gmean(rates), rel=1e-12)
     half = stats.t.ppf(0.975, 3) * np.log(rates).std(ddof=1) / 2
     assert (low, high) == pytest.approx((value * np.exp(-half), value * np.exp(half)), rel=1e-12)
@@ -151,6 +151,12 @@ WRONG: tuple[tuple[str, str, Change, str], ...] = (
     ("arms", "mean_throughput", wider, "mean examples/s, high"),
     ("arms", "against_serial", larger, "efficiency, of serial"),
     ("arms", "against_serial", wider, "efficiency, of serial, high"),
+    (
+        "arms",
+        "against_serial",
+        lambda old: replace(old, slots_ratio=1.0001 * old.slots_ratio),
+        "efficiency in slots, of serial",
+    ),
     ("arms", "spreads", lambda old: {**old, "startup_s": larger(old["startup_s"])}, "startup_s"),
     ("verdicts", "ratio", larger, "mirrored ×2"),
     ("verdicts", "ratio", wider, "high"),

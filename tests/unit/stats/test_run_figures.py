@@ -97,6 +97,23 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
     assert run_figures.startup_s(run).value == 5.0
 
 
+def test_padding_is_what_the_slots_have_beyond_the_examples() -> None:
+    """40 examples in two steps of 32; of two workers, 90 examples in three steps of 16."""
+    both = run_of(ARM, [record(SPEC, [epoch(1.0, examples=40)] * 2, rank) for rank in (0, 1)])
+    alone = parameter_server_run()
+    alone = alone.replace(
+        records=(
+            alone.records[0].replace(
+                epochs=[one.replace(examples=42) for one in alone.records[0].epochs]
+            ),
+            *alone.records[1:],
+        )
+    )
+
+    assert run_figures.padding_share(both).value == pytest.approx(24 / 64)
+    assert run_figures.padding_share(alone).value == pytest.approx(6 / 48)
+
+
 def test_missing_process_gives_no_number() -> None:
     """The process without a record may be the slowest or the largest."""
     run = parameter_server_run()
