@@ -19,7 +19,8 @@ class Clock:
 
     Attributes:
         train_s: seconds from the barrier before the epoch's first step to the end of its last.
-        before_s: seconds from the beginning of the epoch to the start of the clock.
+        before_s: seconds from the end of the epoch before, with its validation, to the start of the
+            clock; of the first epoch of a run, from its beginning.
         stopped_at: `time.perf_counter()` when it stopped.
         step_end_s: end of each execution of the epoch, from the first of these barriers.
         steps: updates of the epoch.

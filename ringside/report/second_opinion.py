@@ -29,6 +29,7 @@ DIGITS = 1e-6  # relative; both ways round in another order, drift solves least 
 # Figures of a run that are computed here too.
 FIGURES = (
     "throughput_examples_s",
+    "whole_epochs_examples_s",
     "step_time_ms",
     "step_p95_ms",
     "step_p99_ms",
@@ -111,6 +112,18 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     if epochs:
         seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
+        whole = pd.DataFrame(
+            [
+                (number, epoch["examples"], epoch["train_s"], epoch["beside_s"])
+                for number, of_all in enumerate(epochs)
+                for epoch in of_all
+            ],
+            columns=["epoch", "examples", "train_s", "beside_s"],
+        )
+        whole["s"] = whole["train_s"] + pd.to_numeric(whole["beside_s"])
+        if whole["s"].notna().all():
+            longest = whole.groupby("epoch")[["examples", "s"]].max().sum()
+            found["whole_epochs_examples_s"] = float(longest["examples"] / longest["s"])
         places = _slots(run["spec"]) * sum(of_all[0]["steps"] for of_all in epochs)
         found["padding_share"] = 1 - sum(of_all[0]["examples"] for of_all in epochs) / places
         times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])

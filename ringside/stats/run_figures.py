@@ -32,6 +32,7 @@ class RunFigures:
     Attributes:
         step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
         rank_skew_ms: how far apart the processes are in one step.
+        whole_epochs_examples_s: throughput from epoch to epoch, without validation.
         sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
         padding_share: the part of the places in the batches that padding takes; 0.01 is 1 %.
         clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
@@ -43,6 +44,7 @@ class RunFigures:
     """
 
     throughput_examples_s: Figure
+    whole_epochs_examples_s: Figure
     step_time_ms: Figure
     step_p95_ms: Figure
     step_p99_ms: Figure
@@ -94,6 +96,7 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
     p50, p95, p99 = step_quantiles_ms(run)
     return RunFigures(
         throughput_examples_s=throughput_examples_s(run),
+        whole_epochs_examples_s=whole_epochs_examples_s(run),
         step_time_ms=p50,
         step_p95_ms=p95,
         step_p99_ms=p99,
@@ -163,6 +166,22 @@ def throughput_examples_s(run: Run) -> Figure:
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
     return Figure(examples / seconds)
+
+
+def whole_epochs_examples_s(run: Run) -> Figure:
+    """Examples trained for each second from epoch to epoch, without validation, examples/s.
+
+    Σ examples ÷ Σ max over processes of (train_s + beside_s), over the counted epochs. beside_s is
+    what each family pays at the end of an epoch: its metrics are merged and reset, and all wait.
+    """
+    why_not = why_untimed(run)
+    epochs = [] if why_not else counted_epochs(run)
+    if any(epoch.beside_s is None for records in epochs for epoch in records):
+        why_not = NOT_RECORDED
+    if why_not:
+        return Figure(None, why_not)
+    seconds = sum(max(one.train_s + (one.beside_s or 0.0) for one in of_all) for of_all in epochs)
+    return Figure(sum(of_all[0].examples for of_all in epochs) / seconds)
 
 
 def padding_share(run: Run) -> Figure:

@@ -86,8 +86,8 @@ class EpochRecord(Noun):
             since the restart.
         resumed_examples: those of this epoch that were fed before the restart.
         train_s: from the barrier before the first step to the end of this process's last one.
-        beside_s: time of Ringside in this epoch, before and after train_s and without validation:
-            barriers, and reading what the steps added up; None: not measured.
+        beside_s: the rest of the epoch, from the end of the one before and without validation:
+            resets, barriers, and reading what the steps added up; None: not measured.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one

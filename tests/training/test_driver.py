@@ -1,5 +1,6 @@
 """A training driven by a written-out loop: the listeners and the record are those of `fit`."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,28 @@ def seen_by(record: RecordInProgress, diary: Diary, run_dir: Path) -> dict[str, 
         "ledgers": [(e.ledger, e.ledger_here, e.resumed_examples) for e in record.epochs],
         "times": [len(epoch.step_end_s) for epoch in record.epochs],
     }
+
+
+def test_an_epoch_pays_for_what_comes_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keras' reset of the metrics and the family's own preparation, between two epochs."""
+    spec = spec_of(precision="float32", epochs=3)
+    record = RecordInProgress.begun(spec)
+    with make_backend(spec, Surroundings()) as backend:
+        driver = prepare(record, momentum(), backend, run_dir=tmp_path)
+        reset = driver.training.model.reset_metrics
+
+        def slow_reset() -> None:
+            time.sleep(0.05)
+            reset()
+
+        monkeypatch.setattr(driver.training.model, "reset_metrics", slow_reset)
+        monkeypatch.setattr(backend, "begin_epoch", lambda: time.sleep(0.02))
+        fit(driver)
+
+    # Sleeps are never shorter than they are asked to be.
+    assert all((epoch.beside_s or 0) >= 0.07 for epoch in record.epochs[1:])
 
 
 @pytest.mark.parametrize("resumed", [False, True])

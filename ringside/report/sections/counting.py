@@ -6,9 +6,32 @@ from ringside.report.blocks import Caveat
 from ringside.report.words import efficiency
 from ringside.stats.step_times import chief_of
 from ringside.stats.summary import Summary
-from ringside_core.text import listed, percent
+from ringside_core.text import listed, number, percent
 
 MUCH_PADDING = 0.02  # of an efficiency
+
+
+def epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
+    """Pairs of arms of which one has the faster steps, and the other the faster epochs."""
+    whole = {row.arm.label: row.spreads["whole_epochs_examples_s"].value for row in summary.arms}
+    told = []
+    for one in summary.verdicts:
+        if one.word == "cannot tell":
+            continue
+        pair = (one.first, one.second)
+        winner, other = pair if one.word == "faster" else reversed(pair)
+        ahead, behind = whole[winner], whole[other]
+        if ahead is not None and behind is not None and ahead < behind:
+            rates = f"{number(ahead)} and {number(behind)} examples/s"
+            told.append(f"{winner} is faster than {other}, and over whole epochs slower ({rates})")
+    if told:
+        yield Caveat(
+            f"Examples/s leaves out what is paid between two epochs, which changes the order: "
+            f"{listed(told, limit=3)}.",
+            "If your epochs are as short as these, compare whole epochs; in longer ones the "
+            "difference vanishes.",
+            "results",
+        )
 
 
 def padding(summary: Summary) -> Iterator[Caveat]:

@@ -17,6 +17,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "For an arm: the geometric mean over the rounds that count.",
     ),
     (
+        "whole epochs, examples/s",
+        "The same from epoch to epoch, without validation: the time also holds what is done "
+        "between the last step of an epoch and the first of the next, such as merging and "
+        "resetting metrics, and waiting for the other processes. The shorter the epochs, the more "
+        "it takes. Median over the rounds that count.",
+    ),
+    (
         "warm-up",
         "Steps that are recorded but left out of the numbers. Whole epochs are left out: at least "
         "the first, which contains tracing and compilation, and more until the step times have "

@@ -75,6 +75,7 @@ def results_table(summary: Summary) -> Table:
         Column("Peak memory", "GiB"),
         Column("Start-up", "s"),
         Column("CPU", "s / 1000 examples"),
+        Column("Whole epochs", "examples/s"),
     )
     rows = tuple(_result(row) for row in arms_in_order(summary))
     apart = sum(not row.comparable for row in summary.arms)
@@ -104,6 +105,7 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
         spread_cell(spreads["peak_memory_bytes"], scale=1 / 2**30),
         spread_cell(spreads["startup_s"]),
         spread_cell(spreads["cpu_s_per_1000_examples"]),
+        spread_cell(spreads["whole_epochs_examples_s"]),
     )
 
 

@@ -327,6 +327,7 @@ def _epochs(
                 end_s=end_s,
                 accuracy=float(accuracy[index]),
                 ledger=LEDGER,
+                beside_s=0.002 * replicas,
                 sent_bytes={"lo": int(steps * (replicas - 1) * 8.3 * PARAMETERS)},
             )
         )

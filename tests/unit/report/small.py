@@ -60,6 +60,7 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
                     step_end_s=ends.tolist(),
                     end_s=end_s,
                     accuracy=accuracy,
+                    beside_s=0.01 * (rank + 1) + position / 1000,
                 )
             )
         start = 3.0 + float(epochs[0].step_end_s[0])

@@ -93,9 +93,9 @@ def test_every_changed_sample_is_named(folder: Path) -> None:
     columns = [one.place.partition("), ")[2].partition(", comparable and ")[0] for one in moved]
     assert columns == [
         "peak_memory_bytes",
-        "throughput_examples_s, padding_share, startup_s, cpu_s_per_1000_examples, "
-        "each_example_once",
-        "throughput_examples_s",
+        "throughput_examples_s, whole_epochs_examples_s, padding_share, startup_s, "
+        "cpu_s_per_1000_examples, each_example_once and 2 more",
+        "throughput_examples_s, whole_epochs_examples_s",
         "cpu_s_per_1000_examples",
     ]
     digest = hashlib.sha256((folder / "results.json").read_bytes()).hexdigest()

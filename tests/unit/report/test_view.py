@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ringside.report.blocks import Caveat
@@ -91,6 +92,31 @@ def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
     assert left_out not in caveats_of([run])
     assert left_out in caveats_of([elsewhere])
     assert left_out in caveats_of([run.replace(started_unix_s=None)])
+
+
+def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
+    """Mirrored makes faster steps and pays for each epoch's end; only a pair that is told apart."""
+
+    def told_of(between_s: float, noise: float) -> str:
+        random = np.random.default_rng(3)
+        runs: list[Run] = []
+        both = [("mirrored", 1.0, between_s), ("horovod", 1.2, 0.0)]
+        for number in range(6):
+            for backend, train_s, beside_s in both[:: -1 if number % 2 else 1]:
+                train_s *= random.lognormal(0, noise)
+                one = simple_run(backend, 2, train_s, number=number)
+                epochs = [e.replace(beside_s=beside_s) for e in one.records[0].epochs]
+                records = [record.replace(epochs=epochs) for record in one.records]
+                runs.append(one.replace(records=records, position=len(runs)))
+        arms = [arm_of("mirrored", 2), arm_of("horovod", 2)]
+        return told(view_of(verified(comparison_of(arms, runs))).caveats)
+
+    assert "changes the order" not in told_of(0.1, 1e-5)
+    assert (
+        "mirrored ×2 is faster than horovod ×2, and over whole epochs slower (66.7 and 83.3 "
+        "examples/s)" in told_of(0.5, 1e-5)
+    )
+    assert "changes the order" not in told_of(0.5, 0.5)
 
 
 def test_padding_that_changes_an_efficiency_is_a_caveat() -> None:

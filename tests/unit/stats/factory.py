@@ -91,6 +91,7 @@ def epoch(
         "validation": {"loss": 1.0, "accuracy": accuracy},
         "validation_examples": 50,
         "ledger": each_once(examples),
+        "beside_s": 0.0,
     }
     return EpochRecord(**{**fields, **changes})
 

@@ -57,6 +57,24 @@ def test_slowest_rank_of_each_epoch_decides_and_the_first_epoch_is_warm_up() -> 
     assert figure.value == pytest.approx(200 / 7)
 
 
+def test_whole_epochs_count_what_is_paid_between_them() -> None:
+    """In each epoch the process counts that takes longest with it; validation does not count."""
+    times = {0: [(9.0, 1.0), (2.0, 0.5), (3.0, 0.25)], 1: [(9.0, 9.0), (1.0, 2.5), (2.5, 0.5)]}
+    records = [
+        record(SPEC, [epoch(train_s, beside_s=beside_s) for train_s, beside_s in own], rank)
+        for rank, own in times.items()
+    ]
+
+    figure = run_figures.whole_epochs_examples_s(run_of(ARM, records))
+
+    assert figure.value == pytest.approx(200 / (3.5 + 3.25))
+    assert run_figures.throughput_examples_s(run_of(ARM, records)).value == pytest.approx(200 / 5)
+    silent = [records[0].replace(epochs=[epoch(2.0, beside_s=None)] * 3), records[1]]
+    assert run_figures.whole_epochs_examples_s(run_of(ARM, silent)).reason == (
+        "a process did not record it"
+    )
+
+
 def test_one_epoch_has_no_throughput() -> None:
     """The only epoch contains the compilation; the reason replaces the number."""
     run = two_ranks([1.0], [1.0])
