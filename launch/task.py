@@ -27,6 +27,7 @@ from ringside_core.readings.process import (
     peak_memory_bytes,
     pin,
     process_start_unix_s,
+    shared_memory_bytes,
 )
 from ringside_core.specs import (
     EpochRecord,
@@ -121,6 +122,7 @@ def run_process(
         )
     record.machine = machine_facts()
     record.peak_memory_bytes = peak_memory_bytes()
+    record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
     write_whole(run_dir / "records" / f"{task}.json", record.ended(outcome).to_json())
     reporter.phase("finished")

@@ -5,6 +5,7 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import tf
+from ringside_core.readings.process import cpu_seconds
 from ringside_core.readings.traffic import sent_between, sent_bytes
 
 
@@ -28,6 +29,7 @@ class Clock:
         sent_bytes: see EpochRecord. It is read before the first barrier and after the second one,
             so that reading is not timed; both barriers are in it.
         first_step_done: `time.time()` after the first execution of the run, or None.
+        startup_cpu_s: CPU time of this process until then.
     """
 
     def __init__(self, backend: Backend, model: Any) -> None:
@@ -55,6 +57,7 @@ class Clock:
         self.steps = 0
         self.sent_bytes: dict[str, int] = {}
         self.first_step_done: float | None = None
+        self.startup_cpu_s: float | None = None
 
     def begin_epoch(self) -> None:
         """Note when the epoch began; `start` follows when everybody has begun it."""
@@ -77,7 +80,7 @@ class Clock:
         if self.first_step_done is None:
             if self._backend.step_ends() is not None:
                 self._backend.barrier()  # a dispatched step is not a finished one
-            self.first_step_done = time.time()
+            self.first_step_done, self.startup_cpu_s = time.time(), cpu_seconds()
 
     def stop(self) -> None:
         """Stop, before validation and anything else begins; then wait for the others."""

@@ -195,6 +195,7 @@ class Driver:
         clock.stop()
         if self.record.startup_s is None and clock.first_step_done is not None:
             self.record.startup_s = clock.first_step_done - self.record.started_unix_s
+            self.record.startup_cpu_s = clock.startup_cpu_s
         begun = self.training.totals.begun
         before = 0 if begun is None else begun.examples
         train, fed, fed_here = self._read_totals()

@@ -34,10 +34,11 @@ FIGURES = (
     "step_p95_ms",
     "step_p99_ms",
     "padding_share",
-    "peak_memory_bytes",
+    "peak_pss_bytes",
     "startup_s",
     "time_to_target_s",
     "cpu_s_per_1000_examples",
+    "startup_cpu_s",
 )
 Told = float | str | None
 Pair = tuple[str, Told, float | str]  # what it is, by the summary, computed here
@@ -130,12 +131,31 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
         for name, percent in (("step_time_ms", 50), ("step_p95_ms", 95), ("step_p99_ms", 99)):
             if len(times) >= SMALLEST.get(name, 1):
                 found[name] = float(np.quantile(times, percent / 100))
-    if records and all(record["peak_memory_bytes"] for record in records):
-        found["peak_memory_bytes"] = sum(record["peak_memory_bytes"] for record in records)
+    pages = pd.DataFrame(
+        [
+            (
+                one["boot_id"],
+                one["peak_memory_bytes"] or None,
+                one["shared_memory_bytes"],
+            )
+            for one in records
+        ],
+        columns=["host", "peak", "shared"],
+    )
+    if len(pages) and pages.notna().all(axis=None):
+        own = float((pages["peak"] - pages["shared"]).sum())
+        found["peak_pss_bytes"] = own + float(pages.groupby("host")["shared"].max().sum())
     chief = next((record for record in records if record["is_chief"]), None)
-    if chief is not None and chief["epochs"] and all(record["cpu_s"] for record in records):
-        examples = sum(epoch["examples"] for epoch in chief["epochs"])
-        found["cpu_s_per_1000_examples"] = 1000 * sum(r["cpu_s"] for r in records) / examples
+    cpu_s = [(one["startup_cpu_s"], one["cpu_s"]) for one in records]
+    if cpu_s and all(began is not None and total for began, total in cpu_s):
+        found["startup_cpu_s"] = sum(began for began, _ in cpu_s)
+        if chief is not None and chief["epochs"]:
+            each = [epoch["examples"] for epoch in chief["epochs"]]
+            once = chief["epochs"][0]["steps_per_time"] * _slots(run["spec"])
+            after = sum(each) - min(each[0], once)
+            if after:
+                spent_s = sum(total - began for began, total in cpu_s)
+                found["cpu_s_per_1000_examples"] = 1000 * spent_s / after
     trained = [record for record in records if record["role"] != "server"]
     if trained and all(record["startup_s"] is not None for record in trained):
         found["startup_s"] = max(one["startup_s"] + _launched(run, one) for one in trained)

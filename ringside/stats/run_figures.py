@@ -5,6 +5,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ringside.stats.costs import (
+    NOT_RECORDED,
+    cpu_s_per_1000_examples,
+    peak_pss_bytes,
+    pss_of,
+    slots_per_step,
+    startup_cpu_s,
+)
 from ringside.stats.evidence import Answer, replicas_equal
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
@@ -22,8 +30,6 @@ from ringside.stats.step_times import (
 )
 from ringside_core.specs import Run, RunRecord
 
-NOT_RECORDED = "a process did not record it"
-
 
 @dataclass(frozen=True)
 class RunFigures:
@@ -40,6 +46,8 @@ class RunFigures:
         startup_s: from the command to the end of the first step.
         time_to_target_s: from the command to the end of the epoch in which that metric first
             reached the target.
+        peak_pss_bytes: peak memory, in which pages that processes of the run share count once.
+        cpu_s_per_1000_examples: CPU time after start-up; startup_cpu_s: CPU time of start-up.
         each_example_once, replicas_equal: see `ringside.stats.evidence`.
     """
 
@@ -55,8 +63,9 @@ class RunFigures:
     startup_s: Figure
     time_to_target_s: Figure
     final_quality: Figure
-    peak_memory_bytes: Figure
+    peak_pss_bytes: Figure
     cpu_s_per_1000_examples: Figure
+    startup_cpu_s: Figure
     each_example_once: Answer
     replicas_equal: Answer
 
@@ -70,8 +79,9 @@ class ProcessFigures:
     step_p95_ms: Figure
     step_p99_ms: Figure
     startup_s: Figure
-    peak_memory_bytes: Figure
+    peak_pss_bytes: Figure
     cpu_s: Figure
+    startup_cpu_s: Figure
     clock_s_per_step: Figure
 
 
@@ -107,8 +117,9 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
         startup_s=startup_s(run),
         time_to_target_s=time_to_target_s(run),
         final_quality=final_quality(run),
-        peak_memory_bytes=peak_memory_bytes(run),
+        peak_pss_bytes=peak_pss_bytes(run),
         cpu_s_per_1000_examples=cpu_s_per_1000_examples(run),
+        startup_cpu_s=startup_cpu_s(run),
         each_example_once=each_example_once,
         replicas_equal=replicas_equal(run),
     )
@@ -140,8 +151,9 @@ def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
         step_p95_ms=p95,
         step_p99_ms=p99,
         startup_s=_recorded(startup_of(run, record)),
-        peak_memory_bytes=_recorded(record.peak_memory_bytes or None),
+        peak_pss_bytes=_recorded(pss_of(run, record)),
         cpu_s=_recorded(record.cpu_s or None),
+        startup_cpu_s=_recorded(record.startup_cpu_s),
         clock_s_per_step=_recorded(record.clock_s_per_step),
     )
 
@@ -187,18 +199,14 @@ def whole_epochs_examples_s(run: Run) -> Figure:
 def padding_share(run: Run) -> Figure:
     """Slots of the counted epochs that hold padding ÷ all slots.
 
-    A step has as many slots as the global batch; in asynchronous training, as the batch of one
-    worker. Padding fills the last batch of an epoch and takes as long as examples do.
+    Padding fills the last batch of an epoch and takes as long as examples do.
     """
     why_not = why_untimed(run)
     if why_not:
         return Figure(None, why_not)
-    plan = run.spec.batch_plan
-    each = plan.global_batch if run.spec.capabilities.synchronous else plan.per_replica_batch
     epochs = [records[0] for records in counted_epochs(run)]
-    return Figure(
-        1 - sum(one.examples for one in epochs) / (each * sum(one.steps for one in epochs))
-    )
+    slots = slots_per_step(run) * sum(one.steps for one in epochs)
+    return Figure(1 - sum(one.examples for one in epochs) / slots)
 
 
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
@@ -305,35 +313,6 @@ def startup_of(run: Run, record: RunRecord) -> float | None:
     """Seconds from the command to the end of one process's first step; None: not recorded."""
     own_s = record.startup_s
     return None if own_s is None else own_s + (run.launch_s(record) or 0.0)
-
-
-# What else it costs
-
-
-def peak_memory_bytes(run: Run) -> Figure:
-    """Σ of the peaks of all processes, bytes; servers and coordinator count too.
-
-    It is an upper bound: the peaks need not be at the same time, and a shared page counts in each
-    process.
-    """
-    why_not = missing(run.records, expected_processes(run)[1])
-    if not why_not and not all(record.peak_memory_bytes for record in run.records):
-        why_not = NOT_RECORDED
-    if why_not:
-        return Figure(None, why_not)
-    return Figure(sum(record.peak_memory_bytes for record in run.records))
-
-
-def cpu_s_per_1000_examples(run: Run) -> Figure:
-    """1000 · Σ CPU time of all processes ÷ Σ examples of all epochs, s; it includes start-up."""
-    chief = chief_of(run)
-    why_not = missing(run.records, expected_processes(run)[1])
-    if not why_not and not all(record.cpu_s for record in run.records):
-        why_not = NOT_RECORDED
-    if why_not or chief is None or not chief.epochs:
-        return Figure(None, why_not or "no epoch was recorded")
-    examples = sum(epoch.examples for epoch in chief.epochs)
-    return Figure(1000 * sum(record.cpu_s for record in run.records) / examples)
 
 
 # What was learned

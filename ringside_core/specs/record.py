@@ -169,11 +169,14 @@ class RunRecord(Document):
         data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
         boot_id: of the kernel whose clock `started_unix_s` is read from; empty: not known.
+        shared_memory_bytes: of its resident pages at the end, those that other processes may hold
+            too: of files and of shared memory; None: not known.
+        startup_cpu_s: of cpu_s, until the end of the first step; of a server, until it served.
 
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
     before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
     gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id; a file without it is read as of an unknown clock.
+    to 3: boot_id, shared_memory_bytes, startup_cpu_s; in an older file they are not known.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -200,6 +203,8 @@ class RunRecord(Document):
     initial_digest: str = ""
     final_digest: str = ""
     boot_id: str = ""
+    shared_memory_bytes: NonNegativeInt | None = None
+    startup_cpu_s: NonNegativeFloat | None = None
 
     @model_validator(mode="after")
     def _work_takes_time(self) -> Self:

@@ -9,6 +9,7 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import tf
+from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
 from trainers.driver import Listener
@@ -114,5 +115,7 @@ def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -
     updates = 2 * STEPS + resumed  # after three of the first four updates, nine are left
     steps = [told[1] for told in diary.told if told[0] == "step"]
     assert steps == list(range(1, updates + 1))
+    for record in (by_fit, by_loop):
+        assert 0 < record.startup_cpu_s < cpu_seconds()  # type: ignore[operator]
     for epoch in by_loop.epochs:
         assert epoch.step_end_s[-1] <= epoch.train_s

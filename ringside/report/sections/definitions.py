@@ -185,9 +185,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "peak memory",
-        "Sum over all processes of the highest resident set size of each, in GiB (2³⁰ bytes). "
-        "Parameter servers and the coordinator are included. Pages that processes share count in "
-        "each of them.",
+        "Sum over all processes of the highest proportional set size (PSS) of each, in GiB (2³⁰ "
+        "bytes). Parameter servers and the coordinator are included. A page that k processes of "
+        "the run share, mostly code of libraries, counts 1/k in each of them.",
     ),
     (
         "cores in use, shared cores, threads",
@@ -202,8 +202,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "CPU s / 1000 examples",
-        "User and system time of all processes ÷ examples of all epochs × 1000. Start-up, import "
-        "and validation are included, so the value falls when training is longer.",
+        "User and system time of all processes after start-up ÷ examples trained after it × 1000. "
+        "Validation is included.",
+    ),
+    (
+        "start-up CPU",
+        "User and system time of all processes until the end of the first step, mostly for import "
+        "and tracing; of a parameter server and its workers, until they serve.",
     ),
     (
         "trial, tuned",

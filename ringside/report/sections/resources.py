@@ -102,8 +102,9 @@ def processes_table(summary: Summary) -> Table:
         Column("p95", "ms"),
         Column("p99", "ms"),
         Column("Start-up", "s"),
-        Column("Peak memory", "GiB"),
+        Column("Peak memory", "PSS, GiB"),
         Column("CPU", "s"),
+        Column("Start-up CPU", "s"),
     )
     last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
     rows = tuple(
@@ -114,8 +115,9 @@ def processes_table(summary: Summary) -> Table:
                 figure_cell(value)
                 for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
             ),
-            figure_cell(one.peak_memory_bytes, scale=1 / 2**30),
+            figure_cell(one.peak_pss_bytes, scale=1 / 2**30),
             figure_cell(one.cpu_s),
+            figure_cell(one.startup_cpu_s),
         )
         for row in summary.arms
         if row.arm.label in last

@@ -249,6 +249,7 @@ def test_a_task_makes_its_folder_and_removes_its_temporary_files(
     assert made.parent.name.startswith("ringside-5ca1ab1e-" if run_id else "t")
     assert (list((tmp_path / "t").iterdir()) == []) == bool(run_id)
     record = RunRecord.from_json((run_dir / "records" / "rank-0.json").read_text())
+    assert 0 < (record.shared_memory_bytes or 0) < record.peak_memory_bytes
     assert record.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

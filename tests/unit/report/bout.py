@@ -259,6 +259,7 @@ def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[
     own: dict[str, Any] = {
         "startup_s": startup_s,
         "cpu_s": startup_s * 1.6 + EPOCHS * EXAMPLES / rate,
+        "startup_cpu_s": startup_s * 1.5,
         "clock_s_per_step": 2.1e-5 * random.normal(1, 0.05),
         "gradient_bytes": 4 * PARAMETERS,
     }

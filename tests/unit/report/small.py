@@ -65,7 +65,9 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
             )
         start = 3.0 + float(epochs[0].step_end_s[0])
         started: dict[str, Any] = {"startup_s": start, "cpu_s": 4.0 + rank + position / 8}
+        started["startup_cpu_s"] = 2.5 + rank / 2 + position / 16
         started["peak_memory_bytes"] = 600_000_000 + 1_000_000 * position
+        started["shared_memory_bytes"] = 250_000_000 + 2_000_000 * rank
         records.append(record(spec, epochs, rank, **started))
     log_dir = f"runs/{position:03d}/logs"
     return run_of(

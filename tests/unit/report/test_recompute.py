@@ -92,7 +92,7 @@ def test_every_changed_sample_is_named(folder: Path) -> None:
     # The second has one example too many, and so the arm is not comparable.
     columns = [one.place.partition("), ")[2].partition(", comparable and ")[0] for one in moved]
     assert columns == [
-        "peak_memory_bytes",
+        "peak_pss_bytes",
         "throughput_examples_s, whole_epochs_examples_s, padding_share, startup_s, "
         "cpu_s_per_1000_examples, each_example_once and 2 more",
         "throughput_examples_s, whole_epochs_examples_s",

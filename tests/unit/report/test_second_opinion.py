@@ -232,9 +232,10 @@ def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: 
             spread_of(of_runs["step_time_ms"]),
             spread_of(reached),
             spread_of([one.epochs[-1].validation["accuracy"] for one in records]),
-            spread_of(of_runs["peak_memory_bytes"] / 2**30),
+            spread_of(of_runs["peak_pss_bytes"] / 2**30),
             spread_of(of_runs["startup_s"]),
             spread_of(of_runs["cpu_s_per_1000_examples"]),
+            spread_of(of_runs["startup_cpu_s"]),
             spread_of(of_runs["whole_epochs_examples_s"]),
         ]
         for column, (printed, exact) in enumerate(zip(cells, expected, strict=True)):

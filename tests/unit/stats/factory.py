@@ -119,6 +119,8 @@ def record(
         "final_digest": "bb",
         "replica_deviation": 0.0,
         "boot_id": BOOT,
+        "shared_memory_bytes": 2**28,
+        "startup_cpu_s": 3.0,
     }
     return RunRecord(**{**fields, **changes})
 
