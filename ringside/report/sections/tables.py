@@ -74,8 +74,6 @@ def results_table(summary: Summary) -> Table:
         Column(f"Final {metric}"),
         Column("Peak memory", "PSS, GiB"),
         Column("Start-up", "s"),
-        Column("CPU", "after start-up, s / 1000 examples"),
-        Column("Start-up CPU", "s"),
         Column("Whole epochs", "examples/s"),
     )
     rows = tuple(_result(row) for row in arms_in_order(summary))
@@ -105,8 +103,6 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
         spread_cell(spreads["final_quality"]),
         spread_cell(spreads["peak_pss_bytes"], scale=1 / 2**30),
         spread_cell(spreads["startup_s"]),
-        spread_cell(spreads["cpu_s_per_1000_examples"]),
-        spread_cell(spreads["startup_cpu_s"]),
         spread_cell(spreads["whole_epochs_examples_s"]),
     )
 

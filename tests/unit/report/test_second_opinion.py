@@ -202,7 +202,9 @@ def numbers_in(cell: str) -> list[str]:
 
 def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: Opinion) -> None:
     """Each cell of the results, rounded as it says: no column, row or end is exchanged."""
-    rows = cells_of((written / "report.md").read_text(), "Arm | Replicas | Examples/s")
+    page = (written / "report.md").read_text()
+    rows = cells_of(page, "Arm | Replicas | Examples/s")
+    spent = {row[0].lstrip("| "): row[-2:] for row in cells_of(page, "Arm | Processes")}
     told = {row[0].lstrip("| "): [numbers_in(cell) for cell in row[1:]] for row in rows}
 
     assert list(told) == ["serial", "mirrored ×2", "horovod ×2"]
@@ -234,10 +236,11 @@ def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: 
             spread_of([one.epochs[-1].validation["accuracy"] for one in records]),
             spread_of(of_runs["peak_pss_bytes"] / 2**30),
             spread_of(of_runs["startup_s"]),
+            spread_of(of_runs["whole_epochs_examples_s"]),
             spread_of(of_runs["cpu_s_per_1000_examples"]),
             spread_of(of_runs["startup_cpu_s"]),
-            spread_of(of_runs["whole_epochs_examples_s"]),
         ]
+        cells += map(numbers_in, spent[arm])
         for column, (printed, exact) in enumerate(zip(cells, expected, strict=True)):
             assert len(printed) == len(exact), (arm, column)
             for text, number in zip(printed, exact, strict=True):
