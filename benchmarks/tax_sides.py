@@ -37,7 +37,7 @@ class Timing:
         steps_per_epoch: updates in each.
         losses: mean training loss of each epoch.
         cores: processors that the chief could use.
-        beside_s: of each epoch, what Ringside took of it before the first and after the last step;
+        beside_s: of each epoch, what it took before its first and after its last step, resets too;
             by hand there is no such thing.
     """
 

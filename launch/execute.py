@@ -16,6 +16,7 @@ from launch.remote import host_facts, ssh
 from launch.remote.keepers import Keepers
 from launch.turns import Turns
 from launch.watch import SERVING, Progress, Watch
+from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
@@ -73,7 +74,7 @@ def execute(
             reason = keepers.complaint(absent)
             _remove(made)
             return _refused(reason)
-        started = time.monotonic()
+        started, started_unix_s = time.monotonic(), time.time()
         with Children(plan, dict(os.environ)) as children:
             run = _Run(children, records, watch, keepers, deadline_s)
             if turns is not None:
@@ -94,7 +95,8 @@ def execute(
     if follower is not None:
         follower.copy(rest=True)
     run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
-    return run.ended(plan, wall_s)
+    execution = run.ended(plan, wall_s)
+    return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
 def holds_run(run_dir: Path) -> bool:

@@ -22,13 +22,14 @@ from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
 from launch.turns import takes_turns
 from launch.watch import WAITING
-from ringside_core.readings.machine import machine_facts
+from ringside_core.readings.machine import boot_id, machine_facts
 from ringside_core.readings.process import (
     cores_for,
     cpu_seconds,
     peak_memory_bytes,
     pin,
     process_start_unix_s,
+    shared_memory_bytes,
 )
 from ringside_core.specs import (
     EpochRecord,
@@ -110,7 +111,7 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, task, aloud=aloud)
     record = RecordInProgress.begun(spec, task=task, rank=surroundings.rank)
-    record.started_unix_s = process_start_unix_s()
+    record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
     record.cores = _take_cores(spec, surroundings)
     try:
         work(record, surroundings, run_dir, reporter)
@@ -127,6 +128,7 @@ def run_process(
         )
     record.machine = machine_facts()
     record.peak_memory_bytes = peak_memory_bytes()
+    record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
     write_whole(run_dir / "records" / f"{task}.json", record.ended(outcome).to_json())
     reporter.phase("finished")

@@ -7,6 +7,7 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import tf
+from ringside_core.readings.process import cpu_seconds
 from ringside_core.readings.traffic import sent_between, sent_bytes
 
 
@@ -21,7 +22,8 @@ class Clock:
 
     Attributes:
         train_s: seconds from the barrier before the epoch's first step to the end of its last.
-        before_s: seconds from the beginning of the epoch to the start of the clock.
+        before_s: seconds from the end of the epoch before, with its validation, to the start of the
+            clock; of the first epoch of a run, from its beginning.
         stopped_at: `time.perf_counter()` when it stopped.
         step_end_s: end of each execution of the epoch, from the first of these barriers.
         steps: updates of the epoch.
@@ -31,6 +33,7 @@ class Clock:
         paused_s: time of the run so far in which it waited for its turn. It is in no other time.
         paused_in_epoch_s: the same of this epoch.
         first_step_done: `time.time()` after the first execution of the run, or None.
+        startup_cpu_s: CPU time of this process until then.
     """
 
     def __init__(self, backend: Backend, model: Any) -> None:
@@ -60,6 +63,7 @@ class Clock:
         self.steps = 0
         self.sent_bytes: dict[str, int] = {}
         self.first_step_done: float | None = None
+        self.startup_cpu_s: float | None = None
 
     def begin_epoch(self) -> None:
         """Note when the epoch began; `start` follows when everybody has begun it."""
@@ -83,7 +87,7 @@ class Clock:
         if self.first_step_done is None:
             if self._backend.step_ends() is not None:
                 self._backend.barrier()  # a dispatched step is not a finished one
-            self.first_step_done = time.time()
+            self.first_step_done, self.startup_cpu_s = time.time(), cpu_seconds()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

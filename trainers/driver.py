@@ -176,9 +176,10 @@ class Driver:
         `Model.fit` has called `Model.reset_metrics` by then; another loop must do so itself.
         """
         self._epoch = epoch
-        self.training.backend.begin_epoch()
-        self.clock.begin_epoch()
         first = epoch == self.training.first_epoch
+        if first:
+            self.clock.begin_epoch()  # later ones begin where the one before them ended
+        self.training.backend.begin_epoch()
         self.training.totals.begin(self.training.begun if first else None)
         for one in self.listeners:
             one.on_epoch_begin(epoch)
@@ -195,6 +196,7 @@ class Driver:
         clock.stop()
         if self.record.startup_s is None and clock.first_step_done is not None:
             self.record.startup_s = clock.first_step_done - self.record.started_unix_s
+            self.record.startup_cpu_s = clock.startup_cpu_s
         begun = self.training.totals.begun
         before = 0 if begun is None else begun.examples
         train, fed, fed_here = self._read_totals()
@@ -224,6 +226,8 @@ class Driver:
         self.record.epochs += (record,)
         for one in self.listeners:
             one.on_epoch_end(self._epoch, record)
+        # What the family and Keras pay from here on, such as resets, is the next epoch's.
+        self.clock.begin_epoch()
 
     def end(self) -> None:
         """The last epoch is over; outside of the backend's scope."""

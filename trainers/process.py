@@ -7,6 +7,7 @@ from backends import make_backend
 from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
 from ringside_core.keras import tf
+from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import RecordInProgress, Surroundings
 
 
@@ -33,6 +34,7 @@ def started(
     with make_backend(spec, surroundings) as backend:
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":
+            record.startup_cpu_s = cpu_seconds()
             on_phase("serving")
             backend.serve()
             yield None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from launch import Site
 from launch.remote import ssh
 from ringside_core.readings.load import Ticks, others_cpu_s, own_cpu_s, read_ticks
+from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Load, RunRecord
 
 # A host name, the boot that tells one kernel from another, and its counters.
@@ -105,7 +106,7 @@ class HostsWatch:
             after,
             execution.records,
             wall_s=time.monotonic() - self._began,
-            launcher=Launcher(_own_boot(), os.uname().nodename, own_cpu_s() - self._own_s),
+            launcher=Launcher(boot_id(), os.uname().nodename, own_cpu_s() - self._own_s),
         )
 
 
@@ -186,8 +187,3 @@ def looks(names: tuple[str, ...]) -> dict[str, Look] | None:
         if isinstance(answer, str)
     }
     return found if len(found) == len(answers) else None
-
-
-def _own_boot() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()

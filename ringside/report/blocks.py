@@ -5,7 +5,7 @@ HTML, Markdown and terminal show the same cells, so they cannot tell different s
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Tone = Literal["", "won", "tie", "empty"]
 
@@ -53,6 +53,18 @@ class Table:
     label: str = ""
     kind: str = ""
     head: int = 0
+
+
+class Caveat(NamedTuple):
+    """A reason to be careful, computed from the records, and what to do about it.
+
+    Attributes:
+        section: the section of the page to which the advice leads; empty: none.
+    """
+
+    what: str
+    advice: str
+    section: str = ""
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,13 @@ class _Log:
         self._file = str(PurePosixPath(run.log_dir).parent / "records" / f"{chief.task}.json")
 
     def lines(self) -> Iterator[str]:
-        """From the start of the process to the epoch that reached the target, or the last one.
+        """From the command to the epoch that reached the target, or the last one.
 
         MLPerf's run ends when the target is reached (training rules, "run results"): epochs that
         were trained after it are in results.json only.
         """
         chief = self._chief
-        yield self._line(0.0, START, "init_start")
+        yield self._line(-(self._run.launch_s(chief) or 0.0), START, "init_start")
         yield from self._facts()
         begin_s = self._begin_s()
         if begin_s is None:

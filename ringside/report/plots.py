@@ -334,11 +334,9 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
             )
 
     caption = "Each mark is the end of an epoch and its validation, median over the runs. "
-    caption += "Time counts from the start of the process, start-up included."
+    caption += "Time counts from the command on, start-up included."
     caption += _set_apart(rows)
-    return panels(
-        "quality", title, caption, rows, styles, draw_arm, finish, "s since the process started"
-    )
+    return panels("quality", title, caption, rows, styles, draw_arm, finish, "s since the command")
 
 
 def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], list[float]]]]:
@@ -348,9 +346,10 @@ def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], 
         chief = chief_of(one.run)
         if one.used and one.run.outcome.completed and chief is not None:
             epochs = [epoch for epoch in chief.epochs if metric in epoch.validation]
+            launch_s = one.run.launch_s(chief) or 0.0
             curves.setdefault(one.arm.label, []).append(
                 (
-                    [epoch.end_since_process_start_s for epoch in epochs],
+                    [launch_s + epoch.end_since_process_start_s for epoch in epochs],
                     [epoch.validation[metric] for epoch in epochs],
                 )
             )

@@ -21,7 +21,7 @@ from ringside.report.source import RESULTS, read_text
 from ringside.stats.figure import Figure
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
-from ringside_core.specs import Comparison
+from ringside_core.specs import Comparison, capabilities_of
 
 Array = NDArray[np.float64]
 SMALLEST = {"step_p95_ms": 20, "step_p99_ms": 100}  # times that a quantile needs
@@ -29,12 +29,16 @@ DIGITS = 1e-6  # relative; both ways round in another order, drift solves least 
 # Figures of a run that are computed here too.
 FIGURES = (
     "throughput_examples_s",
+    "whole_epochs_examples_s",
     "step_time_ms",
     "step_p95_ms",
     "step_p99_ms",
-    "peak_memory_bytes",
+    "padding_share",
+    "peak_pss_bytes",
     "startup_s",
+    "time_to_target_s",
     "cpu_s_per_1000_examples",
+    "startup_cpu_s",
 )
 Told = float | str | None
 Pair = tuple[str, Told, float | str]  # what it is, by the summary, computed here
@@ -109,20 +113,75 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     if epochs:
         seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
+        whole = pd.DataFrame(
+            [
+                (number, epoch["examples"], epoch["train_s"], epoch["beside_s"])
+                for number, of_all in enumerate(epochs)
+                for epoch in of_all
+            ],
+            columns=["epoch", "examples", "train_s", "beside_s"],
+        )
+        whole["s"] = whole["train_s"] + pd.to_numeric(whole["beside_s"])
+        if whole["s"].notna().all():
+            longest = whole.groupby("epoch")[["examples", "s"]].max().sum()
+            found["whole_epochs_examples_s"] = float(longest["examples"] / longest["s"])
+        places = _slots(run["spec"]) * sum(of_all[0]["steps"] for of_all in epochs)
+        found["padding_share"] = 1 - sum(of_all[0]["examples"] for of_all in epochs) / places
         times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])
         for name, percent in (("step_time_ms", 50), ("step_p95_ms", 95), ("step_p99_ms", 99)):
             if len(times) >= SMALLEST.get(name, 1):
                 found[name] = float(np.quantile(times, percent / 100))
-    if records and all(record["peak_memory_bytes"] for record in records):
-        found["peak_memory_bytes"] = sum(record["peak_memory_bytes"] for record in records)
+    pages = pd.DataFrame(
+        [
+            (
+                one["boot_id"],
+                one["peak_memory_bytes"] or None,
+                one["shared_memory_bytes"],
+            )
+            for one in records
+        ],
+        columns=["host", "peak", "shared"],
+    )
+    if len(pages) and pages.notna().all(axis=None):
+        own = float((pages["peak"] - pages["shared"]).sum())
+        found["peak_pss_bytes"] = own + float(pages.groupby("host")["shared"].max().sum())
     chief = next((record for record in records if record["is_chief"]), None)
-    if chief is not None and chief["epochs"] and all(record["cpu_s"] for record in records):
-        examples = sum(epoch["examples"] for epoch in chief["epochs"])
-        found["cpu_s_per_1000_examples"] = 1000 * sum(r["cpu_s"] for r in records) / examples
-    starts = [record["startup_s"] for record in records if record["role"] != "server"]
-    if starts and None not in starts:
-        found["startup_s"] = max(starts)
+    cpu_s = [(one["startup_cpu_s"], one["cpu_s"]) for one in records]
+    if cpu_s and all(began is not None and total for began, total in cpu_s):
+        found["startup_cpu_s"] = sum(began for began, _ in cpu_s)
+        if chief is not None and chief["epochs"]:
+            each = [epoch["examples"] for epoch in chief["epochs"]]
+            once = chief["epochs"][0]["steps_per_time"] * _slots(run["spec"])
+            after = sum(each) - min(each[0], once)
+            if after:
+                spent_s = sum(total - began for began, total in cpu_s)
+                found["cpu_s_per_1000_examples"] = 1000 * spent_s / after
+    trained = [record for record in records if record["role"] != "server"]
+    if trained and all(record["startup_s"] is not None for record in trained):
+        found["startup_s"] = max(one["startup_s"] + _launched(run, one) for one in trained)
+    if chief is not None and chief["quality_target"] is not None:
+        metric, target = chief["quality_target"]
+        met = [one for one in chief["epochs"] if one["validation"].get(metric, -math.inf) >= target]
+        if met:
+            after = met[0]["end_since_process_start_s"]
+            found["time_to_target_s"] = after + _launched(run, chief)
     return found
+
+
+def _slots(spec: dict[str, Any]) -> int:
+    """Places of one step, for examples or padding; asynchronous workers step alone."""
+    if capabilities_of(spec["backend"]).synchronous:
+        return int(spec["global_batch"])
+    one = spec["topology"]
+    workers = one["hosts"] * one["processes_per_host"] * one["replicas_per_process"]
+    return int(spec["global_batch"]) // int(workers)
+
+
+def _launched(run: dict[str, Any], record: dict[str, Any]) -> float:
+    """Seconds from the command to the start of a process; 0 if they are of two clocks."""
+    if run["started_unix_s"] is None or not run["boot_id"] == record["boot_id"] != "":
+        return 0.0
+    return float(max(record["started_unix_s"] - run["started_unix_s"], 0.0))
 
 
 def _durations(of_all: Sequence[dict[str, Any]]) -> Array:
@@ -248,6 +307,16 @@ def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
         if one.value is not None and one.base != arm:
             share = [end / opinion.replicas[arm] for end in _ends(ratio_of(opinion, arm, one.base))]
             yield from _of_figure(f"arm {arm} / efficiency, of {one.base}", one, share)
+            place = f"arm {arm} / efficiency in slots, of {one.base}"
+            filled = [_filled(opinion, label) for label in (one.base, arm)]
+            share = [end * filled[0] / filled[1] for end in share]
+            yield from _of_figure(place, one.in_slots, share)
+
+
+def _filled(opinion: Opinion, arm: str) -> float:
+    """The part of an arm's slots that examples take."""
+    positions = opinion.counting.loc[opinion.counting["arm"] == arm, "position"]
+    return 1 - float(opinion.figures.loc[positions, "padding_share"].median())
 
 
 def _of_figure(place: str, told: Figure, own: Sequence[float]) -> Iterator[Pair]:

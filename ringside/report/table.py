@@ -29,7 +29,7 @@ COLUMNS = (
     (5, "step\nms", False),
     (6, "target\ns", False),
     (7, "final\n{metric}", False),
-    (8, "peak\nGiB", False),
+    (8, "PSS\nGiB", False),
     (9, "start\ns", False),
 )
 

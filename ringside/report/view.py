@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ringside.report.blocks import Folded, Section, Table, Terms
+from ringside.report.blocks import Caveat, Folded, Section, Table, Terms
 from ringside.report.ranking import counted_runs
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
-from ringside.report.sections.caveats import Caveat, caveats, caveats_section
+from ringside.report.sections.caveats import caveats, caveats_section
 from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section

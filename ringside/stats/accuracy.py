@@ -25,13 +25,13 @@ class Reach:
     """How one run reached its target: time_s = startup_s + epochs · s_per_epoch.
 
     Attributes:
-        time_s: from the start of the chief to the end of the first epoch that met the target, with
-            its validation.
+        time_s: from the command (`Execution.launch_s`) to the end of the first epoch that met the
+            target, with its validation.
         epochs: trained until then; always whole ones, because quality is measured once per epoch.
         s_per_epoch: training and validation, mean over all epochs after warm-up; None: there are
             no such epochs.
-        startup_s: the rest of time_s, paid once: start of the process, tracing, the first
-            validation. It is more than the start-up that ends with the first step.
+        startup_s: the rest of time_s, paid once: the launcher, start of the process, tracing, the
+            first validation. It is more than the start-up that ends with the first step.
     """
 
     round: int
@@ -158,7 +158,7 @@ def _reach(run: Run) -> Reach | None:
     metric, target = chief.quality_target
     for number, epoch in enumerate(chief.epochs, start=1):
         if epoch.validation.get(metric, -math.inf) >= target:
-            time_s = epoch.end_since_process_start_s
+            time_s = epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0)
             return Reach(run.round, run.spec.seed, time_s, number, _s_per_epoch(run))
     return None
 

@@ -5,6 +5,14 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ringside.stats.costs import (
+    NOT_RECORDED,
+    cpu_s_per_1000_examples,
+    peak_pss_bytes,
+    pss_of,
+    slots_per_step,
+    startup_cpu_s,
+)
 from ringside.stats.evidence import Answer, replicas_equal
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
@@ -23,8 +31,6 @@ from ringside.stats.step_times import (
 )
 from ringside_core.specs import Run, RunRecord
 
-NOT_RECORDED = "a process did not record it"
-
 
 @dataclass(frozen=True)
 class RunFigures:
@@ -33,25 +39,34 @@ class RunFigures:
     Attributes:
         step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
         rank_skew_ms: how far apart the processes are in one step.
+        whole_epochs_examples_s: throughput from epoch to epoch, without validation.
         sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
+        padding_share: the part of the places in the batches that padding takes; 0.01 is 1 %.
         clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
         final_quality: the validation metric of the workload's target after the last epoch.
-        time_to_target_s: when that metric first reached the target, from the start of the process.
+        startup_s: from the command to the end of the first step.
+        time_to_target_s: from the command to the end of the epoch in which that metric first
+            reached the target.
+        peak_pss_bytes: peak memory, in which pages that processes of the run share count once.
+        cpu_s_per_1000_examples: CPU time after start-up; startup_cpu_s: CPU time of start-up.
         each_example_once, replicas_equal: see `ringside.stats.evidence`.
     """
 
     throughput_examples_s: Figure
+    whole_epochs_examples_s: Figure
     step_time_ms: Figure
     step_p95_ms: Figure
     step_p99_ms: Figure
     rank_skew_ms: Figure
     sent_bytes_per_step: Figure
+    padding_share: Figure
     clock_share: Figure
     startup_s: Figure
     time_to_target_s: Figure
     final_quality: Figure
-    peak_memory_bytes: Figure
+    peak_pss_bytes: Figure
     cpu_s_per_1000_examples: Figure
+    startup_cpu_s: Figure
     each_example_once: Answer
     replicas_equal: Answer
 
@@ -65,8 +80,9 @@ class ProcessFigures:
     step_p95_ms: Figure
     step_p99_ms: Figure
     startup_s: Figure
-    peak_memory_bytes: Figure
+    peak_pss_bytes: Figure
     cpu_s: Figure
+    startup_cpu_s: Figure
     clock_s_per_step: Figure
 
 
@@ -91,17 +107,20 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
     p50, p95, p99 = step_quantiles_ms(run)
     return RunFigures(
         throughput_examples_s=throughput_examples_s(run),
+        whole_epochs_examples_s=whole_epochs_examples_s(run),
         step_time_ms=p50,
         step_p95_ms=p95,
         step_p99_ms=p99,
         rank_skew_ms=rank_skew_ms(run),
         sent_bytes_per_step=sent_bytes_per_step(run),
+        padding_share=padding_share(run),
         clock_share=clock_share(run, p50),
         startup_s=startup_s(run),
         time_to_target_s=time_to_target_s(run),
         final_quality=final_quality(run),
-        peak_memory_bytes=peak_memory_bytes(run),
+        peak_pss_bytes=peak_pss_bytes(run),
         cpu_s_per_1000_examples=cpu_s_per_1000_examples(run),
+        startup_cpu_s=startup_cpu_s(run),
         each_example_once=each_example_once,
         replicas_equal=replicas_equal(run),
     )
@@ -132,9 +151,10 @@ def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
         step_p50_ms=p50,
         step_p95_ms=p95,
         step_p99_ms=p99,
-        startup_s=_recorded(record.startup_s),
-        peak_memory_bytes=_recorded(record.peak_memory_bytes or None),
+        startup_s=_recorded(startup_of(run, record)),
+        peak_pss_bytes=_recorded(pss_of(run, record)),
         cpu_s=_recorded(record.cpu_s or None),
+        startup_cpu_s=_recorded(record.startup_cpu_s),
         clock_s_per_step=_recorded(record.clock_s_per_step),
     )
 
@@ -166,6 +186,35 @@ def throughput_examples_s(run: Run) -> Figure:
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
     return Figure(examples / seconds)
+
+
+def whole_epochs_examples_s(run: Run) -> Figure:
+    """Examples trained for each second from epoch to epoch, without validation, examples/s.
+
+    Σ examples ÷ Σ max over processes of (train_s + beside_s), over the counted epochs. beside_s is
+    what each family pays at the end of an epoch: its metrics are merged and reset, and all wait.
+    """
+    why_not = why_untimed(run)
+    epochs = [] if why_not else counted_epochs(run)
+    if any(epoch.beside_s is None for records in epochs for epoch in records):
+        why_not = NOT_RECORDED
+    if why_not:
+        return Figure(None, why_not)
+    seconds = sum(max(one.train_s + (one.beside_s or 0.0) for one in of_all) for of_all in epochs)
+    return Figure(sum(of_all[0].examples for of_all in epochs) / seconds)
+
+
+def padding_share(run: Run) -> Figure:
+    """Slots of the counted epochs that hold padding ÷ all slots.
+
+    Padding fills the last batch of an epoch and takes as long as examples do.
+    """
+    why_not = why_untimed(run)
+    if why_not:
+        return Figure(None, why_not)
+    epochs = [records[0] for records in counted_epochs(run)]
+    slots = slots_per_step(run) * sum(one.steps for one in epochs)
+    return Figure(1 - sum(one.examples for one in epochs) / slots)
 
 
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
@@ -254,49 +303,33 @@ def clock_share(run: Run, median: Figure) -> Figure:
 
 
 def startup_s(run: Run) -> Figure:
-    """From the start of a process to the end of its first step, max over processes, s."""
+    """From the command to the end of a process's first step, max over processes, s.
+
+    The command is the moment at which the run's first process was started, such as horovodrun. A
+    process on another machine has another clock and counts from its own start
+    (`Execution.launch_s`): where all wait for each other, those on this machine tell the time.
+    """
     records = timed_records(run)
-    values = [record.startup_s for record in records if record.startup_s is not None]
+    values = [seconds for one in records if (seconds := startup_of(run, one)) is not None]
     why_not = missing(records, expected_processes(run)[0])
     if not why_not and len(values) < len(records):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(max(values))
 
 
-# What else it costs
-
-
-def peak_memory_bytes(run: Run) -> Figure:
-    """Σ of the peaks of all processes, bytes; servers and coordinator count too.
-
-    It is an upper bound: the peaks need not be at the same time, and a shared page counts in each
-    process.
-    """
-    why_not = missing(run.records, expected_processes(run)[1])
-    if not why_not and not all(record.peak_memory_bytes for record in run.records):
-        why_not = NOT_RECORDED
-    if why_not:
-        return Figure(None, why_not)
-    return Figure(sum(record.peak_memory_bytes for record in run.records))
-
-
-def cpu_s_per_1000_examples(run: Run) -> Figure:
-    """1000 · Σ CPU time of all processes ÷ Σ examples of all epochs, s; it includes start-up."""
-    chief = chief_of(run)
-    why_not = missing(run.records, expected_processes(run)[1])
-    if not why_not and not all(record.cpu_s for record in run.records):
-        why_not = NOT_RECORDED
-    if why_not or chief is None or not chief.epochs:
-        return Figure(None, why_not or "no epoch was recorded")
-    examples = sum(epoch.examples for epoch in chief.epochs)
-    return Figure(1000 * sum(record.cpu_s for record in run.records) / examples)
+def startup_of(run: Run, record: RunRecord) -> float | None:
+    """Seconds from the command to the end of one process's first step; None: not recorded."""
+    own_s = record.startup_s
+    return None if own_s is None else own_s + (run.launch_s(record) or 0.0)
 
 
 # What was learned
 
 
 def time_to_target_s(run: Run) -> Figure:
-    """When the first epoch that met the target had ended, from the start of the chief, s.
+    """When the first epoch that met the target had ended, from the command on, s.
+
+    If the chief is on another machine than the command: from the start of the chief.
 
     An epoch meets the target if validation[metric] ≥ target. The time includes validation.
     """
@@ -308,7 +341,7 @@ def time_to_target_s(run: Run) -> Figure:
         return Figure(None, f"no validation metric {metric!r}")
     for epoch in chief.epochs:
         if epoch.validation.get(metric, float("-inf")) >= target:
-            return Figure(epoch.end_since_process_start_s)
+            return Figure(epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0))
     return Figure(None, "not reached")
 
 

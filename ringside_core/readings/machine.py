@@ -33,6 +33,17 @@ def machine_facts() -> MachineFacts:
     )
 
 
+def boot_id() -> str:
+    """Which start of which kernel this is: one for all containers and namespaces of a machine.
+
+    Empty if the kernel does not tell.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
 def cpu_model(cpuinfo: Path) -> str:
     """Name of the processor; ARM's cpuinfo has none, so there it is the architecture."""
     try:

@@ -19,14 +19,36 @@ def peak_memory_bytes() -> int:
     It is VmHWM if possible, not getrusage's ru_maxrss: on Linux ru_maxrss survives an exec, so a
     child of a parent with 300 MB starts at 300 MB.
     """
+    highest = _status_bytes().get("VmHWM")
+    if highest is None:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return highest
+
+
+def shared_memory_bytes() -> int | None:
+    """Resident pages that other processes may hold too; None: the kernel does not tell.
+
+    Those of files, which are mostly the code of libraries, and of shared memory. The kernel's own
+    count, Pss in smaps_rollup, is not asked: it divides a page by all processes that hold it, those
+    of other runs too, and keeps no peak.
+    """
+    found = _status_bytes()
+    if not {"RssFile", "RssShmem"} <= found.keys():
+        return None
+    return found["RssFile"] + found["RssShmem"]
+
+
+def _status_bytes() -> dict[str, int]:
+    """The sizes of /proc/self/status by name; empty where there is no such file."""
     try:
-        status = Path("/proc/self/status").read_text()
+        lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
-        status = ""
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {}
+    return {
+        line.partition(":")[0]: int(line.split()[1]) * 1024
+        for line in lines
+        if line.endswith(" kB")
+    }
 
 
 def cpu_seconds() -> float:

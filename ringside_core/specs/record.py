@@ -86,8 +86,8 @@ class EpochRecord(Noun):
             since the restart.
         resumed_examples: those of this epoch that were fed before the restart.
         train_s: from the barrier before the first step to the end of this process's last one.
-        beside_s: time of Ringside in this epoch, before and after train_s and without validation:
-            barriers, and reading what the steps added up; None: not measured.
+        beside_s: the rest of the epoch, from the end of the one before and without validation:
+            resets, barriers, and reading what the steps added up; None: not measured.
         step_end_s: end of each step, counted from the first of these barriers. Of a coordinator:
             when it learned that a worker had finished the step.
         steps_per_time: steps between two entries of step_end_s (steps_per_execution); the last one
@@ -170,10 +170,15 @@ class RunRecord(Document):
             those of the first replica; None where they were not compared.
         data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
+        boot_id: of the kernel whose clock `started_unix_s` is read from; empty: not known.
+        shared_memory_bytes: of its resident pages at the end, those that other processes may hold
+            too: of files and of shared memory; None: not known.
+        startup_cpu_s: of cpu_s, until the end of the first step; of a server, until it served.
 
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
     before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
-    gradients, bytes sent, and executions of several steps; a file of 2 has none.
+    gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
+    to 3: boot_id, shared_memory_bytes, startup_cpu_s; in an older file they are not known.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -199,6 +204,9 @@ class RunRecord(Document):
     data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
+    boot_id: str = ""
+    shared_memory_bytes: NonNegativeInt | None = None
+    startup_cpu_s: NonNegativeFloat | None = None
 
     @model_validator(mode="after")
     def _work_takes_time(self) -> Self:
@@ -318,6 +326,9 @@ class Execution(Noun):
         wall_s: from the start of the first process to the end of the last.
         failing_task: whose output explains a failure; empty: nobody's.
         last_lines: the end of that output.
+        started_unix_s: when the first process was started, on the launching machine; None: the
+            file is older than this field.
+        boot_id: of the kernel whose clock that is.
     """
 
     outcome: Outcome
@@ -325,6 +336,20 @@ class Execution(Noun):
     records: tuple[RunRecord, ...]
     failing_task: str = ""
     last_lines: tuple[str, ...] = ()
+    started_unix_s: UnixSeconds | None = None
+    boot_id: str = ""
+
+    def launch_s(self, record: RunRecord) -> float | None:
+        """Seconds from the start of the first process to the start of this one; None: not known.
+
+        It is the launcher's part: horovodrun works for seconds before it starts a rank. It is known
+        for processes on the launching machine only, because clocks of two machines may differ by
+        more than a launcher takes. One kernel has one clock, whatever its hosts are called.
+        """
+        if self.started_unix_s is None or not self.boot_id or record.boot_id != self.boot_id:
+            return None
+        # The start of a process is known to 10 ms, and may seem to be before its launcher's.
+        return max(0.0, record.started_unix_s - self.started_unix_s)
 
 
 class Run(Execution):

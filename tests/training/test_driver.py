@@ -1,5 +1,6 @@
 """A training driven by a written-out loop: the listeners and the record are those of `fit`."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import tf
+from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
 from trainers.driver import Listener
@@ -71,6 +73,28 @@ def seen_by(record: RecordInProgress, diary: Diary, run_dir: Path) -> dict[str, 
     }
 
 
+def test_an_epoch_pays_for_what_comes_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keras' reset of the metrics and the family's own preparation, between two epochs."""
+    spec = spec_of(precision="float32", epochs=3)
+    record = RecordInProgress.begun(spec)
+    with make_backend(spec, Surroundings()) as backend:
+        driver = prepare(record, momentum(), backend, run_dir=tmp_path)
+        reset = driver.training.model.reset_metrics
+
+        def slow_reset() -> None:
+            time.sleep(0.05)
+            reset()
+
+        monkeypatch.setattr(driver.training.model, "reset_metrics", slow_reset)
+        monkeypatch.setattr(backend, "begin_epoch", lambda: time.sleep(0.02))
+        fit(driver)
+
+    # Sleeps are never shorter than they are asked to be.
+    assert all((epoch.beside_s or 0) >= 0.07 for epoch in record.epochs[1:])
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -> None:
     """Two epochs from the start; or what is left of three, from within the first."""
@@ -91,5 +115,7 @@ def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -
     updates = 2 * STEPS + resumed  # after three of the first four updates, nine are left
     steps = [told[1] for told in diary.told if told[0] == "step"]
     assert steps == list(range(1, updates + 1))
+    for record in (by_fit, by_loop):
+        assert 0 < record.startup_cpu_s < cpu_seconds()  # type: ignore[operator]
     for epoch in by_loop.epochs:
         assert epoch.step_end_s[-1] <= epoch.train_s

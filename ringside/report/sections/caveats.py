@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from ringside.report.blocks import Bullets, Section
+from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
+from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out, padding
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.noise import false_alarms, interrupted
 from ringside.report.sections.resources import ArmResources, arm_resources
@@ -26,18 +26,6 @@ from ringside_core.text import listed, percent, plural
 MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
 
-class Caveat(NamedTuple):
-    """A reason to be careful, computed from the records, and what to do about it.
-
-    Attributes:
-        section: the section of the page to which the advice leads; empty: none.
-    """
-
-    what: str
-    advice: str
-    section: str = ""
-
-
 def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     """All reasons to be careful, each in one or two sentences."""
     placed = arm_resources(summary)
@@ -51,6 +39,9 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
+        *epochs_in_another_order(summary),
+        *padding(summary),
+        *launchers_left_out(summary),
         *_asynchronous(summary, placed),
         *_quality(summary),
         *_machines(summary.runs),

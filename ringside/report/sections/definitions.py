@@ -17,6 +17,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "For an arm: the geometric mean over the rounds that count.",
     ),
     (
+        "whole epochs, examples/s",
+        "The same from epoch to epoch, without validation: the time also holds what is done "
+        "between the last step of an epoch and the first of the next, such as merging and "
+        "resetting metrics, and waiting for the other processes. The shorter the epochs, the more "
+        "it takes. Median over the rounds that count.",
+    ),
+    (
         "warm-up",
         "Steps that are recorded but left out of the numbers. Whole epochs are left out: at least "
         "the first, which contains tracing and compilation, and more until the step times have "
@@ -90,7 +97,9 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the ratio "
         "above. Strong: the global batch is the same at every size. Weak: the batch of each "
         "replica is the same. The base is named beside each number: the same arm at one replica, "
-        "or the serial run, which is not distributed.",
+        "or the serial run, which is not distributed. In slots: X counts all places in the "
+        "batches, also those that padding fills (the last batch of an epoch). Padding takes as "
+        "long as examples do, so efficiency in examples falls where more of it is needed.",
     ),
     (
         "step time, p50, p95, p99",
@@ -149,8 +158,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "time to target",
-        "Seconds from the start of the chief process to the end of the first epoch whose "
-        "validation metric reaches the target. Start-up and validation are included.",
+        "Seconds from the command to the end of the first epoch whose validation metric reaches "
+        "the target. Start-up, with its launcher, and validation are included.",
     ),
     (
         "time to accuracy",
@@ -163,19 +172,22 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "paid once",
         "Seconds: time to accuracy minus epochs × seconds for an epoch (training and validation, "
-        "mean after warm-up). It contains the start of the process, tracing, compilation and the "
-        "first validation.",
+        "mean after warm-up). It contains the launcher, the start of the process, tracing, "
+        "compilation and the first validation.",
     ),
     ("final metric", "The target's metric on held-out data after the last epoch."),
     (
         "start-up",
-        "Seconds from the start of a process to the end of its first step; of the slowest process.",
+        "Seconds from the command to the end of the first step; of the slowest process. The "
+        "command is the moment at which Ringside starts the first process of the run, such as "
+        "horovodrun. A process on another machine has another clock, so it counts from its own "
+        "start.",
     ),
     (
         "peak memory",
-        "Sum over all processes of the highest resident set size of each, in GiB (2³⁰ bytes). "
-        "Parameter servers and the coordinator are included. Pages that processes share count in "
-        "each of them.",
+        "Sum over all processes of the highest proportional set size (PSS) of each, in GiB (2³⁰ "
+        "bytes). Parameter servers and the coordinator are included. A page that k processes of "
+        "the run share, mostly code of libraries, counts 1/k in each of them.",
     ),
     (
         "cores in use, shared cores, threads",
@@ -190,8 +202,13 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "CPU s / 1000 examples",
-        "User and system time of all processes ÷ examples of all epochs × 1000. Start-up, import "
-        "and validation are included, so the value falls when training is longer.",
+        "User and system time of all processes after start-up ÷ examples trained after it × 1000. "
+        "Validation is included.",
+    ),
+    (
+        "start-up CPU",
+        "User and system time of all processes until the end of the first step, mostly for import "
+        "and tracing; of a parameter server and its workers, until they serve.",
     ),
     (
         "trial, tuned",

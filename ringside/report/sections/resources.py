@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringside.report.blocks import Cell, Column, Folded, Section, Table
-from ringside.report.sections.tables import figure_cell
+from ringside.report.sections.tables import figure_cell, spread_cell
 from ringside.stats.run_figures import process_figures
 from ringside.stats.step_times import expected_processes
 from ringside.stats.summary import ArmRow, RunRow, Summary
@@ -102,8 +102,9 @@ def processes_table(summary: Summary) -> Table:
         Column("p95", "ms"),
         Column("p99", "ms"),
         Column("Start-up", "s"),
-        Column("Peak memory", "GiB"),
+        Column("Peak memory", "PSS, GiB"),
         Column("CPU", "s"),
+        Column("Start-up CPU", "s"),
     )
     last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
     rows = tuple(
@@ -114,8 +115,9 @@ def processes_table(summary: Summary) -> Table:
                 figure_cell(value)
                 for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
             ),
-            figure_cell(one.peak_memory_bytes, scale=1 / 2**30),
+            figure_cell(one.peak_pss_bytes, scale=1 / 2**30),
             figure_cell(one.cpu_s),
+            figure_cell(one.startup_cpu_s),
         )
         for row in summary.arms
         if row.arm.label in last
@@ -125,7 +127,7 @@ def processes_table(summary: Summary) -> Table:
 
 
 def resources_table(placed: Sequence[ArmResources]) -> Table:
-    """Processes, cores and threads of each arm."""
+    """Processes, cores and threads of each arm, and the CPU time that it took."""
     columns = (
         Column("Arm", numeric=False),
         Column("Processes", "in all; extra ones hold no replica"),
@@ -134,6 +136,8 @@ def resources_table(placed: Sequence[ArmResources]) -> Table:
         Column("Intra-op threads", "for each replica"),
         Column("Inter-op threads", "for each process"),
         Column("Shared cores", numeric=False),
+        Column("CPU", "s / 1000 examples"),
+        Column("Start-up CPU", "s"),
     )
     rows = tuple(
         (
@@ -148,6 +152,8 @@ def resources_table(placed: Sequence[ArmResources]) -> Table:
             ),
             Cell(str(one.inter_op_threads or "TensorFlow's choice")),
             Cell(one.shares or "no", bad=bool(one.shares)),
+            spread_cell(one.arm.spreads["cpu_s_per_1000_examples"]),
+            spread_cell(one.arm.spreads["startup_cpu_s"]),
         )
         for one in placed
     )

@@ -55,7 +55,8 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
         return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
     told = (
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
-        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row."
+        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. In "
+        "slots: the padding that fills the last batch of an epoch counts as examples do."
     )
     why_not = why_no_interval(row.mean_throughput for row in rows)
     blocks: list[Block] = [Text(told), _efficiencies(rows)]

@@ -41,7 +41,7 @@ def target_cell(spread: Spread) -> Cell:
 
 
 def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
-    """An efficiency with its base, or the reason why there is none."""
+    """An efficiency with its base, and in slots if padding changes it; or why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
     if row.arm.twin_of:
@@ -54,7 +54,9 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    return Cell(efficiency(value), f"{span}of {value.base}")
+    told, in_slots = efficiency(value), efficiency(value.in_slots)
+    padded = "" if in_slots == told else f"; {in_slots} in slots"
+    return Cell(told, f"{span}of {value.base}{padded}")
 
 
 def results_table(summary: Summary) -> Table:
@@ -70,9 +72,9 @@ def results_table(summary: Summary) -> Table:
         Column("Step", "ms"),
         Column("Time to target", target or "s"),
         Column(f"Final {metric}"),
-        Column("Peak memory", "GiB"),
+        Column("Peak memory", "PSS, GiB"),
         Column("Start-up", "s"),
-        Column("CPU", "s / 1000 examples"),
+        Column("Whole epochs", "examples/s"),
     )
     rows = tuple(_result(row) for row in arms_in_order(summary))
     apart = sum(not row.comparable for row in summary.arms)
@@ -99,9 +101,9 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
         spread_cell(spreads["step_time_ms"]),
         target_cell(spreads["time_to_target_s"]),
         spread_cell(spreads["final_quality"]),
-        spread_cell(spreads["peak_memory_bytes"], scale=1 / 2**30),
+        spread_cell(spreads["peak_pss_bytes"], scale=1 / 2**30),
         spread_cell(spreads["startup_s"]),
-        spread_cell(spreads["cpu_s_per_1000_examples"]),
+        spread_cell(spreads["whole_epochs_examples_s"]),
     )
 
 

@@ -46,6 +46,20 @@ def test_completed(arm: str, plan_of: PlanOf) -> None:
     assert steps[-1] == 5
 
 
+@pytest.mark.parametrize("arm", ["one process", "servers", "horovodrun"])
+def test_the_command_is_when_the_first_process_is_started(arm: str, plan_of: PlanOf) -> None:
+    """Before any task begins, and on a clock that is named: start-up includes the launcher."""
+    plan = plan_of(**ARMS[arm], steps=2)
+    before = time.time()
+
+    execution = execute(plan, deadline_s=20)
+
+    began = min(record.started_unix_s for record in execution.records)
+    assert execution.started_unix_s is not None
+    assert before <= execution.started_unix_s <= began
+    assert execution.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 @pytest.mark.slow  # horovodrun imports TensorFlow to learn how it was built
 def test_horovodrun_with_all_its_checks(plan_of: PlanOf) -> None:
     """The horovodrun that people have completes too, not only the one without its build check."""

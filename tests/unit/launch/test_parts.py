@@ -21,7 +21,7 @@ from launch.remote.host_facts import facts, obstacles
 from launch.remote.sweep import kill_members, sweep_remote, tidy
 from launch.site import interface_to
 from launch.watch import Progress, Watch
-from ringside_core.specs import RunSpec, Topology
+from ringside_core.specs import RunRecord, RunSpec, Topology
 
 PlanOf = Callable[..., Plan]
 
@@ -248,6 +248,9 @@ def test_a_task_makes_its_folder_and_removes_its_temporary_files(
     made = Path((run_dir / "seen").read_text())
     assert made.parent.name.startswith("ringside-5ca1ab1e-" if run_id else "t")
     assert (list((tmp_path / "t").iterdir()) == []) == bool(run_id)
+    record = RunRecord.from_json((run_dir / "records" / "rank-0.json").read_text())
+    assert 0 < (record.shared_memory_bytes or 0) < record.peak_memory_bytes
+    assert record.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def test_what_is_killed_leaves_no_temporary_files(

@@ -151,6 +151,29 @@ print(before, peak_memory_bytes())
     assert 95_000_000 < after - before < 110_000_000
 
 
+def test_shared_memory_is_that_of_files_and_of_shared_mappings(tmp_path: Path) -> None:
+    """Pages of a mapped file and of a shared mapping count, once touched; own memory does not."""
+    file = tmp_path / "pages"
+    file.write_bytes(bytes(40_000_000))
+    code = f"""
+import mmap
+from ringside_core.readings.process import shared_memory_bytes
+found = [shared_memory_bytes()]
+own = bytearray(80_000_000); found.append(shared_memory_bytes())
+with open({str(file)!r}, "rb") as stream:
+    pages = mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)
+sum(pages[::4096]); found.append(shared_memory_bytes())
+among = mmap.mmap(-1, 20_000_000); among[::4096] = bytes(len(among[::4096]))
+print(*found, shared_memory_bytes())
+"""
+
+    before, own, file_too, mapping_too = map(int, in_a_new_process(code).split())
+
+    assert own - before < 5_000_000
+    assert 38_000_000 < file_too - own < 45_000_000
+    assert 19_000_000 < mapping_too - file_too < 25_000_000
+
+
 def test_cpu_seconds_grow_with_work_and_not_with_waiting() -> None:
     """Half a second of sleep costs nothing; a tenth of a second of work costs a tenth."""
     code = """

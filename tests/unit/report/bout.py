@@ -259,6 +259,7 @@ def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[
     own: dict[str, Any] = {
         "startup_s": startup_s,
         "cpu_s": startup_s * 1.6 + EPOCHS * EXAMPLES / rate,
+        "startup_cpu_s": startup_s * 1.5,
         "clock_s_per_step": 2.1e-5 * random.normal(1, 0.05),
         "gradient_bytes": 4 * PARAMETERS,
     }
@@ -327,6 +328,7 @@ def _epochs(
                 end_s=end_s,
                 accuracy=float(accuracy[index]),
                 ledger=LEDGER,
+                beside_s=0.002 * replicas,
                 sent_bytes={"lo": int(steps * (replicas - 1) * 8.3 * PARAMETERS)},
             )
         )

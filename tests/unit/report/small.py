@@ -11,9 +11,18 @@ import numpy as np
 from ringside.report import write_report
 from ringside_core.specs import Comparison, Run, write_whole
 from tests.unit.report.proofs import verified
-from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    STARTED_UNIX_S,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    spec_of,
+)
 
 ROUNDS, EPOCHS, STEPS = 4, 4, 30
+EXAMPLES = 118  # of an epoch; two of its 30 · 4 slots are padding
 Body = dict[str, Any]
 RATES = {("serial", 1): 1000.0, ("mirrored", 2): 1500.0, ("horovod", 2): 1800.0}
 
@@ -47,18 +56,29 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
             epochs.append(
                 epoch(
                     float(ends[-1]) + 0.001,
-                    examples=120,
+                    examples=EXAMPLES,
                     step_end_s=ends.tolist(),
                     end_s=end_s,
                     accuracy=accuracy,
+                    beside_s=0.01 * (rank + 1) + position / 1000,
                 )
             )
         start = 3.0 + float(epochs[0].step_end_s[0])
         started: dict[str, Any] = {"startup_s": start, "cpu_s": 4.0 + rank + position / 8}
+        started["startup_cpu_s"] = 2.5 + rank / 2 + position / 16
         started["peak_memory_bytes"] = 600_000_000 + 1_000_000 * position
+        started["shared_memory_bytes"] = 250_000_000 + 2_000_000 * rank
         records.append(record(spec, epochs, rank, **started))
     log_dir = f"runs/{position:03d}/logs"
-    return run_of(arm, records, number=number, position=position, wall_s=9.5, log_dir=log_dir)
+    return run_of(
+        arm,
+        records,
+        number=number,
+        position=position,
+        wall_s=9.5,
+        log_dir=log_dir,
+        started_unix_s=STARTED_UNIX_S - 0.5 - position / 16,
+    )
 
 
 def write_folder(folder: Path) -> Path:

@@ -140,6 +140,16 @@ def test_a_run_ends_when_the_target_is_reached(
     assert sum(one["key"] == "epoch_start" for one in found) == epochs
 
 
+def test_a_run_begins_with_its_launcher() -> None:
+    """MLPerf's initialisation is all that comes before the training, so it begins earlier."""
+    one = bout(0.5, 0.95)
+    run = one.runs[0].replace(started_unix_s=START_MS / 1000 - 4.25)
+
+    (begun,) = [e for e in events(one.replace(runs=(run,))) if e["key"] == "init_start"]
+
+    assert begun["time_ms"] == START_MS - 4250
+
+
 def test_a_run_that_failed_is_aborted() -> None:
     """Even if it had reached the target; a run that never trained has no epoch."""
     lost = Outcome(kind="failed", reason="power cut")

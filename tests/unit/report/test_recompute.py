@@ -16,7 +16,7 @@ from ringside.report.differences import Difference, line_differences
 from ringside.report.source import digest_of, read_comparison
 from ringside.report.witnesses import against_records
 from ringside_core.specs import RefusalError
-from tests.unit.report.small import Body, change, small
+from tests.unit.report.small import EXAMPLES, Body, change, small
 
 RECORD = "runs.4.records.0"
 EPOCH = f"{RECORD}.epochs.2"
@@ -59,7 +59,7 @@ def later(epoch: Body) -> None:
 # What is changed in a record: (how, which field).
 SPOILT: tuple[tuple[Callable[[Body], object], str], ...] = (
     (lambda r: later(r["epochs"][2]), "epochs.2.step_end_s.7"),
-    (lambda r: r["epochs"][2].update(examples=121), "epochs.2.examples"),
+    (lambda r: r["epochs"][2].update(examples=EXAMPLES + 1), "epochs.2.examples"),
     (
         lambda r: r["epochs"][2].update(train_s=r["epochs"][2]["train_s"] * 1.2),
         "epochs.2.train_s",
@@ -92,9 +92,10 @@ def test_every_changed_sample_is_named(folder: Path) -> None:
     # The second has one example too many, and so the arm is not comparable.
     columns = [one.place.partition("), ")[2].partition(", comparable and ")[0] for one in moved]
     assert columns == [
-        "peak_memory_bytes",
-        "throughput_examples_s, startup_s, cpu_s_per_1000_examples, each_example_once",
-        "throughput_examples_s",
+        "peak_pss_bytes",
+        "throughput_examples_s, whole_epochs_examples_s, padding_share, startup_s, "
+        "cpu_s_per_1000_examples, each_example_once and 2 more",
+        "throughput_examples_s, whole_epochs_examples_s",
         "cpu_s_per_1000_examples",
     ]
     digest = hashlib.sha256((folder / "results.json").read_bytes()).hexdigest()
@@ -145,7 +146,7 @@ def test_records_of_processes_are_witnesses(
 # What is changed in a written file: (file, pattern, replacement, how it is told).
 PAGES = (
     ("report.md", r"(\| serial \| 1 \| )[\d,]+", r"\g<1>9,999", "| serial | 1 | 9,999 "),
-    ("report.html", r">982<small>", r">928<small>", ">928<small>"),
+    ("report.html", r">966<small>", r">696<small>", ">696<small>"),
     ("report.html", r'( d="M )(\d)', r"\g<1>1\g<2>", ' d="M 1'),
     (
         "results.csv",

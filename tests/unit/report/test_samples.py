@@ -7,7 +7,7 @@ import pytest
 
 from ringside.report.data import SAMPLE_COLUMNS, samples_into
 from ringside_core.specs import Comparison, Outcome, Trial
-from tests.unit.report.small import small
+from tests.unit.report.small import EXAMPLES, small
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 
@@ -49,7 +49,7 @@ def test_throughput_follows_from_the_file_alone() -> None:
         for k in range(1, len(run.records[0].epochs))
     ]
     assert epochs.index.tolist() == [1, 2, 3]
-    assert rate == pytest.approx(3 * 120 / sum(slowest), rel=1e-12)
+    assert rate == pytest.approx(3 * EXAMPLES / sum(slowest), rel=1e-12)
 
 
 def test_executions_of_several_steps_and_lost_runs() -> None:

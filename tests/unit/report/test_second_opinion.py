@@ -25,7 +25,7 @@ from ringside.stats.figure import Interval
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import summarize
 from ringside.stats.verdicts import Sample, pair_verdicts
-from tests.unit.report.small import small
+from tests.unit.report.small import EXAMPLES, small
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 
@@ -103,7 +103,7 @@ def test_the_second_opinion_against_hand_arithmetic(opinion: Opinion) -> None:
     value, low, high = geometric_mean(rates)
 
     rate = opinion.figures["throughput_examples_s"][run.position]
-    assert rate == pytest.approx(3 * 120 / seconds, rel=1e-12)
+    assert rate == pytest.approx(3 * EXAMPLES / seconds, rel=1e-12)
     assert value == pytest.approx(stats.gmean(rates), rel=1e-12)
     half = stats.t.ppf(0.975, 3) * np.log(rates).std(ddof=1) / 2
     assert (low, high) == pytest.approx((value * np.exp(-half), value * np.exp(half)), rel=1e-12)
@@ -151,6 +151,12 @@ WRONG: tuple[tuple[str, str, Change, str], ...] = (
     ("arms", "mean_throughput", wider, "mean examples/s, high"),
     ("arms", "against_serial", larger, "efficiency, of serial"),
     ("arms", "against_serial", wider, "efficiency, of serial, high"),
+    (
+        "arms",
+        "against_serial",
+        lambda old: replace(old, slots_ratio=1.0001 * old.slots_ratio),
+        "efficiency in slots, of serial",
+    ),
     ("arms", "spreads", lambda old: {**old, "startup_s": larger(old["startup_s"])}, "startup_s"),
     ("verdicts", "ratio", larger, "mirrored ×2"),
     ("verdicts", "ratio", wider, "high"),
@@ -196,20 +202,29 @@ def numbers_in(cell: str) -> list[str]:
 
 def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: Opinion) -> None:
     """Each cell of the results, rounded as it says: no column, row or end is exchanged."""
-    rows = cells_of((written / "report.md").read_text(), "Arm | Replicas | Examples/s")
+    page = (written / "report.md").read_text()
+    rows = cells_of(page, "Arm | Replicas | Examples/s")
+    spent = {row[0].lstrip("| "): row[-2:] for row in cells_of(page, "Arm | Processes")}
     told = {row[0].lstrip("| "): [numbers_in(cell) for cell in row[1:]] for row in rows}
 
     assert list(told) == ["serial", "mirrored ×2", "horovod ×2"]
     for arm, cells in told.items():
         runs = opinion.counting[opinion.counting["arm"] == arm]
         replicas = opinion.replicas[arm]
-        records = [run.records[0] for run in small().runs if run.arm == arm]
+        own = [run for run in small().runs if run.arm == arm]
+        records = [run.records[0] for run in own]
         of_runs = opinion.figures.loc[runs["position"]]
         ratio = ratio_of(opinion, arm, "serial")
         shares = [100 * end / replicas for end in (ratio.value, ratio.low, ratio.high)]
         reached = [
-            next(e.end_since_process_start_s for e in one.epochs if e.validation["accuracy"] >= 0.9)
-            for one in records
+            0.5
+            + run.position / 16
+            + next(
+                epoch.end_since_process_start_s
+                for epoch in run.records[0].epochs
+                if epoch.validation["accuracy"] >= 0.9
+            )
+            for run in own
         ]
         expected: list[list[float]] = [
             [replicas],
@@ -219,10 +234,13 @@ def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: 
             spread_of(of_runs["step_time_ms"]),
             spread_of(reached),
             spread_of([one.epochs[-1].validation["accuracy"] for one in records]),
-            spread_of(of_runs["peak_memory_bytes"] / 2**30),
+            spread_of(of_runs["peak_pss_bytes"] / 2**30),
             spread_of(of_runs["startup_s"]),
+            spread_of(of_runs["whole_epochs_examples_s"]),
             spread_of(of_runs["cpu_s_per_1000_examples"]),
+            spread_of(of_runs["startup_cpu_s"]),
         ]
+        cells += map(numbers_in, spent[arm])
         for column, (printed, exact) in enumerate(zip(cells, expected, strict=True)):
             assert len(printed) == len(exact), (arm, column)
             for text, number in zip(printed, exact, strict=True):

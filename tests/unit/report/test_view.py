@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ringside.report.sections.caveats import Caveat
+from ringside.report.blocks import Caveat
 from ringside.report.sections.failures import failures, tail
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison, Outcome, Run
 from tests.unit.report.bout import bout
+from tests.unit.report.proofs import verified
 from tests.unit.report.small import small
 from tests.unit.report.views import bout_view
 from tests.unit.stats.factory import (
@@ -22,6 +24,7 @@ from tests.unit.stats.factory import (
     run_of,
     simple_run,
     spec_of,
+    weak,
 )
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
@@ -78,6 +81,59 @@ def test_median_time_to_target_needs_every_run() -> None:
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
     assert view.quality == "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs."
     assert "was not always reached: serial (2 of 3 runs)" in told(view.caveats)
+
+
+def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
+    """The chief ran on a machine with another clock, or the file does not say when it began."""
+    run = one_run("horovod", 2)
+    elsewhere = one_run("horovod", 2, boot_id="boot-2")
+    left_out = "Start-up and time to target of horovod ×2 leave out the launcher"
+
+    assert left_out not in caveats_of([run])
+    assert left_out in caveats_of([elsewhere])
+    assert left_out in caveats_of([run.replace(started_unix_s=None)])
+
+
+def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
+    """Mirrored makes faster steps and pays for each epoch's end; only a pair that is told apart."""
+
+    def told_of(between_s: float, noise: float) -> str:
+        random = np.random.default_rng(3)
+        runs: list[Run] = []
+        both = [("mirrored", 1.0, between_s), ("horovod", 1.2, 0.0)]
+        for number in range(6):
+            for backend, train_s, beside_s in both[:: -1 if number % 2 else 1]:
+                train_s *= random.lognormal(0, noise)
+                one = simple_run(backend, 2, train_s, number=number)
+                epochs = [e.replace(beside_s=beside_s) for e in one.records[0].epochs]
+                records = [record.replace(epochs=epochs) for record in one.records]
+                runs.append(one.replace(records=records, position=len(runs)))
+        arms = [arm_of("mirrored", 2), arm_of("horovod", 2)]
+        return told(view_of(verified(comparison_of(arms, runs))).caveats)
+
+    assert "changes the order" not in told_of(0.1, 1e-5)
+    assert (
+        "mirrored ×2 is faster than horovod ×2, and over whole epochs slower (66.7 and 83.3 "
+        "examples/s)" in told_of(0.5, 1e-5)
+    )
+    assert "changes the order" not in told_of(0.5, 0.5)
+
+
+def test_padding_that_changes_an_efficiency_is_a_caveat() -> None:
+    """From 2 % on: serial needs no padding, and two replicas make (batches + 1) ÷ 2 steps."""
+
+    def told_of(batches: int) -> str:
+        arms, runs = [arm_of("serial"), arm_of("horovod", 2)], []
+        for arm, steps in zip(arms, (batches, (batches + 1) // 2), strict=True):
+            spec = spec_of(arm.backend, arm.replicas, global_batch=32 * arm.replicas)
+            ends = [0.1 * (step + 1) for step in range(steps)]
+            epochs = [epoch(0.1 * steps, examples=32 * batches, step_end_s=ends)] * 2
+            runs.append(run_of(arm, [record(spec, epochs, rank) for rank in range(arm.replicas)]))
+        return told(view_of(verified(weak(comparison_of(arms, runs)))).caveats)
+
+    assert "Padding alone" not in told_of(50)
+    assert "Padding alone" not in told_of(51)  # 52 ÷ 51
+    assert "of horovod ×2 (98 %, in slots 100 %) by more than 2.0 %" in told_of(49)
 
 
 def test_few_rounds_are_a_caveat() -> None:

@@ -31,6 +31,8 @@ MACHINE = MachineFacts(
 )
 COMPLETED = Outcome(kind="completed")
 TARGET = ("accuracy", 0.9)
+STARTED_UNIX_S = 1_700_000_000.0  # of every process, and of the command
+BOOT = "boot-1"
 
 
 def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
@@ -89,6 +91,7 @@ def epoch(
         "validation": {"loss": 1.0, "accuracy": accuracy},
         "validation_examples": 50,
         "ledger": each_once(examples),
+        "beside_s": 0.0,
     }
     return EpochRecord(**{**fields, **changes})
 
@@ -104,7 +107,7 @@ def record(
         "is_chief": rank == 0,
         "rank": rank,
         "machine": MACHINE,
-        "started_unix_s": 1_700_000_000.0,
+        "started_unix_s": STARTED_UNIX_S,
         "cores": (rank % MACHINE.cores,),
         "outcome": COMPLETED,
         "quality_target": TARGET,
@@ -115,6 +118,9 @@ def record(
         "initial_digest": "aa",
         "final_digest": "bb",
         "replica_deviation": 0.0,
+        "boot_id": BOOT,
+        "shared_memory_bytes": 2**28,
+        "startup_cpu_s": 3.0,
     }
     return RunRecord(**{**fields, **changes})
 
@@ -145,6 +151,8 @@ def run_of(
         "wall_s": 20.0,
         "records": tuple(records),
         "log_dir": f"runs/{position:03}",
+        "started_unix_s": STARTED_UNIX_S,
+        "boot_id": BOOT,
     }
     return Run(**{**fields, **changes})
 

@@ -14,8 +14,17 @@ from ringside_core.specs import (
     Load,
     Run,
 )
-from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    STARTED_UNIX_S,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    spec_of,
+)
 
+LAUNCHER_S = 2.0  # of the start-up
 SERIAL, HOROVOD = arm_of("serial"), arm_of("horovod", 2)
 
 
@@ -34,13 +43,13 @@ def run_to(
     made = [
         epoch(
             1.0,
-            end_s=startup_s + k * s_per_epoch,
+            end_s=startup_s - LAUNCHER_S + k * s_per_epoch,
             accuracy=0.95 if epochs is not None and k >= epochs else 0.5,
         )
         for k in range(1, trained + 1)
     ]
     records = [record(spec, made, rank) for rank in range(spec.topology.num_processes)]
-    return run_of(arm, records, number=number)
+    return run_of(arm, records, number=number, started_unix_s=STARTED_UNIX_S - LAUNCHER_S)
 
 
 def row_of(comparison: Comparison, label: str) -> ArmAccuracy:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.stats import run_figures
+from ringside.stats import costs, run_figures
 from ringside.stats.step_times import (
     MARKED,
     blocks_examples_s,
@@ -35,6 +35,7 @@ def parameter_server_run() -> Run:
     spec = spec_of("parameter_server", 2)
     steps: dict[str, Any] = {"step_end_s": (0.1, 0.2, 0.5), "examples": 90}
     epochs = [epoch(9.0, **steps), epoch(0.6, **steps), epoch(0.6, **steps)]
+    little: dict[str, Any] = {"shared_memory_bytes": 0, "startup_cpu_s": 0.25}
     own: dict[str, Any] = {
         "role": "server",
         "startup_s": None,
@@ -44,10 +45,18 @@ def parameter_server_run() -> Run:
     return run_of(
         arm_of("parameter_server", 2),
         [
-            record(spec, epochs, task="chief-0", role="coordinator", peak_memory_bytes=10, cpu_s=1),
-            record(spec, [], 1, task="worker-0", peak_memory_bytes=200, cpu_s=2, **own),
-            record(spec, [], 2, task="worker-1", peak_memory_bytes=3000, cpu_s=3, **own),
-            record(spec, [], 3, task="ps-0", peak_memory_bytes=40000, cpu_s=4, **own),
+            record(
+                spec,
+                epochs,
+                task="chief-0",
+                role="coordinator",
+                peak_memory_bytes=10,
+                cpu_s=1,
+                **little,
+            ),
+            record(spec, [], 1, task="worker-0", peak_memory_bytes=200, cpu_s=2, **own, **little),
+            record(spec, [], 2, task="worker-1", peak_memory_bytes=3000, cpu_s=3, **own, **little),
+            record(spec, [], 3, task="ps-0", peak_memory_bytes=40000, cpu_s=4, **own, **little),
         ],
     )
 
@@ -60,6 +69,24 @@ def test_slowest_rank_of_each_epoch_decides_and_the_first_epoch_is_warm_up() -> 
 
     # max(2, 4) + max(3, 1) = 7 s for 200 examples; the mean of either rank would give more.
     assert figure.value == pytest.approx(200 / 7)
+
+
+def test_whole_epochs_count_what_is_paid_between_them() -> None:
+    """In each epoch the process counts that takes longest with it; validation does not count."""
+    times = {0: [(9.0, 1.0), (2.0, 0.5), (3.0, 0.25)], 1: [(9.0, 9.0), (1.0, 2.5), (2.5, 0.5)]}
+    records = [
+        record(SPEC, [epoch(train_s, beside_s=beside_s) for train_s, beside_s in own], rank)
+        for rank, own in times.items()
+    ]
+
+    figure = run_figures.whole_epochs_examples_s(run_of(ARM, records))
+
+    assert figure.value == pytest.approx(200 / (3.5 + 3.25))
+    assert run_figures.throughput_examples_s(run_of(ARM, records)).value == pytest.approx(200 / 5)
+    silent = [records[0].replace(epochs=[epoch(2.0, beside_s=None)] * 3), records[1]]
+    assert run_figures.whole_epochs_examples_s(run_of(ARM, silent)).reason == (
+        "a process did not record it"
+    )
 
 
 def test_one_epoch_has_no_throughput() -> None:
@@ -97,9 +124,28 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
 
     assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
     assert step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
-    assert run_figures.peak_memory_bytes(run).value == 43_210
-    assert run_figures.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 10 / 270)
+    assert costs.peak_pss_bytes(run).value == 43_210
+    # A second until the first step, which has 16 slots.
+    assert costs.startup_cpu_s(run).value == 1.0
+    assert costs.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 9 / (270 - 16))
     assert run_figures.startup_s(run).value == 5.0
+
+
+def test_padding_is_what_the_slots_have_beyond_the_examples() -> None:
+    """40 examples in two steps of 32; of two workers, 90 examples in three steps of 16."""
+    both = run_of(ARM, [record(SPEC, [epoch(1.0, examples=40)] * 2, rank) for rank in (0, 1)])
+    alone = parameter_server_run()
+    alone = alone.replace(
+        records=(
+            alone.records[0].replace(
+                epochs=[one.replace(examples=42) for one in alone.records[0].epochs]
+            ),
+            *alone.records[1:],
+        )
+    )
+
+    assert run_figures.padding_share(both).value == pytest.approx(24 / 64)
+    assert run_figures.padding_share(alone).value == pytest.approx(6 / 48)
 
 
 def test_missing_process_gives_no_number() -> None:
@@ -110,10 +156,8 @@ def test_missing_process_gives_no_number() -> None:
         records=two_ranks([1.0, 1.0], [1.0, 1.0]).records[:1]
     )
 
-    assert run_figures.peak_memory_bytes(without_server).reason == (
-        "3 of 4 processes left a record"
-    )
-    assert run_figures.cpu_s_per_1000_examples(without_server).value is None
+    assert costs.peak_pss_bytes(without_server).reason == ("3 of 4 processes left a record")
+    assert costs.cpu_s_per_1000_examples(without_server).value is None
     assert run_figures.throughput_examples_s(without_server).value is not None
     for figure in (run_figures.throughput_examples_s, run_figures.startup_s):
         assert figure(without_rank).value is None
@@ -129,20 +173,6 @@ def test_start_up_is_that_of_the_slowest_process() -> None:
     assert run_figures.startup_s(run_of(ARM, records)).value == 6.5
     silent = run_of(ARM, [records[0], records[1].replace(startup_s=None)])
     assert run_figures.startup_s(silent).reason == "a process did not record it"
-
-
-def test_memory_and_cpu_are_summed_over_processes_and_all_epochs() -> None:
-    """CPU time contains start-up, so it is divided by all epochs, also the first."""
-    epochs = [epoch(1.0, examples=100), epoch(1.0, examples=100)]
-    records = [
-        record(SPEC, epochs, 0, peak_memory_bytes=3, cpu_s=5.0),
-        record(SPEC, epochs, 1, peak_memory_bytes=4, cpu_s=7.0),
-    ]
-
-    assert run_figures.peak_memory_bytes(run_of(ARM, records)).value == 7
-    assert run_figures.cpu_s_per_1000_examples(run_of(ARM, records)).value == pytest.approx(60)
-    silent = run_of(ARM, [records[0], records[1].replace(peak_memory_bytes=0)])
-    assert run_figures.peak_memory_bytes(silent).reason == "a process did not record it"
 
 
 def test_target_is_reached_at_the_end_of_the_first_epoch_that_meets_it() -> None:
@@ -327,7 +357,7 @@ def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
 def test_every_process_has_figures_of_its_own() -> None:
     """Each by its own clock, so the slower rank does not hide the quicker one."""
     run, durations = many_steps()
-    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=7, cpu_s=3.0)
+    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=2**29, cpu_s=3.0)
     run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
 
     first, second = run_figures.process_figures(run)
@@ -337,9 +367,9 @@ def test_every_process_has_figures_of_its_own() -> None:
         assert one.step_p50_ms.value == pytest.approx(1000 * np.quantile(times, 0.5))
         assert one.step_p95_ms.value == pytest.approx(1000 * np.quantile(times, 0.95))
         assert one.step_p99_ms.value == pytest.approx(1000 * np.quantile(times, 0.99))
-    assert (second.startup_s.value, second.peak_memory_bytes.value, second.cpu_s.value) == (
+    assert (second.startup_s.value, second.peak_pss_bytes.value, second.cpu_s.value) == (
         6.5,
-        7,
+        2**29 - 2**28 / 2,  # half of what both share
         3.0,
     )
     assert second.clock_s_per_step.value == 1e-5
@@ -354,7 +384,7 @@ def test_servers_have_memory_and_no_steps() -> None:
 
     assert chief.step_p50_ms.value == pytest.approx(100)
     assert worker.step_p50_ms.reason == "it trains no step of its own"
-    assert worker.peak_memory_bytes.value == 200
+    assert worker.peak_pss_bytes.value == 200
     failed = run.replace(outcome={"kind": "failed", "reason": "boom"})
     assert run_figures.process_figures(failed) == ()
 
