@@ -169,7 +169,7 @@ def asked_of_tf_data(pipe: Pipeline, readers: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_each_replica_of_a_process_has_its_calls_at_once() -> None:
-    """A call of 3 replicas × 2 waits until all 6 are under way, whatever other threads there are."""
+    """Each call waits until all are under way, whatever other threads there are."""
     expected, under_way, everybody = 6, itertools.count(1), threading.Event()
 
     def wait(x: np.ndarray) -> np.ndarray:
