@@ -199,7 +199,7 @@ def begin(
 def circumstances(shared: Shared) -> Circumstances:
     """What the runs of this process depend on besides the machine, see Circumstances."""
     orders = store.orders()
-    told = "\n".join(f"{name}={value}" for name, value in orders.items())
+    told = "\n".join(f"{name}={digest}" for name, digest in orders.items())
     return Circumstances(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         variables=tuple(orders),

@@ -159,8 +159,9 @@ class Circumstances(Noun):
 
     Attributes:
         cores: processors that may be used, by their numbers.
-        variables: names of the environment variables that libraries take orders from.
-        variables_sha256: of those names with their values, which may be secret.
+        variables: names of what libraries take orders from: environment variables, configuration
+            files, and the set of installed packages.
+        variables_sha256: of those names with what they hold, which may be secret.
         folder: in which the command was typed, if a file is named relative to it; empty: none is.
     """
 
