@@ -84,12 +84,16 @@ def spec_from_flags(
     shuffle_buffer: Annotated[
         int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")
     ] = 4096,
-    parallel_map: Annotated[int, typer.Option(min=1, help="Batches prepared in parallel.")] = 2,
+    parallel_map: Annotated[
+        int, typer.Option(min=1, help="Batches prepared in parallel for each replica.")
+    ] = 2,
     interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,
     filter: Annotated[
         str | None, typer.Option(help="file.py:function or module:function, element → bool.")
     ] = None,
-    prefetch: Annotated[int, typer.Option(min=0, help="Batches prepared ahead.")] = 2,
+    prefetch: Annotated[
+        int, typer.Option(min=0, help="Batches prepared ahead of each replica.")
+    ] = 2,
     cores_per_replica: Annotated[
         int | None, typer.Option(min=1, help="Pin each process to this many cores per replica.")
     ] = None,

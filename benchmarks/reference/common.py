@@ -90,10 +90,10 @@ def tensorflow(job: Job, *, replicas: int) -> Any:
 
 def load(workload: str) -> tuple[Any, Any]:
     """Images uint8 and labels int64 of the training split."""
-    if workload == "conv":  # made up: 64 images again and again, random labels
-        images = np.random.default_rng(2).integers(0, 256, (64, 32, 32, 3), dtype=np.uint8)
+    if workload == "conv":  # made up: 16 images again and again, random labels
+        images = np.random.default_rng(2).integers(0, 256, (16, 32, 32, 3), dtype=np.uint8)
         labels = np.random.default_rng(0).integers(0, 10, 768, dtype=np.int64)
-        return images[np.arange(768) % 64], labels
+        return images[np.arange(768) % 16], labels
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)

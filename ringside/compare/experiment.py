@@ -218,7 +218,7 @@ def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:
 def circumstances(shared: Shared) -> Circumstances:
     """What the runs of this process depend on besides the machine, see Circumstances."""
     orders = store.orders()
-    told = "\n".join(f"{name}={value}" for name, value in orders.items())
+    told = "\n".join(f"{name}={digest}" for name, digest in orders.items())
     return Circumstances(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         variables=tuple(orders),

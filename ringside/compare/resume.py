@@ -164,7 +164,10 @@ def _difference(was: object, now: object) -> tuple[str, str]:
 
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
     """Refuse to mix rounds that were made under different circumstances; name both."""
-    variables = "A comparison must go on with the environment variables that it began with."
+    variables = (
+        "A comparison must go on with the environment variables, configuration files and packages "
+        "that it began with."
+    )
     rule, received = "", ""
     if before.cores != now.cores:
         rule = "A comparison must go on with the cores that it began with."
@@ -173,8 +176,8 @@ def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> Non
     elif before.variables != now.variables:
         rule = variables
         were, are = set(before.variables), set(now.variables)
-        told = [f"{name} is set, and was not" for name in sorted(are - were)]
-        told += [f"{name} was set, and is not" for name in sorted(were - are)]
+        told = [f"{name} is there, and was not" for name in sorted(are - were)]
+        told += [f"{name} was there, and is not" for name in sorted(were - are)]
         received = "; ".join(told)
     elif before.variables_sha256 != now.variables_sha256:
         rule = variables

@@ -9,7 +9,7 @@ from ringside.compare.experiment import keep, launched, run_rounds
 from ringside.compare.hosts import links_between
 from ringside.compare.hosts_load import looks
 from ringside.compare.progress import ComparisonProgress
-from ringside.compare.tuning import arms_to_tune, tune
+from ringside.compare.tuning import arms_to_tune, next_best, tune
 from ringside.verify.certify import Subject
 from ringside.verify.certify_arms import certify_arms
 from ringside.verify.processes import Start
@@ -22,6 +22,10 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
     comparison = _certified(console, comparison, folder)
     if comparison.trials_each and not comparison.runs:
         comparison = _certified(console, _tuned(console, comparison, folder), folder)
+        while (other := next_best(comparison)) is not None:
+            keep(other, folder)
+            _tell_chosen(console, other, before=comparison)
+            comparison = _certified(console, other, folder)
     for line in announcement(comparison):
         console.print(line, highlight=False, markup=False)
     total = None
@@ -107,9 +111,22 @@ def _tuned(console: Console, comparison: Comparison, folder: Path) -> Comparison
             observer=progress,
         )
     keep(comparison, folder)
+    _tell_chosen(console, comparison)
+    return comparison
+
+
+def _tell_chosen(
+    console: Console, comparison: Comparison, before: Comparison | None = None
+) -> None:
+    """Print which settings were chosen, and which were passed over; only what is new since."""
     for trial in comparison.trials:
-        if trial.chosen:
+        if before is not None and trial in before.trials:
+            continue
+        told = ""
+        if trial.passed_over:
+            told = f"passed over: {trial.arm.label}. {trial.passed_over}"
+        elif trial.chosen:
             kept = trial.arm.label == trial.tuned_from
             told = "no other setting was faster" if kept else f"tuned: {trial.arm.label}"
+        if told:
             console.print(f"{trial.tuned_from:<34} {told}", highlight=False, markup=False)
-    return comparison

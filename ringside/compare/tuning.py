@@ -99,9 +99,7 @@ def tune(
     Trials that the comparison already holds are not repeated. A setting that fails is kept as a
     trial with its reason.
     """
-    comparison = comparison.replace(
-        arms=tuple(arm for arm in comparison.arms if not arm.tuned_from)
-    )
+    comparison = _untuned(comparison)
     gpus, hosts = bool(comparison.machine.gpus), len(comparison.hosts) > 1
     for arm in arms_to_tune(comparison):
         singles = _able(comparison, arm, candidates(arm, gpus=gpus, hosts=hosts))
@@ -125,7 +123,46 @@ def tune(
             keep(comparison, folder)
             observer.end(run, "")
             tried = _tried(comparison, arm)
-        comparison = _with_tuned_arms(comparison, arm, best_of(tried))
+    return _with_best(comparison)
+
+
+def next_best(comparison: Comparison) -> Comparison | None:
+    """Pass over settings with which an arm was not certified, and choose the next best ones.
+
+    An arm that is not certified as it is keeps its choice: its settings are not the cause.
+
+    Returns:
+        The comparison with other tuned arms, which need certificates; None: all may stay.
+    """
+    passed = {one.arm.label: one.passed for one in comparison.certificates}
+    groups = {arm.label: arm.group for arm in comparison.arms}
+    refused = {
+        groups[one.arm.tuned_from]: one
+        for one in comparison.certificates
+        if one.arm.tuned_from and not one.passed and passed.get(one.arm.tuned_from)
+    }
+    if not refused:
+        return None
+    trials = tuple(
+        trial.replace(passed_over=f"{failed.arm.label} is not certified: {failed.reason}")
+        if trial.chosen and (failed := refused.get(groups[trial.tuned_from]))
+        else trial
+        for trial in comparison.trials
+    )
+    gone = {f"{group} tuned" for group in refused}
+    certificates = tuple(one for one in comparison.certificates if one.arm.group not in gone)
+    return _with_best(_untuned(comparison).replace(trials=trials, certificates=certificates))
+
+
+def _untuned(comparison: Comparison) -> Comparison:
+    """The comparison without the arms that a search has added."""
+    return comparison.replace(arms=tuple(arm for arm in comparison.arms if not arm.tuned_from))
+
+
+def _with_best(comparison: Comparison) -> Comparison:
+    """The best setting of each arm that is not passed over becomes an arm of its own."""
+    for arm in arms_to_tune(comparison):
+        comparison = _with_tuned_arms(comparison, arm, best_of(_tried(comparison, arm, left=True)))
     return comparison
 
 
@@ -137,11 +174,12 @@ def changes_of(comparison: Comparison, trial: Trial) -> dict[str, KnobValue]:
     return {name: value for name, value in after.items() if value != before[name]}
 
 
-def _tried(comparison: Comparison, arm: Arm) -> list[Tried]:
+def _tried(comparison: Comparison, arm: Arm, *, left: bool = False) -> list[Tried]:
+    """The settings tried for an arm; if asked for, only those that are left to choose."""
     return [
         Tried(changes_of(comparison, trial), _throughput(trial.run))
         for trial in comparison.trials
-        if trial.tuned_from == arm.label
+        if trial.tuned_from == arm.label and not (left and trial.passed_over)
     ]
 
 

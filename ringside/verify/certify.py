@@ -175,6 +175,7 @@ def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
         steps=steps,
         code_version=store.code_version(),
         machine=machine_of(start.placement),
+        orders=store.orders(),
         hosts=start.placement.hosts or (),
         launcher=start.launcher_of(subject.spec),
         created_unix_s=time.time(),

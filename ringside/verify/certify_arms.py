@@ -59,7 +59,12 @@ def certify_arms(
         reuse: take certificates that earlier commands have kept, where nothing has changed since.
         start: where the processes are started, and by which launcher.
     """
-    kept = {s.arm.label: _kept(s, steps, start) if reuse else None for s in subjects}
+    kept: dict[str, Certificate | None] = {s.arm.label: None for s in subjects}
+    if reuse:
+        found = {s.arm.label: _kept(s, steps, start) for s in subjects}
+        kept = {label: None if why else old for label, (old, why) in found.items()}
+        for why in dict.fromkeys(why for _, why in found.values() if why):
+            console.print(f"certified anew: {why}", soft_wrap=True, highlight=False)
     with Stages(console) as stages:
 
         def done(certificate: Certificate) -> None:
@@ -100,10 +105,11 @@ def certify_arms(
     return certificates
 
 
-def _kept(subject: Subject, steps: int, start: Start) -> Certificate | None:
-    """The certificate that an earlier command has made of this run, started in this way."""
-    spec, launcher = subject.spec, start.launcher_of(subject.spec)
-    return store.find(spec, steps=steps, placement=start.placement, launcher=launcher)
+def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | None, str]:
+    """The last certificate of this run, started in this way, and why it is stale; empty: not."""
+    spec, placement, launcher = subject.spec, start.placement, start.launcher_of(subject.spec)
+    old = store.newest(spec, steps=steps, placement=placement, launcher=launcher)
+    return old, "" if old is None else store.stale(old, spec, placement)
 
 
 def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:

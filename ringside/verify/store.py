@@ -3,9 +3,10 @@
 import functools
 import hashlib
 import os
+import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from ringside_core.specs import (
 )
 
 MATRIX = "detection.json"
-TAKES_ORDERS = ("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_")
+TAKES_ORDERS = (
+    *("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_"),
+    *("LD_PRELOAD", "NVIDIA_TF32_OVERRIDE"),
+)
 ROOT = Path(__file__).resolve().parents[2]
 # The code that decides what is computed and how it is judged (tests/setup/test_rooms.py checks that
 # this code imports nothing else of Ringside).
@@ -62,6 +66,14 @@ def find(
     A certificate of a user's own code is never used again, because nobody knows what that code
     reads, or imports later.
     """
+    certificate = newest(spec, steps=steps, placement=placement, launcher=launcher)
+    return None if certificate is None or stale(certificate, spec, placement) else certificate
+
+
+def newest(
+    spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
+) -> Certificate | None:
+    """The last certificate that `find` may use, and would if nothing had changed; else None."""
     if ":" in spec.workload or spec.pipeline.filter:
         return None
     path = _path(spec, steps, placement.hosts or (), launcher)
@@ -69,7 +81,7 @@ def find(
         certificate = Certificate.from_json(path.read_text(encoding="utf-8"), origin=str(path))
     except (OSError, UnicodeDecodeError, RefusalError):
         return None
-    return certificate if certificate.passed and not stale(certificate, spec, placement) else None
+    return certificate if certificate.passed else None
 
 
 def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_MACHINE) -> str:
@@ -82,11 +94,11 @@ def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_M
         return "it was made on other hosts"
     if certificate.machine != machine_of(placement):
         return "it was made on another machine, or with other packages"
-    return _changed_source(certificate.sources.items())
+    return _changed(certificate.orders) or _changed_source(certificate.sources.items())
 
 
 def changed_since(certificates: Iterable[Certificate], code: str) -> str:
-    """Which code behind these certificates has changed; empty: none. It reads every file again.
+    """What behind these certificates has changed; empty: nothing. It reads every file again.
 
     Args:
         certificates: of one comparison.
@@ -96,7 +108,10 @@ def changed_since(certificates: Iterable[Certificate], code: str) -> str:
     versions = {one.code_version for one in certificates} | ({code} if code else set())
     if versions - {code_now()}:
         return "Ringside's code has changed since"
-    return _changed_source({item for one in certificates for item in one.sources.items()})
+    changed = next(filter(None, (_changed(one.orders) for one in certificates)), "")
+    return changed or _changed_source(
+        {item for one in certificates for item in one.sources.items()}
+    )
 
 
 def _changed_source(sources: Iterable[tuple[str, str]]) -> str:
@@ -138,15 +153,49 @@ def code_now() -> str:
     return code_version_of(COVERED, root=ROOT)
 
 
-def _surroundings() -> str:
-    """All installed versions, and all environment variables that change what libraries do."""
-    installed = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
-    return "\n".join([*installed, *(f"{name}={value}" for name, value in orders().items())])
-
-
 def orders() -> dict[str, str]:
-    """The environment variables that change what libraries do, by name."""
-    return {name: v for name, v in sorted(os.environ.items()) if name.startswith(TAKES_ORDERS)}
+    """SHA-256 of what libraries are told from outside, by name; values may be secret.
+
+    Environment variables that change what they do, their own configuration files on this machine,
+    and which packages are installed.
+    """
+    told = {
+        name: hashlib.sha256(os.fsencode(value)).hexdigest()
+        for name, value in os.environ.items()
+        if name.startswith(TAKES_ORDERS)
+    }
+    told |= {str(path): _sha(path) for path in _configuration_files() if path.is_file()}
+    return {"the set of installed packages": _installed(), **dict(sorted(told.items()))}
+
+
+def _configuration_files() -> list[Path]:
+    """Where Open MPI (the user's file, then the system's) and tf-keras look for their own."""
+    keras = os.environ.get("KERAS_HOME") or "~/.keras"
+    files = [Path.home() / ".openmpi" / "mca-params.conf", Path(keras).expanduser() / "keras.json"]
+    program = shutil.which("mpirun")
+    prefix = os.environ.get("OPAL_PREFIX") or (program and Path(program).resolve().parents[1])
+    # Debian's packages have it below /etc.
+    etc = [Path("/etc/openmpi"), *([Path(prefix) / "etc"] if prefix else [])]
+    return files + [folder / "openmpi-mca-params.conf" for folder in etc]
+
+
+@functools.cache  # hundreds of files
+def _installed() -> str:
+    """SHA-256 of the names and versions of all installed packages."""
+    found = sorted({f"{d.name}=={d.version}" for d in metadata.distributions()})
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def _changed(before: Mapping[str, str]) -> str:
+    """The first of these orders that is another now, in a sentence; empty: none."""
+    if not before:
+        return "it does not say what libraries were told"
+    now = orders()
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            how = "is new" if name not in before else "is gone"
+            return f"{name} {'has changed' if name in before and name in now else how} since"
+    return ""
 
 
 def users_code() -> dict[str, str]:
@@ -178,6 +227,6 @@ def _sha(path: Path) -> str:
 def _path(spec: RunSpec, steps: int, hosts: tuple[Host, ...], launcher: str) -> Path:
     place = os.getcwd() if spec.data_dir else ""  # the data_dir may be relative to it
     named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
-    words = f"{spec.content_hash} {steps} {place} {named} {launcher} {_surroundings()}"
+    words = f"{spec.content_hash} {steps} {place} {named} {launcher}"
     key = hashlib.sha256(words.encode()).hexdigest()
     return certificates_dir() / f"{key}.json"

@@ -94,6 +94,8 @@ class Certificate(Document):
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
         machine: where the checks ran; the first one of several hosts.
+        orders: SHA-256 of what libraries are told from outside on the machine that launched, by
+            name: environment variables, configuration files, the set of installed packages.
         hosts: over which the replicas were spread, with their slots; empty: one machine.
         launcher: as the user asked; auto: the one that the backend joins.
         reference_digest, final_digest: SHA-256 of the float64 weights after the last step, of the
@@ -104,7 +106,8 @@ class Certificate(Document):
         obstacle: why the arm cannot be certified at all; empty: it can.
         folder: where the logs are, and the traces of an arm that did not pass.
 
-    Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine.
+    Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
+    files of version 2 have orders; one without is stale.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 2
@@ -117,6 +120,7 @@ class Certificate(Document):
     code_version: str
     sources: dict[str, str] = Field(default_factory=dict)
     machine: MachineFacts
+    orders: dict[str, str] = Field(default_factory=dict)
     hosts: tuple[Host, ...] = ()
     launcher: str = "auto"
     created_unix_s: UnixSeconds

@@ -159,8 +159,9 @@ class Circumstances(Noun):
 
     Attributes:
         cores: processors that may be used, by their numbers.
-        variables: names of the environment variables that libraries take orders from.
-        variables_sha256: of those names with their values, which may be secret.
+        variables: names of what libraries take orders from: environment variables, configuration
+            files, and the set of installed packages.
+        variables_sha256: of those names with what they hold, which may be secret.
         folder: in which the command was typed, if a file is named relative to it; empty: none is.
     """
 
@@ -178,12 +179,15 @@ class Trial(Noun):
         tuned_from: label of the arm for which it was tried.
         run: what came of it; its position counts trials.
         chosen: whether it became the tuned arm.
+        passed_over: why it did not, although no other setting left was faster; empty: it was not
+            refused.
     """
 
     arm: Arm
     tuned_from: str
     run: Run
     chosen: bool = False
+    passed_over: str = ""
 
 
 class Comparison(Document):
@@ -221,7 +225,8 @@ class Comparison(Document):
     communication; older files are read as ended after their rounds. 4 hosts and the links between
     them; older files are of one machine. 5 `shared` replaces `base` (a run whose global batch was
     each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
-    runs name the task that explains a failure.
+    runs name the task that explains a failure. Later files of version 5 say why a trial was passed
+    over.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 5

@@ -29,11 +29,11 @@ class PipelineOptions(Noun):
         cache: read every element into memory once; shuffled positions are then looked up.
         shuffle: a new order in each epoch, a function of seed and epoch only.
         shuffle_buffer: elements held to shuffle a stream (cache off).
-        parallel_map: elements or batches prepared in parallel.
+        parallel_map: elements or batches prepared in parallel for each replica.
         interleave_files: files read in parallel (cache off).
         filter: `module:function` or `file.py:function`, element → bool; applied before examples are
             counted.
-        prefetch: batches prepared ahead of the model.
+        prefetch: batches prepared ahead of each replica.
     """
 
     shard: ShardPolicy = "batch"

@@ -171,6 +171,7 @@ class Pipeline:
             )
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
         replicas = self.plan.num_replicas // shard.count
+        calls = self._calls(shard)
         # The slot of a batch: its number within the reader's epoch.
         begin = tf.cast(first_step * replicas, tf.int64)
         epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
@@ -183,13 +184,14 @@ class Pipeline:
         else:
             dataset = epochs.flat_map(lambda *first: self._streamed(source, *first, shard))
         if self.preprocess is not None:
-            dataset = dataset.map(
-                self._preprocessed, num_parallel_calls=self.options.parallel_map, deterministic=True
-            )
+            dataset = dataset.map(self._preprocessed, num_parallel_calls=calls, deterministic=True)
         dataset = dataset.map(self._unpacked)
-        dataset = dataset.prefetch(self.options.prefetch) if self.options.prefetch else dataset
+        if self.options.prefetch:
+            dataset = dataset.prefetch(self.options.prefetch * replicas)
         options = tf.data.Options()
         options.deterministic = True
+        # Else the calls share the threads of TensorFlow's operations, which wait for the batches.
+        options.threading.private_threadpool_size = calls
         # The sharding is decided above; TensorFlow must not shard again.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         # The spec sets parallelism and prefetching, the same in every arm. The autotuner would
@@ -204,6 +206,10 @@ class Pipeline:
         return dataset.with_options(options)
 
     # How much each reader gets
+
+    def _calls(self, shard: InputShard) -> int:
+        """Elements or batches that a reader prepares at once: so many for each of its replicas."""
+        return self.options.parallel_map * (self.plan.num_replicas // shard.count)
 
     @property
     def _plain_steps(self) -> int:
@@ -265,7 +271,7 @@ class Pipeline:
             return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
 
         return tf.data.Dataset.range(first_slot, slots).map(
-            batch_at, num_parallel_calls=self.options.parallel_map, deterministic=True
+            batch_at, num_parallel_calls=self._calls(shard), deterministic=True
         )
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
@@ -286,12 +292,13 @@ class Pipeline:
         batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
         skipped = first_slot * batch
         kept = self._kept_elements(source, epoch, shard).skip(skipped)  # before they are decoded
-        elements = _decoded(source, kept, self.options)
+        calls = self._calls(shard)
+        elements = _decoded(source, kept, calls)
         tf.nest.map_structure(_check_shape, elements.element_spec)
         missing = self.reader_batches(shard) * replicas * batch - own
         if missing:
             # Taken from all elements, because a reader may have none of its own.
-            everything = _decoded(source, _numbered(source, source.parts), self.options)
+            everything = _decoded(source, _numbered(source, source.parts), calls)
             padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
             padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
             elements = elements.concatenate(padding)
@@ -387,13 +394,13 @@ def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) ->
     )
 
 
-def _decoded(source: StreamSource, numbered: Any, options: PipelineOptions) -> Any:
+def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:
     """(example number, element)."""
     if source.decode is not None:
         decode = source.decode
         numbered = numbered.map(
             lambda number, raw: (number, decode(raw)),
-            num_parallel_calls=options.parallel_map,
+            num_parallel_calls=calls,
             deterministic=True,
         )
     return numbered.map(lambda number, element: (number, _as_tuple(element)))

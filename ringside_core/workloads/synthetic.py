@@ -10,7 +10,7 @@ from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.workload import Workload
 
 APPLICATIONS = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "vgg16": "VGG16"}
-NUM_DISTINCT = 64  # images in memory; the examples repeat them, so many examples need no more
+NUM_DISTINCT = 16  # images in memory; the examples repeat them, so many examples need no more
 
 
 def synthetic(
@@ -70,8 +70,10 @@ def _look_up(shape: tuple[int, ...]) -> Any:
     images = np.random.default_rng(2).integers(0, 256, (NUM_DISTINCT, *shape), dtype=np.uint8)
 
     def preprocess(number: Any, label: Any) -> tuple[Any, Any]:
-        image = tf.gather(tf.constant(images), number)
-        return tf.cast(image, tf.keras.backend.floatx()) / 255, label
+        # Scaled once, as the batches' graph is made: a batch only copies what is finished.
+        floatx = np.dtype(tf.keras.backend.floatx())
+        finished = images.astype(floatx) / floatx.type(255)
+        return tf.gather(tf.constant(finished), number), label
 
     return preprocess
 

@@ -1,6 +1,9 @@
 """The one pipeline: every reader, every size, every policy feeds what its plan says."""
 
+import dataclasses
 import itertools
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +130,62 @@ def test_asynchronous_slices_leave_no_empty_step(count: int, readers: int) -> No
             ids += [i for i in batch_ids if i >= 0]
 
     assert sorted(ids) == list(range(count))
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_process_with_two_replicas_asks_for_as_much_input_as_two_processes(
+    tmp_path: Path, cache: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parallel calls, batches ahead and threads belong to a replica, not to a process."""
+    pipe = pipeline(records(tmp_path, (24,)), 12, 2, cache=cache, parallel_map=3, prefetch=5)
+
+    one_process = asked_of_tf_data(pipe, 1, monkeypatch)
+    two_processes = asked_of_tf_data(pipe, 2, monkeypatch)
+
+    assert one_process == two_processes == {"calls": 2 * 3, "ahead": 2 * 5, "threads": 2 * 3}
+
+
+def asked_of_tf_data(pipe: Pipeline, readers: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The sums of what all readers of a training ask of tf.data."""
+    asked: Counter[str] = Counter()
+    pipe.prepared  # noqa: B018  # what it takes to read the data into memory is not counted
+    map_, prefetch = tf.data.Dataset.map, tf.data.Dataset.prefetch
+
+    def noting_map(self: Any, *args: Any, num_parallel_calls: int = 0, **named: Any) -> Any:
+        asked["calls"] += num_parallel_calls
+        return map_(self, *args, num_parallel_calls=num_parallel_calls or None, **named)
+
+    def noting_prefetch(self: Any, buffer_size: int) -> Any:
+        asked["ahead"] += buffer_size
+        return prefetch(self, buffer_size)
+
+    with monkeypatch.context() as noting:
+        noting.setattr(tf.data.Dataset, "map", noting_map)
+        noting.setattr(tf.data.Dataset, "prefetch", noting_prefetch)
+        for index in range(readers):
+            dataset = pipe.dataset(InputShard(index=index, count=readers))
+            asked["threads"] += dataset.options().threading.private_threadpool_size or 0
+    return asked
+
+
+def test_each_replica_of_a_process_has_its_calls_at_once() -> None:
+    """Each call waits until all are under way, whatever other threads there are."""
+    expected, under_way, everybody = 6, itertools.count(1), threading.Event()
+
+    def wait(x: np.ndarray) -> np.ndarray:
+        if next(under_way) == expected:
+            everybody.set()
+        everybody.wait(timeout=20)
+        return x
+
+    plain = pipeline(examples(24), 12, 3, parallel_map=2)
+    pipe = dataclasses.replace(
+        plain, preprocess=lambda x, y: (tf.numpy_function(wait, [x], tf.float32), y)
+    )
+
+    next(iter(pipe.dataset(InputShard())))
+
+    assert everybody.is_set()
 
 
 @pytest.mark.parametrize(

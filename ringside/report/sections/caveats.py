@@ -68,17 +68,25 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    """Sizes at which one of the two contenders is tuned and the other is not."""
-    tried = {trial.tuned_from for trial in comparison.trials}
+    """Sizes at which one of the two contenders is tuned and the other had no such chance.
+
+    It had if the search for its group found nothing faster, or if what was found is ranked too.
+    """
+    group_of = {arm.label: arm.group for arm in comparison.arms}
+    kept = {
+        group_of[trial.tuned_from]
+        for trial in comparison.trials
+        if trial.chosen and trial.arm.label == trial.tuned_from
+    }
     for size in reversed(sizes_of(ranked(summary))):
         pair = contenders(summary, size)
-        if pair is None:
+        if pair is None or bool(pair[0].arm.tuned_from) == bool(pair[1].arm.tuned_from):
             continue
-        tuned = [row for row in pair if row.arm.tuned_from or row.arm.label in tried]
-        if len(tuned) == 1:
-            other = next(row for row in pair if row is not tuned[0])
+        tuned, other = sorted(pair, key=lambda row: not row.arm.tuned_from)
+        beaten = {row.arm.tuned_from for row in ranked(summary, size)}
+        if not (other.arm.label in beaten or other.arm.group in kept):
             yield Caveat(
-                f"At {plural(size, 'replica')} {tuned[0].arm.label} is tuned and "
+                f"At {plural(size, 'replica')} {tuned.arm.label} is tuned and "
                 f"{other.arm.label} is not: a part of the difference may come from the tuning.",
                 "Compare two tuned arms, or two with default settings: see Verdicts and Tuning.",
             )

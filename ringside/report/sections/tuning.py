@@ -130,7 +130,9 @@ def _trials(trials: Sequence[Trial]) -> Table:
                 Cell(trial.tuned_from),
                 Cell(settings_of(trial.arm)),
                 Cell(NOTHING) if value is None else Cell(number(value)),
-                Cell("chosen" if trial.chosen else ""),
+                Cell("passed over", trial.passed_over, bad=True)
+                if trial.passed_over
+                else Cell("chosen" if trial.chosen else ""),
                 Cell(outcome_of(trial.run.outcome), bad=not trial.run.outcome.completed),
             )
         )

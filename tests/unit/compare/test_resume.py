@@ -218,10 +218,10 @@ def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     reopened(tmp_path, interval_width=None, budget=None)
     with monkeypatch.context() as changed:
         changed.setenv("OMP_NUM_THREADS", "1")
-        assert "Received: OMP_NUM_THREADS is set, and was not." in refused()
+        assert "Received: OMP_NUM_THREADS is there, and was not." in refused()
     with monkeypatch.context() as changed:
         changed.delenv("TF_VAR_PASSWORD")
-        assert "Received: TF_VAR_PASSWORD was set, and is not." in refused()
+        assert "Received: TF_VAR_PASSWORD was there, and is not." in refused()
     with monkeypatch.context() as changed:
         changed.setenv("TF_VAR_PASSWORD", "hunter3")
         said = refused()

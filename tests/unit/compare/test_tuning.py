@@ -1,9 +1,13 @@
 """The search for settings: the same number of trials for every arm, the best one chosen."""
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from ringside.compare import stages
 from ringside.compare.arms import parse_arms
 from ringside.compare.experiment import Observer
 from ringside.compare.tuning import (
@@ -11,12 +15,15 @@ from ringside.compare.tuning import (
     arms_to_tune,
     best_of,
     candidates,
+    next_best,
     next_setting,
     tune,
     with_changes,
 )
-from ringside_core.specs import BACKENDS, Settings
+from ringside.verify.certify import Subject
+from ringside_core.specs import BACKENDS, Check, Comparison, Settings
 from tests.unit.compare.made import Made, comparison_of
+from tests.unit.report.proofs import certificate
 
 SINGLES = [("a", 1), ("b", 2), ("b", 3), ("c", 4), ("d", 5)]
 
@@ -132,6 +139,92 @@ def test_where_nothing_is_faster_no_arm_is_added(tmp_path: Path) -> None:
     assert [t.arm.label for t in tuned.trials if t.chosen] == ["serial ×1", "mirrored ×1"]
     failed = [t.run.outcome.reason for t in tuned.trials if not t.run.outcome.completed]
     assert failed == ["made to fail"] * 2
+
+
+class HalfPrecision(Made):
+    """Gradients in float16 are the fastest, groups of them come next, then the defaults."""
+
+    def __call__(self, arm, spec, run_dir):  # type: ignore[no-untyped-def]
+        """One run."""
+        words = {"compression=fp16": 0.25, "num_groups=1": 0.5}
+        found = [seconds for word, seconds in words.items() if word in arm.label]
+        self.epoch_s = {arm.label: min(found, default=1.0)}
+        return super().__call__(arm, spec, run_dir)
+
+
+def certified_but(word: str, comparison: Comparison) -> tuple[Comparison, list[str]]:
+    """With certificates for arms that lack one; it fails if a word is in the arm's options."""
+    there = {one.arm.label for one in comparison.certificates}
+    missing = [arm for arm in comparison.arms if arm.label not in there and not arm.twin_of]
+    failed = (Check(name="each update", passed=False, finding="parts at update 1"),)
+    made = tuple(
+        certificate(arm, comparison.spec_of(arm), **({"checks": failed} if bad else {}))
+        for arm in missing
+        for bad in [word in str(arm.options)]
+    )
+    both = (*comparison.certificates, *made)
+    return comparison.replace(certificates=both), [arm.label for arm in missing]
+
+
+def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> None:
+    """What is faster and not certified is passed over, with the reason."""
+    comparison = comparison_of("horovod", "1,2").replace(trials_each=20)
+    tuned = tune(comparison, folder=tmp_path, executor=HalfPrecision(), observer=Observer())
+    tuned, asked = certified_but("fp16", tuned)
+    assert "horovod tuned ×2" in asked
+
+    while (other := next_best(tuned)) is not None:
+        tuned, asked = certified_but("fp16", other)
+        assert set(asked) == {"horovod tuned ×1", "horovod tuned ×2"}
+
+    chosen = next(t for t in tuned.trials if t.chosen and t.tuned_from == "horovod ×2")
+    assert chosen.arm.options.num_groups == 1  # type: ignore[attr-defined]
+    assert chosen.arm.options.compression == "none"  # type: ignore[attr-defined]
+    passed_over = [t for t in tuned.trials if t.passed_over]
+    assert passed_over
+    assert all("fp16" in t.arm.label and not t.chosen for t in passed_over)
+    assert {t.passed_over for t in passed_over} <= {
+        f"horovod tuned ×{n} is not certified: each update: parts at update 1" for n in (1, 2)
+    }
+    assert all(one.passed for one in tuned.certificates)
+    labels = [arm.label for arm in tuned.arms if arm.tuned_from]
+    assert labels == ["horovod tuned ×1", "horovod tuned ×2"]
+    assert tune(tuned, folder=tmp_path, executor=Made(), observer=Observer()) == tuned
+
+
+def test_what_is_passed_over_is_told_and_never_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rounds get the best certified setting; the console says what was faster, and why not."""
+
+    def certify_arms(_: Console, subjects: Sequence[Subject], *__: object, **___: object) -> object:
+        asked = comparison.replace(arms=tuple(s.arm for s in subjects), trials=())
+        return certified_but("fp16", asked)[0].certificates
+
+    comparison = comparison_of("horovod", "2").replace(trials_each=20, verify=True)
+    monkeypatch.setattr(stages, "certify_arms", certify_arms)
+    monkeypatch.setattr(stages, "launched", lambda *_: HalfPrecision())
+    monkeypatch.setattr(stages, "run_rounds", lambda made, **_: made)
+    told = io.StringIO()
+
+    made = stages.go_on(Console(file=told, width=300), comparison, tmp_path)
+
+    (tuned,) = (arm for arm in made.arms if arm.tuned_from == "horovod ×2")
+    assert (tuned.options.num_groups, tuned.options.compression) == (1, "none")  # type: ignore[attr-defined]
+    assert (
+        "passed over: horovod ×2 with compression=fp16. horovod tuned ×2 is not certified: "
+        "each update: parts at update 1" in told.getvalue()
+    )
+
+
+def test_an_arm_that_is_not_certified_as_it_is_keeps_its_choice(tmp_path: Path) -> None:
+    """Its settings are not the cause, and every certificate takes a minute."""
+    comparison = comparison_of("mirrored", "2").replace(trials_each=8)
+    tuned = tune(comparison, folder=tmp_path, executor=Faster(), observer=Observer())
+
+    none_passes, _ = certified_but("", tuned)
+
+    assert next_best(none_passes) is None
 
 
 def test_trials_go_on_where_they_stopped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ringside.verify import store
 from ringside_core.specs import (
     Arm,
     ByDesign,
@@ -81,6 +82,7 @@ def certificate(arm: Arm, spec: RunSpec | None = None, **changes: Any) -> Certif
         "steps": 20,
         "code_version": "c0de" * 16,
         "machine": MACHINE,
+        "orders": store.orders(),
         "created_unix_s": 1_700_000_000.0,
         "checks": checks,
         "by_design": (BY_DESIGN,) if arm.replicas > 1 else (),

@@ -100,20 +100,24 @@ def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:
 
 
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
-    """Also if the search chose the default; not if both were tuned."""
+    """Also if trials were made for it, and what they chose is not ranked; not if they chose it."""
     comparison = bout()
     trials = comparison.trials
-    both = [one.replace(tuned_from="horovod:controller=mpi ×2") for one in trials]
+    other = next(arm for arm in comparison.arms if arm.label == "horovod:controller=mpi ×2")
+    chose_another = trials[1].replace(tuned_from=other.label)
+    chose_it = trials[0].replace(tuned_from=other.label, arm=other, chosen=True)
 
     def told(made: Comparison) -> list[str]:
         found = [one.what for one in caveats(made, bout_view().summary)]
         return [what for what in found if "may come from the tuning" in what]
 
-    assert told(comparison) == [
+    one_sided = [
         "At 2 replicas multi_worker_mirrored:steps_per_execution=10 ×2 is tuned and "
         "horovod:controller=mpi ×2 is not: a part of the difference may come from the tuning."
     ]
-    assert told(comparison.replace(trials=(*trials, *both))) == []
+    assert told(comparison) == one_sided
+    assert told(comparison.replace(trials=(*trials, chose_another))) == one_sided
+    assert told(comparison.replace(trials=(*trials, chose_it))) == []
 
 
 def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:

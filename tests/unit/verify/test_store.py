@@ -1,5 +1,6 @@
 """A certificate is used again only where nothing has changed since."""
 
+import io
 import json
 import subprocess
 import sys
@@ -7,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from ringside.verify import store
+from ringside.verify import certify_arms, store
+from ringside.verify.certify import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,
@@ -50,6 +53,7 @@ def certificate(**changes: Any) -> Certificate:
         "steps": 20,
         "code_version": store.code_version(),
         "machine": machine_facts(),
+        "orders": store.orders(),
         "created_unix_s": 1.0,
         "checks": (Check(name="float64 parity", passed=True, finding="equal"),),
     }
@@ -84,9 +88,12 @@ def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
 def test_a_certificate_of_version_1_is_of_one_machine() -> None:
     """Version 1 knew neither hosts nor launchers."""
     body = {**json.loads(certificate().to_json()), "schema_version": 1}
-    del body["hosts"], body["launcher"]
+    del body["hosts"], body["launcher"], body["orders"]
 
-    assert Certificate.from_json(json.dumps(body)) == certificate()
+    old = Certificate.from_json(json.dumps(body))
+
+    assert old == certificate(orders={})
+    assert store.stale(old, spec()) == "it does not say what libraries were told"
 
 
 def test_what_did_not_pass_is_not_used() -> None:
@@ -168,14 +175,92 @@ def test_a_users_own_workload_is_certified_anew() -> None:
         assert store.find(run, steps=20) is None
 
 
-def test_orders_in_the_environment_make_another_certificate(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS"])
+def test_a_variable_that_libraries_obey_makes_it_stale(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some variables change how TensorFlow and Horovod compute."""
-    store.keep(certificate())
-    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
+    """The message names the variable, and not its value: it may be secret."""
+    monkeypatch.delenv(name, raising=False)
+    unset = certificate()
+    store.keep(unset)
 
+    monkeypatch.setenv(name, "hunter2")
     assert store.find(spec(), steps=20) is None
+    assert store.stale(unset, spec()) == f"{name} is new since"
+    is_set = certificate()
+    assert store.stale(is_set, spec()) == ""
+    assert "hunter2" not in is_set.to_json()
+    monkeypatch.setenv(name, "hunter3")
+    assert store.stale(is_set, spec()) == f"{name} has changed since"
+    monkeypatch.delenv(name)
+    assert store.stale(is_set, spec()) == f"{name} is gone since"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "home/.openmpi/mca-params.conf",
+        "openmpi/etc/openmpi-mca-params.conf",
+        "keras/keras.json",
+    ],
+)
+def test_a_librarys_own_configuration_file_makes_it_stale(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's and the system's of Open MPI, and Keras'; between rounds too."""
+    for name, folder in {"HOME": "home", "OPAL_PREFIX": "openmpi", "KERAS_HOME": "keras"}.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    without = certificate()
+    store.keep(without)
+    assert store.find(spec(), steps=20) == without
+
+    path.write_text("a = 1\n")
+    assert store.find(spec(), steps=20) is None
+    assert store.stale(without, spec()) == f"{path} is new since"
+    made = certificate()
+    path.write_text("a = 2\n")
+    for told in (store.stale(made, spec()), store.changed_since([made], "")):
+        assert told == f"{path} has changed since"
+    path.unlink()
+    assert store.stale(made, spec()) == f"{path} is gone since"
+
+
+def test_keras_files_are_found_where_keras_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without KERAS_HOME below the user's folder."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text("{}")
+
+    assert str(tmp_path / ".keras" / "keras.json") in store.orders()
+
+
+def test_other_packages_make_it_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also packages that the machine's facts do not list."""
+    made = certificate()
+    monkeypatch.setattr(store, "_installed", lambda: "another set")
+
+    assert store.stale(made, spec()) == "the set of installed packages has changed since"
+
+
+def test_the_console_says_why_an_arm_is_certified_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for all arms, with what has changed."""
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    store.keep(certificate())
+    monkeypatch.setenv("LD_PRELOAD", "")
+    subject = Subject(certificate().arm, spec())
+    monkeypatch.setattr(certify_arms, "certify", lambda group, **_: [certificate()])
+    told = io.StringIO()
+
+    certify_arms.certify_arms(Console(file=told, width=120), [subject], tmp_path, reuse=True)
+
+    assert "certified anew: LD_PRELOAD is new since\n" in told.getvalue()
 
 
 def test_a_damaged_file_is_as_none() -> None:
