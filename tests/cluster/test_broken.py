@@ -45,7 +45,7 @@ def all_of(run_id: str) -> dict[int, str]:
 
 
 def on_host(lab: Lab, name: str, pid: int) -> bool:
-    """Whether a process is one of this host's: it is in the host's network. One that ended is not."""
+    """Whether a process is one of this host's: in the host's network, and not ended."""
     own = Path(f"/run/netns/{lab.host(name).namespace}").stat().st_ino
     try:
         return Path(f"/proc/{pid}/ns/net").stat().st_ino == own
