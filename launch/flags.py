@@ -20,7 +20,7 @@ from ringside_core.specs import (
     parse_option,
 )
 from ringside_core.specs.run_spec import MAX_SEED, Option, Precision
-from ringside_core.workloads.registry import check_modules_beside, ready
+from ringside_core.workloads.registry import DEFAULT, check_modules_beside, ready
 
 
 def _number_type(text: str) -> str:
@@ -45,7 +45,7 @@ def spec_from_flags(
     ] = None,
     workload: Annotated[
         str, typer.Option(help="A name, path/to/file.py:function or package.module:function.")
-    ] = "digits",
+    ] = DEFAULT,
     workload_option: Annotated[
         list[str] | None,
         typer.Option(

@@ -32,6 +32,7 @@ from ringside.compare.budget import rounds_asked
 from ringside.compare.experiment import RESULTS, begin, choose_arms, on_hosts
 from ringside.compare.resume import look_again, reopened
 from ringside.compare.stages import go_on
+from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, RefusalError, RunSpec, Scaling, Shared, Surroundings
 
 DEFAULT_TRIALS = 6
@@ -128,7 +129,7 @@ def command(
             received=f"--dtype {dtype}",
             advice=f"Write --precision {dtype}.",
         )
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 100)
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
@@ -213,7 +214,8 @@ def _as_typed(parameter: Any, value: object) -> str:
 
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
-    """The table, the page, and the exit code: 1 if a run failed."""
+    """The table, the page, what it says, what to do next; exit code 1 if a run failed."""
+    from ringside.report.ending import headline, next_step
     from ringside.report.table import render_table
     from ringside.report.write import write_report  # matplotlib: only now
 
@@ -222,5 +224,9 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     failed = sum(not run.outcome.completed for run in comparison.runs)
     console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
+    summary = summarize(comparison)
+    following = f"Next: {next_step(summary, comparison.asked, str(folder))}."
+    console.print(f"\n{headline(summary)}", style="bold", highlight=False, markup=False)
+    console.print(following, soft_wrap=True, highlight=False, markup=False)
     if failed:
         raise typer.Exit(1)

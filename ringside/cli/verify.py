@@ -28,7 +28,6 @@ from ringside.compare.experiment import able_here, choose_arms, on_hosts
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms, make_mistakes
 from ringside.verify.processes import Start
-from ringside.verify.request import DEFAULT_STEPS
 from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings
 
 
@@ -39,8 +38,13 @@ def command(
     backends: BackendNames = None,
     replicas: Sizes = None,
     steps: Annotated[
-        int, typer.Option(min=4, help="Updates to compare; they include the end of an epoch.")
-    ] = DEFAULT_STEPS,
+        int | None,
+        typer.Option(
+            min=4,
+            help="Updates to compare; they include the end of an epoch. Default: the workload's, "
+            "20 or fewer.",
+        ),
+    ] = None,
     controls: Annotated[
         bool,
         typer.Option("--controls", help="Also make deliberate mistakes; the check must catch all."),

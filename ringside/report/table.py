@@ -19,7 +19,8 @@ from ringside_core.text import plain
 LABEL_WIDTH = 20
 SHORT = {NOT_COMPARABLE: "not\ncomp."}  # the whole word would take the room of a number
 # Columns of the results table that a terminal of 100 columns has room for, with shorter heads;
-# (index, head, show the note).
+# (index, head, show the note). Accuracy and memory are in the report: the target's column says who
+# missed it.
 COLUMNS = (
     (0, "arm", True),
     (1, "×", False),
@@ -28,23 +29,21 @@ COLUMNS = (
     (4, "vs\n{serial}", False),
     (5, "step\nms", False),
     (6, "target\ns", False),
-    (7, "final\n{metric}", False),
-    (8, "PSS\nGiB", False),
     (9, "start\ns", False),
 )
 
 
 def render_table(comparison: Comparison) -> RichTable:
-    """The main table of a comparison, 100 to 120 columns wide; below it, what did not run.
+    """The main table of a comparison, at most 100 columns wide; below it, what did not run.
 
     Raises:
         RefusalError: the records contradict each other.
     """
     summary = summarize(comparison)
     results = results_table(summary)
-    words = {"serial": summary.serial or "serial", "metric": summary.quality_metric or "quality"}
+    serial = summary.serial or "serial"
     columns = tuple(
-        replace(results.columns[index], name=head.format(**words), note="")
+        replace(results.columns[index], name=head.format(serial=serial), note="")
         for index, head, _ in COLUMNS
     )
     # Twins are not rows: below they are the noise floor.

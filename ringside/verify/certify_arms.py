@@ -11,9 +11,9 @@ from ringside.verify import store
 from ringside.verify.certify import Subject, certify
 from ringside.verify.detect import detect
 from ringside.verify.processes import HERE, Start
-from ringside.verify.request import DEFAULT_STEPS
 from ringside_core.specs import Certificate, DetectionMatrix, write_whole
 from ringside_core.text import file_name
+from ringside_core.workloads.registry import ready
 
 
 class Stages:
@@ -45,7 +45,7 @@ def certify_arms(
     subjects: Sequence[Subject],
     folder: Path,
     *,
-    steps: int = DEFAULT_STEPS,
+    steps: int | None = None,
     reuse: bool = False,
     start: Start = HERE,
 ) -> tuple[Certificate, ...]:
@@ -55,10 +55,11 @@ def certify_arms(
         console: where the lines go.
         subjects: the arms.
         folder: of the command.
-        steps: updates to compare.
+        steps: updates to compare; None: as many as the workload says.
         reuse: take certificates that earlier commands have kept, where nothing has changed since.
         start: where the processes are started, and by which launcher.
     """
+    steps = steps or ready(subjects[0].spec.workload).certified_updates
     kept: dict[str, Certificate | None] = {s.arm.label: None for s in subjects}
     if reuse:
         found = {s.arm.label: _kept(s, steps, start) for s in subjects}

@@ -102,6 +102,8 @@ class TrainingSpec(Noun):
     """What is trained and how, without the batch, the backend and the place.
 
     Attributes:
+        workload: what is trained. Commands have their own default (`workloads/registry.py`); this
+            one is of specs of which nothing is trained, or each case brings its workload.
         gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
             their gradients make one update. The global batch is still the examples in one update.
         steps_per_execution: updates in one call of the compiled training function (Keras' argument

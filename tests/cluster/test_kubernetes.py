@@ -73,7 +73,8 @@ def test_pods_train(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Pods find each other by name, train, and end; the servers among them by themselves."""
-    asked = ["kubernetes", *flags, "--image", "none", "--name", "run", "--epochs", "1"]
+    asked = ["kubernetes", *flags, "--image", "none", "--name", "run"]
+    asked += ["--workload", "digits", "--epochs", "1"]
     assert ringside.cli.main.run(asked) == 0
     manifests = tmp_path / "manifests.yaml"
     manifests.write_text(capsys.readouterr().out)

@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LIMIT_S = 240  # of a run of a few seconds: this machine may be busy
 pytestmark = [pytest.mark.timeout(LIMIT_S + 60), pytest.mark.usefixtures("quick_horovodrun")]
-ONE_EPOCH = ("--epochs", "1", "--save", "record", "--global-batch", "64")
+ONE_EPOCH = (
+    *("--workload", "digits", "--global-batch", "64"),
+    *("--epochs", "1", "--save", "record"),
+)
 
 
 def typed(*words: str, on: str | None = None) -> "subprocess.CompletedProcess[str]":

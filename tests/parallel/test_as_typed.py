@@ -13,7 +13,7 @@ from ringside_core.specs import ClusterTask, RunRecord, parse_tf_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240
-BRIEF = ("--epochs", "1", "--save", "record")
+BRIEF = ("--workload", "digits", "--epochs", "1", "--save", "record")
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 
 
@@ -119,8 +119,8 @@ def test_mpirun_two_ranks(tmp_path: Path) -> None:
 def test_mirrored(tmp_path: Path) -> None:
     """`python train.py --backend mirrored --replicas 2` prints each epoch and saves the model."""
     done = typed(
-        "python", "train.py", "--backend", "mirrored", "--replicas", "2", "--epochs", "1",
-        "--run-dir", str(tmp_path),
+        "python", "train.py", "--backend", "mirrored", "--replicas", "2", "--workload", "digits",
+        "--epochs", "1", "--run-dir", str(tmp_path),
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 420
 FORKS = "RINGSIDE_TESTS_PYTHON"
 # Two short epochs, one replica, no certificates; others on the machine may double the rounds.
-BRIEF = ("--replicas", "1", "--rounds", "1", "--no-verify", "--epochs", "2")
+BRIEF = (
+    *("--workload", "digits", "--epochs", "2"),
+    *("--replicas", "1", "--rounds", "1", "--no-verify"),
+)
 pytestmark = [
     pytest.mark.timeout(LIMIT_S + 60),
     pytest.mark.usefixtures("signals_heard", "warm_commands"),

@@ -32,8 +32,8 @@ class Launched:
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "ringside.cli.main", "launch", "--backend", backend,
-                "--epochs", "100000", "--save", "record", "--run-dir", str(run_dir), "--deadline",
-                str(DEADLINE_S), *flags,
+                "--workload", "digits", "--epochs", "100000", "--save", "record",
+                "--run-dir", str(run_dir), "--deadline", str(DEADLINE_S), *flags,
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -16,8 +16,14 @@ from tests.cluster.slurm.cluster import SlurmCluster
 from tests.parallel.test_as_typed import read_records
 
 ROOT = Path(__file__).resolve().parents[3]
-TRAIN = ("python", str(ROOT / "train.py"), "--epochs", "1", "--save", "record")
-LAUNCH = ("ringside", "launch", "--slurm", "--replicas", "2", "--nodes", "2", "--save", "record")
+TRAIN = (
+    *("python", str(ROOT / "train.py")),
+    *("--workload", "digits", "--epochs", "1", "--save", "record"),
+)
+LAUNCH = (
+    *("ringside", "launch", "--slurm", "--replicas", "2", "--nodes", "2"),
+    *("--workload", "digits", "--save", "record"),
+)
 LIMIT_S = 180
 END_S = 30.0
 POLL_S = 0.1

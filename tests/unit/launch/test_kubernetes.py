@@ -22,13 +22,16 @@ Manifests = list[dict[str, Any]]
 
 # Name of the file: what prints it, after `ringside kubernetes`.
 CASES = {
-    "horovod": "--backend horovod --replicas 4 --image ringside:1 --replicas-per-pod 2 --gpus 2 "
-    "--namespace lab --storage 20Gi --storage-class nfs -o fusion_threshold_mb=0",
-    "multi_worker_mirrored": "--backend multi_worker_mirrored --replicas 3 --image ringside:1 "
-    "--cpu 500m --memory 2Gi --claim data.me --time-limit 600 -o implementation=RING",
-    "parameter_server": "--backend parameter_server --replicas 2 --image host:5000/ringside:1 "
-    "--name two-servers --gpus 1 -o servers=2",
-    "mirrored": "--backend mirrored --replicas 2 --image ringside:1 --gpus 2 --data-dir gs://mine",
+    "horovod": "--workload digits --backend horovod --replicas 4 --image ringside:1 "
+    "--replicas-per-pod 2 --gpus 2 --namespace lab --storage 20Gi --storage-class nfs "
+    "-o fusion_threshold_mb=0",
+    "multi_worker_mirrored": "--workload digits --backend multi_worker_mirrored --replicas 3 "
+    "--image ringside:1 --cpu 500m --memory 2Gi --claim data.me --time-limit 600 "
+    "-o implementation=RING",
+    "parameter_server": "--workload digits --backend parameter_server --replicas 2 "
+    "--image host:5000/ringside:1 --name two-servers --gpus 1 -o servers=2",
+    "mirrored": "--workload digits --backend mirrored --replicas 2 --image ringside:1 --gpus 2 "
+    "--data-dir gs://mine",
 }
 LONG = "w/my_workload-with-a-name-that-goes-on-and-on-and-on-and-on-and-on.py:f"
 

@@ -283,6 +283,25 @@ def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
         assert line in said
 
 
+def test_terminal_table_is_at_most_100_columns_wide() -> None:
+    """On a wide terminal too, with the longest notes: no interval, a missed target."""
+    arms = [arm_of("horovod", controller="mpi"), arm_of("serial")]
+    runs = [
+        simple_run(
+            arm.backend, 1, 0.01 * seconds, number=number, position=2 * number + place
+        ).replace(arm=arm.label)
+        for number, seconds in enumerate((1.0, 1.5))
+        for place, arm in enumerate(arms)
+    ]
+    terminal = Console(width=200, record=True, file=io.StringIO())
+
+    terminal.print(render_table(comparison_of(arms, runs)))
+
+    text = terminal.export_text()
+    assert "no interval" in text and "not reached" in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
+
+
 def test_markdown_links_lead_somewhere(folder: Path) -> None:
     """Every link of report.md is a file beside it."""
     text = (folder / "report.md").read_text()

@@ -1,0 +1,58 @@
+"""How many updates a certificate compares if nobody says it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ringside.verify import certify_arms as module
+from ringside.verify.certify import Subject
+from ringside_core.specs import Arm, Certificate, RunSpec, Topology, backend_options
+from ringside_core.workloads.registry import DEFAULT, WORKLOADS
+
+
+class Asked(Exception):  # noqa: N818  # no error: the answer that the test waits for
+    """The number of updates that were asked for; nothing is certified."""
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked", "steps"),
+    [("digits", None, 20), ("digits-large", None, 8), ("digits-large", 5, 5), ("a.py:b", None, 20)],
+)
+def test_the_workload_says_how_many(
+    workload: str,
+    asked: int | None,
+    steps: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Twenty, fewer where an update takes long; a number that was typed counts more."""
+
+    def certify(subjects: Sequence[Subject], **given: Any) -> tuple[Certificate, ...]:
+        raise Asked(given["steps"])
+
+    monkeypatch.setattr(module, "certify", certify)
+    options = backend_options("serial", {})
+    arm = Arm(label="serial ×1", group="serial", backend="serial", options=options, replicas=1)
+    spec = RunSpec(
+        workload=workload,
+        backend="serial",
+        options=options,
+        topology=Topology(),
+        global_batch=96,
+        epochs=1,
+    )
+
+    with pytest.raises(Asked) as raised:
+        module.certify_arms(Console(quiet=True), [Subject(arm, spec)], tmp_path, steps=asked)
+
+    assert raised.value.args == (steps,)
+
+
+def test_the_default_workload_is_one_of_ringsides() -> None:
+    """And its global batch can be divided by every usual number of replicas."""
+    batch = WORKLOADS[DEFAULT].global_batch
+
+    assert not [size for size in (1, 2, 3, 4, 6, 8) if batch % size]
