@@ -34,6 +34,7 @@ from ringside.verify import store
 from ringside.verify.certify import Subject
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
+    LOAD_FILE,
     THIS_MACHINE,
     Arm,
     Circumstances,
@@ -294,9 +295,7 @@ def run_rounds(
                 placement=comparison.placement,
             )
             _refuse_changes(comparison)  # before it is kept
-            comparison = comparison.replace(
-                runs=(*comparison.runs, run), rounds=max(comparison.rounds, number + 1)
-            )
+            comparison = comparison.with_run(run)
             keep(comparison, folder)
             observer.end(run, disturbance(run))
         clock_s = before_s + time.monotonic() - began  # includes the time between the runs
@@ -352,6 +351,8 @@ def run_arm(
     if run_dir.exists():  # from an interrupted run, which is not in the results
         shutil.rmtree(run_dir)
     execution, load = executor(arm, spec, run_dir)
+    if load is not None:
+        write_whole(run_dir / LOAD_FILE, load.to_json())
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.load import Load
 from ringside_core.specs.noun import Document, Noun, UnixSeconds, differences
 from ringside_core.specs.run_spec import RunSpec
 
@@ -257,24 +258,6 @@ class RecordInProgress(RunRecord, frozen=False):
         return RunRecord(**{**dict(self), "outcome": outcome})
 
 
-class Load(Noun):
-    """What else the machine did during a run, on the processors that the run could use.
-
-    Attributes:
-        wall_s: how long it was watched.
-        cores: number of processors that were watched.
-        others_cpu_s: CPU time of processes that do not belong to the run.
-        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
-        swapped_bytes: read from and written to swap, by the whole machine.
-    """
-
-    wall_s: PositiveFloat
-    cores: PositiveInt
-    others_cpu_s: NonNegativeFloat
-    steal_cpu_s: NonNegativeFloat
-    swapped_bytes: NonNegativeInt = 0
-
-
 class Execution(Noun):
     """What became of one start of a run's processes.
 
@@ -302,6 +285,9 @@ class Run(Execution):
         spec: what was run.
         log_dir: where the output of every process is, relative to the comparison's folder.
         load: what else the machine did; None: not known.
+        previous: SHA-256 of the JSON of the run before it (`Noun.content_hash`), so that none can
+            be taken out, exchanged or changed unseen; empty: it is the first one; None: the file is
+            older.
     """
 
     arm: str
@@ -310,6 +296,7 @@ class Run(Execution):
     spec: RunSpec
     log_dir: str
     load: Load | None = None
+    previous: str | None = None
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

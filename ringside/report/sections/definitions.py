@@ -214,7 +214,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "digest of the raw samples",
         "SHA-256 of results.json, which contains every sample. `ringside verify-report` compares "
-        "it, and computes every number again.",
+        "it, looks for runs that were taken out, and computes every number again.",
     ),
     (
         "code of this report",
