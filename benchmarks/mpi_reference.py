@@ -98,7 +98,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _ours(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
-    """What `ringside allreduce` prints: medians over repetitions, mean over ranks."""
+    """What `ringside allreduce` prints as median: over repetitions, then mean over ranks."""
     with tempfile.TemporaryDirectory() as folder:
         communication = measure_stacks(
             ["mpi"],
@@ -113,7 +113,7 @@ def _ours(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
     if not stack.outcome.completed or stack.wrong:
         sys.exit(f"bare MPI: {stack.outcome}, {stack.wrong} wrong elements")
     return {
-        timing.size_bytes: 1e6 * times_of(timing).average_s
+        timing.size_bytes: 1e6 * times_of(timing).median_s
         for timing in stack.timings
         if timing.operation == asked.operation
     }

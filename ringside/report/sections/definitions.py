@@ -118,9 +118,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "time of a collective",
-        "From a barrier to the return of the operation. For each rank the median over "
-        "repetitions; then mean [least–most] over the ranks. Repetitions: how often each rank ran "
-        "the operation.",
+        "From a barrier to the return of the operation. Mean, median and 99th percentile are over "
+        "the repetitions of each rank, then averaged over the ranks; [least–most] are the means "
+        "of single ranks. A rare stall is in the mean and hidden in the median. Bandwidths and "
+        "models are of the mean. Repetitions: how often each rank ran the operation.",
     ),
     (
         "wrong elements",
