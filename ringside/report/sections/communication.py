@@ -129,7 +129,7 @@ def _links(found: Communication) -> str:
     )
     return (
         f"Links, each measured by a plain TCP transfer before the collectives: {told}. Of the "
-        "link: the shortest time that the slowest link allows ÷ the median time of the slowest rank."
+        "link: the shortest time that the slowest link allows ÷ the slowest rank's median time."
     )
 
 
