@@ -67,3 +67,8 @@ class Load(Document):
             swapped_bytes=swapped_bytes,
             machines=tuple(machines),
         )
+
+    @property
+    def machine_cores(self) -> int:
+        """Number of all processors of the machines; 0: the file is older."""
+        return sum(one.machine_cores for one in self.machines)

@@ -66,7 +66,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "disturbed round",
         "A round in which other programs, or the host, took more than 10 % of a run's cores. It "
-        "is left out as long as enough quiet rounds are left.",
+        "is left out as long as enough quiet rounds are left. What others use of the machine's "
+        "other cores is shown too, and leaves out no round.",
     ),
     (
         "width of an interval of interest",
