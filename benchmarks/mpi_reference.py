@@ -50,6 +50,7 @@ from ringside.collectives.place import Place  # noqa: E402
 from ringside.collectives.request import parse_sizes  # noqa: E402
 from ringside.collectives.run import measure_stacks  # noqa: E402
 from ringside.stats.collectives import times_of  # noqa: E402
+from ringside_core.readings.cores import usable_cores  # noqa: E402
 from ringside_core.readings.process import cores_for, pin  # noqa: E402
 from ringside_core.text import byte_size  # noqa: E402
 
@@ -158,7 +159,7 @@ def _theirs(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
 
 def _as_rank(asked: argparse.Namespace) -> None:
     """One rank of the reference: pin it as ours are, then run it."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = usable_cores()
     local_rank = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     share = Place.here(asked.replicas).of_stack("mpi")[0].resources.cores_per_replica
     assert share is not None

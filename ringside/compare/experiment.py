@@ -15,7 +15,14 @@ from launch import Progress, execute, make_plan
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
-from ringside.compare.arms import cores_here, default_backends, parse_arms, refuse_same_runs, twin
+from ringside.compare.arms import (
+    cores_here,
+    default_backends,
+    parse_arms,
+    refuse_same_runs,
+    too_few_cores,
+    twin,
+)
 from ringside.compare.available_arms import available
 from ringside.compare.budget import State, round_order, spent_s, state_of, why_end
 from ringside.compare.hosts import (
@@ -32,6 +39,7 @@ from ringside.stats.breakdown import breakdown_arms
 from ringside.stats.rounds import disturbance
 from ringside.verify import store
 from ringside.verify.certify import Subject
+from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
     LOAD_FILE,
@@ -164,6 +172,9 @@ def begin(
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
+    each = chosen.shared.cores_per_replica
+    if able and each and not placement.names and (few := too_few_cores(able, each)):
+        console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:
         able += breakdown_arms(able, chosen.shared)
     addresses = {name: one.address for name, one in facts.items()}
@@ -246,7 +257,7 @@ def launched(
         )
 
     def here(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
-        with LoadWatch(cores_of(spec, sorted(os.sched_getaffinity(0)))) as watch:
+        with LoadWatch(cores_of(spec, usable_cores())) as watch:
             execution = executed(spec, run_dir)
         return execution, watch.load
 

@@ -138,7 +138,11 @@ class EpochRecord(Noun):
 
 
 class MachineFacts(Noun):
-    """The machine and the software that a process ran on."""
+    """The machine and the software that a process ran on.
+
+    Attributes:
+        cpu_quota: processors that its container may use at once; None: no quota, or not known.
+    """
 
     host: str
     cpu_model: str
@@ -148,6 +152,7 @@ class MachineFacts(Noun):
     python: str
     packages: dict[str, str]
     gpus: tuple[str, ...] = ()
+    cpu_quota: PositiveFloat | None = None
 
 
 class RunRecord(Document):
@@ -158,6 +163,7 @@ class RunRecord(Document):
         role: `replica` trains; `coordinator` dispatches; `server` serves a coordinator.
         quality_target: (validation metric, value that must be reached), of the workload.
         cores: processors that the process was allowed to use.
+        physical_cores: of each of them, the core that it is a thread of; empty: not known.
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
@@ -186,6 +192,7 @@ class RunRecord(Document):
     started_unix_s: UnixSeconds
     cores: tuple[NonNegativeInt, ...]
     outcome: Outcome
+    physical_cores: tuple[NonNegativeInt, ...] = ()
     quality_target: tuple[str, float] | None = None
     startup_s: PositiveFloat | None = None
     epochs: tuple[EpochRecord, ...] = ()
