@@ -50,6 +50,7 @@ from ringside.collectives.place import Place  # noqa: E402
 from ringside.collectives.request import parse_sizes  # noqa: E402
 from ringside.collectives.run import measure_stacks  # noqa: E402
 from ringside.stats.collectives import times_of  # noqa: E402
+from ringside_core.readings.cores import usable_cores  # noqa: E402
 from ringside_core.readings.process import cores_for, pin  # noqa: E402
 from ringside_core.text import byte_size  # noqa: E402
 
@@ -98,7 +99,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _ours(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
-    """What `ringside allreduce` prints: medians over repetitions, mean over ranks."""
+    """What `ringside allreduce` prints as median: over repetitions, then mean over ranks."""
     with tempfile.TemporaryDirectory() as folder:
         communication = measure_stacks(
             ["mpi"],
@@ -113,7 +114,7 @@ def _ours(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
     if not stack.outcome.completed or stack.wrong:
         sys.exit(f"bare MPI: {stack.outcome}, {stack.wrong} wrong elements")
     return {
-        timing.size_bytes: 1e6 * times_of(timing).average_s
+        timing.size_bytes: 1e6 * times_of(timing).median_s
         for timing in stack.timings
         if timing.operation == asked.operation
     }
@@ -158,7 +159,7 @@ def _theirs(asked: argparse.Namespace, sizes: Sequence[int]) -> Latencies:
 
 def _as_rank(asked: argparse.Namespace) -> None:
     """One rank of the reference: pin it as ours are, then run it."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = usable_cores()
     local_rank = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     share = Place.here(asked.replicas).of_stack("mpi")[0].resources.cores_per_replica
     assert share is not None

@@ -22,6 +22,7 @@ from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
 from launch.turns import takes_turns
 from launch.watch import WAITING
+from ringside_core.readings.cores import physical_cores, usable_cores
 from ringside_core.readings.machine import boot_id, machine_facts
 from ringside_core.readings.process import (
     cores_for,
@@ -113,6 +114,7 @@ def run_process(
     record = RecordInProgress.begun(spec, task=task, rank=surroundings.rank)
     record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
     record.cores = _take_cores(spec, surroundings)
+    record.physical_cores = physical_cores(record.cores)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
@@ -170,10 +172,10 @@ def run_launched(work: Work, arguments: list[str]) -> int:
 
 def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
     """Pin this process as the spec says, by the same rule for every backend and launcher."""
-    available = sorted(os.sched_getaffinity(0))
+    available = usable_cores()
     wanted = spec.resources.cores_per_replica
     if wanted is None:
-        return tuple(available)
+        return tuple(sorted(available))
     servers_everywhere = surroundings.task is not None and bool(surroundings.task.cluster.ps)
     if servers_everywhere and (surroundings.task is None or surroundings.task.type != "worker"):
         # Coordinator and servers share the cores of the workers, so that an arm with R replicas

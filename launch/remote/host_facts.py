@@ -51,10 +51,12 @@ def facts(questions: dict[str, Any]) -> dict[str, Any]:
         questions: `token`: a file, and `paths`: files and folders, that should be seen here;
             `names`: hosts to look up.
     """
+    from ringside_core.readings.cores import whole_cores  # `ready` does not need it
+
     return {
         "identity": _identity(),
         "versions": versions(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": whole_cores(),
         "interfaces": interfaces(),
         "addresses": {name: _address(name) for name in questions["names"]},
         "token": _content(questions["token"]),

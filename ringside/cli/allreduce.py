@@ -63,16 +63,16 @@ from ringside_core.text import exact_byte_size
 NOTE = (
     "float32; input and result are separate arrays (MPI's broadcast has one array). Bare MPI "
     "allocates its result before the timing; TensorFlow and Horovod allocate theirs within it, as "
-    "in training. Times: each rank's median over its repetitions, from a barrier to the return; "
-    "then minimum, mean and maximum over the ranks. algbw and busbw: GB/s (1e9 bytes) of the mean, "
-    "as nccl-tests defines them. n: repetitions. #wrong: elements that differ from the expected "
+    "in training. Times, from a barrier to the return: mean, median and 99th percentile (of 100 or "
+    "more) over the repetitions of each rank, then the mean of the ranks. A rare stall is in the "
+    "mean and hidden in the median. algbw and busbw: GB/s (1e9 bytes) of the mean, as nccl-tests "
+    "defines them. n: repetitions. #wrong: elements that differ from the expected "
     "value, over all ranks and repetitions. push/pull: a worker reads a variable from its server, "
     "then adds a gradient to it; nccl-tests defines no busbw for that."
 )
 NOTE_ON_LINKS = (
     "of link: the shortest time that the slowest link allows any stack (by the plain TCP transfer) "
-    "÷ the time of the slowest rank; busbw uses the mean instead. For an all-reduce with one rank "
-    "on each host, it is the slowest rank's bus bandwidth ÷ the link's. Buffers can make it more "
+    "÷ the median time of the slowest rank; busbw uses the mean instead. Buffers can make it more "
     "than 100 %. More than 105 % is marked: the link then differed from the measured one. "
     "Parameter servers: the last host has the server, the hosts before it the workers."
 )
@@ -277,7 +277,7 @@ def _render_times(communication: Communication) -> Table:
     table = Table(title=f"{communication.num_ranks} ranks on {where}", box=None)
     table.add_column("stack", overflow="fold", min_width=19, max_width=26)
     table.add_column("operation")
-    headings = ["size", "count", "min ms", "avg ms", "max ms", "algbw", "busbw"]
+    headings = ["size", "count", "mean ms", "median", "p99", "algbw", "busbw"]
     bits_per_s = slowest_bits_per_s(communication.links)
     headings += ["of link"] if bits_per_s else []
     for heading in (*headings, "n", "#wrong"):
@@ -299,14 +299,16 @@ def _share(share: float) -> str:
 def _cells(timing: Timing) -> tuple[str, ...]:
     times = times_of(timing)
     size = timing.size_bytes
-    algorithm = algorithm_bandwidth_gb_s(size_bytes=size, seconds=times.average_s)
+    algorithm = algorithm_bandwidth_gb_s(size_bytes=size, seconds=times.mean_s)
     bus = bus_bandwidth_gb_s(timing)
     wrong = f"[red]{timing.wrong:,}[/]" if timing.wrong else "0"
     return (
         timing.operation.replace("_", "/"),
         exact_byte_size(size),
         f"{timing.count:,}",
-        *(f"{1000 * s:.3f}" for s in (times.shortest_s, times.average_s, times.longest_s)),
+        f"{1000 * times.mean_s:.3f}",
+        f"{1000 * times.median_s:.3f}",
+        "–" if times.p99_s is None else f"{1000 * times.p99_s:.3f}",
         f"{algorithm:.3f}",
         "–" if bus is None else f"{bus:.3f}",
         str(len(timing.seconds)),

@@ -105,7 +105,7 @@ class _Flags:
 def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Prediction":
     from ringside.predict.conditions import link_notes, trained
     from ringside.predict.inputs import inputs_of, link_rate
-    from ringside.predict.predict import epoch_notes, predict
+    from ringside.predict.predict import epoch_notes, predict, step_notes
     from ringside.predict.prediction import Prediction
 
     results = read_results(folder)
@@ -129,7 +129,11 @@ def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Pred
         bits_per_s=asked.bits_per_s,
         stacks=predicted,
         not_predicted={**not_predicted, **without},
-        notes=(*notes, *epoch_notes(stacks.values(), asked)),
+        notes=(
+            *notes,
+            *epoch_notes(stacks.values(), asked),
+            *step_notes(stacks.values(), asked),
+        ),
     )
 
 

@@ -14,7 +14,8 @@ def command(
     """Compute the whole report again from its raw samples, and say what differs.
 
     Every file of the report is made again from results.json and compared byte by byte. The record
-    of each process and each certificate are compared with results.json. The main numbers are also
+    of each process, the load of each run and each certificate are compared with results.json. No
+    run may be missing, and each carries the hash of the one before it. The main numbers are also
     computed by other code. side_by_side.html and side_by_side.md are not covered. Nothing is
     written. The exit code is 1 if anything differs, and 2 if the report cannot be checked: a file
     is missing or damaged, or other code wrote it.

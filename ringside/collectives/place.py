@@ -1,6 +1,5 @@
 """Where the ranks of all stacks are: on this machine, or on the hosts of a placement."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
@@ -8,6 +7,7 @@ from typing import Self
 from launch.placement import cores_each, place
 from launch.remote.host_checks import HostFacts
 from ringside.collectives.stacks import options_of, stack_of
+from ringside_core.readings.cores import whole_cores
 from ringside_core.specs import Host, Link, Resources, RunSpec, Topology, assign_slots
 from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
 
@@ -33,7 +33,7 @@ class Place:
     @classmethod
     def here(cls, ranks: int) -> Self:
         """All on this machine."""
-        return cls(ranks, THIS_MACHINE, len(os.sched_getaffinity(0)))
+        return cls(ranks, THIS_MACHINE, whole_cores())
 
     @classmethod
     def on_hosts(cls, ranks: int, placement: Placement, facts: Mapping[str, HostFacts]) -> Self:

@@ -1,9 +1,10 @@
 """The arms that a person asks for."""
 
-import os
+import math
 from collections.abc import Iterable
 from typing import Any
 
+from ringside_core.readings.cores import cpu_quota, whole_cores
 from ringside_core.specs import (
     BACKENDS,
     REFERENCE,
@@ -19,7 +20,7 @@ from ringside_core.specs import (
     capabilities_of,
     parse_option,
 )
-from ringside_core.text import is_whole_number
+from ringside_core.text import is_whole_number, plural
 
 
 def default_backends(*, on_hosts: bool = False) -> str:
@@ -148,9 +149,31 @@ def cores_here(arms: Iterable[Arm]) -> int:
     """Cores of this machine for each replica, so that the largest arm has all of them.
 
     An arm with one replica gets the cores of one replica, not the whole machine. Otherwise scaling
-    would compare one process on all cores with several processes on the same cores.
+    would compare one process on all cores with several processes on the same cores. Threads of one
+    core count once, and a container has no more cores than its quota.
     """
-    return max(1, len(os.sched_getaffinity(0)) // max(arm.replicas for arm in arms))
+    whole = min(whole_cores(), cpu_quota() or math.inf)
+    return max(1, int(whole) // max(arm.replicas for arm in arms))
+
+
+def too_few_cores(arms: Iterable[Arm], each: int) -> str:
+    """Why the largest arm does not have its own cores on this machine; empty: it has.
+
+    Args:
+        arms: all of them.
+        each: processors of each replica.
+    """
+    replicas, cores, quota = max(arm.replicas for arm in arms), whole_cores(), cpu_quota()
+    wanted = replicas * each
+    reasons = []
+    if wanted > cores:
+        asked = f" × {each}" if each > 1 else ""
+        reasons.append(f"{plural(replicas, 'replica')}{asked} on {plural(cores, 'core')}")
+    if quota is not None and quota < min(wanted, cores):
+        reasons.append(
+            f"this container may use {quota:g} processors at once, and {wanted} are needed"
+        )
+    return "; ".join(reasons)
 
 
 def _sizes(replicas: str) -> tuple[int, ...]:

@@ -15,7 +15,14 @@ from launch import Plan, execute, make_plan
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare import durations
-from ringside.compare.arms import cores_here, default_backends, parse_arms, refuse_same_runs, twin
+from ringside.compare.arms import (
+    cores_here,
+    default_backends,
+    parse_arms,
+    refuse_same_runs,
+    too_few_cores,
+    twin,
+)
 from ringside.compare.available_arms import available
 from ringside.compare.budget import State, round_order, spent_s, state_of, why_end
 from ringside.compare.hosts import (
@@ -33,8 +40,10 @@ from ringside.stats.breakdown import breakdown_arms
 from ringside.stats.rounds import disturbance
 from ringside.verify import store
 from ringside.verify.certify import Subject
+from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
+    LOAD_FILE,
     THIS_MACHINE,
     Arm,
     Circumstances,
@@ -168,6 +177,9 @@ def begin(
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
+    each = chosen.shared.cores_per_replica
+    if able and each and not placement.names and (few := too_few_cores(able, each)):
+        console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:
         able += breakdown_arms(able, chosen.shared)
     machine = machine_of(placement)
@@ -265,7 +277,7 @@ def launched(
         )
 
     def here(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
-        with LoadWatch(cores_of(spec, sorted(os.sched_getaffinity(0)))) as watch:
+        with LoadWatch(cores_of(spec, usable_cores())) as watch:
             execution = executed(arm, spec, run_dir)
         return execution, watch.load
 
@@ -377,6 +389,8 @@ def _live_round(
             started_alone=at_once == 1,
             blocks=tuple(one.blocks),
         )
+        if run.load is not None:
+            write_whole(Path(one.plan.run_dir) / LOAD_FILE, run.load.to_json())
         if run.outcome.completed:
             durations.remember(run.spec, run.wall_s, comparison.placement)
         comparison = _with_run(comparison, run, folder, observer)
@@ -386,9 +400,7 @@ def _live_round(
 def _with_run(comparison: Comparison, run: Run, folder: Path, observer: Observer) -> Comparison:
     """The comparison with one more run, on disk."""
     _refuse_changes(comparison)  # before it is kept
-    comparison = comparison.replace(
-        runs=(*comparison.runs, run), rounds=max(comparison.rounds, run.round + 1)
-    )
+    comparison = comparison.with_run(run)
     keep(comparison, folder)
     observer.end(run, disturbance(run))
     return comparison
@@ -440,6 +452,8 @@ def run_arm(
     """
     run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
+    if load is not None:
+        write_whole(run_dir / LOAD_FILE, load.to_json())
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(

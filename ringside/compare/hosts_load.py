@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from launch import Site
 from launch.remote import ssh
-from ringside_core.readings.load import Ticks, others_cpu_s, own_cpu_s, read_ticks
+from ringside_core.readings.load import counted_between, own_cpu_s
 from ringside_core.readings.machine import boot_id
-from ringside_core.specs import Execution, Load, RunRecord
+from ringside_core.specs import Execution, Load, MachineCounts, RunRecord
 
 # A host name, the boot that tells one kernel from another, and its counters.
 ASK = ("sh", "-c", "uname -n && cat /proc/sys/kernel/random/boot_id /proc/vmstat /proc/stat")
@@ -35,13 +35,6 @@ class Look:
     hostname: str
     boot: str
     text: str
-
-    def ticks(self, cores: Collection[int]) -> Ticks | None:
-        """CPU time of these processors since the machine started; None: one of them is offline."""
-        there = {line.split()[0] for line in self.text.splitlines()}
-        if not there.issuperset(f"cpu{core}" for core in cores):
-            return None
-        return read_ticks(self.text, set(cores))
 
     def swapped_bytes(self) -> int:
         """Bytes read from and written to swap since the machine started."""
@@ -132,50 +125,32 @@ def load_between(
         if after[name].boot != look.boot:
             return None  # it was restarted meanwhile
         kernels.setdefault(look.boot, []).append(name)
-    cores = others = steal = swapped = 0.0
+    machines: list[MachineCounts] = []
+    swapped = 0
     for boot, names in kernels.items():
         there = {before[name].hostname for name in names}
         own = [record for record in records if record.machine.host in there]
         if not own:
             continue
-        watched = {core for record in own for core in record.cores}
-        spent = _spent(before[names[0]], after[names[0]], watched)
-        if spent is None:
-            return None
-        ticks, swapped_bytes = spent
         if launcher.boot == boot:
             own_s = launcher.with_records(own)
         else:
             own_s = sum(record.cpu_s for record in own)
-        own_s += STARTING_S * len({record.machine.host for record in own})
-        cores += len(watched)
-        others += others_cpu_s(busy_s=ticks.busy_s, own_s=own_s)
-        steal += ticks.steal_s
-        swapped += swapped_bytes
-    if not cores or wall_s <= 0:
+        first, last = before[names[0]], after[names[0]]
+        counts = counted_between(
+            first.text,
+            last.text,
+            {core for record in own for core in record.cores},
+            own_s=own_s + STARTING_S * len({record.machine.host for record in own}),
+        )
+        bytes_moved = last.swapped_bytes() - first.swapped_bytes()
+        if counts is None or bytes_moved < 0:
+            return None
+        machines.append(counts)
+        swapped += bytes_moved
+    if not machines or wall_s <= 0:
         return None
-    return Load(
-        wall_s=wall_s,
-        cores=int(cores),
-        others_cpu_s=others,
-        steal_cpu_s=steal,
-        swapped_bytes=int(swapped),
-    )
-
-
-def _spent(first: Look, last: Look, cores: Collection[int]) -> tuple[Ticks, int] | None:
-    """CPU time of these processors between two answers, and bytes swapped meanwhile.
-
-    None: a processor is offline, or a counter went back. Zero would call an unknown host quiet.
-    """
-    began, ended = first.ticks(cores), last.ticks(cores)
-    if began is None or ended is None:
-        return None
-    ticks = Ticks(ended.busy_s - began.busy_s, ended.steal_s - began.steal_s)
-    swapped_bytes = last.swapped_bytes() - first.swapped_bytes()
-    if min(ticks.busy_s, ticks.steal_s, swapped_bytes) < 0:
-        return None
-    return ticks, swapped_bytes
+    return Load.counted(machines, wall_s=wall_s, swapped_bytes=swapped)
 
 
 def looks(names: tuple[str, ...]) -> dict[str, Look] | None:

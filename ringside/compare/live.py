@@ -6,7 +6,6 @@ a newly drawn order. docs/decisions/0006-what-is-timed-and-when.md says what is 
 """
 
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,8 +18,9 @@ import psutil
 from launch import Plan, Progress, execute
 from launch.interrupts import Interrupts
 from launch.turns import Turns
-from ringside_core.readings.load import others_cpu_s, own_cpu_s, read_machine_ticks
-from ringside_core.specs import Block, Execution, Load, RefusalError
+from ringside_core.readings.cores import usable_cores
+from ringside_core.readings.load import PROC_STAT, cores_of, counted_between, own_cpu_s
+from ringside_core.specs import Block, Execution, Load, MachineCounts, RefusalError
 
 # Long against the switch (some 20 ms), short against what changes on a machine.
 LEAST_BLOCK_S = 0.3
@@ -45,6 +45,8 @@ class LiveRun:
         warming_s: time from its first update to the end of its start.
         memory_bytes: that its processes take here after its start.
         blocks: its turns so far.
+        counts: what the machine counted in them.
+        counted_s: how long that was.
         result: of its execution.
     """
 
@@ -58,6 +60,8 @@ class LiveRun:
     warming_s: float = 0.0
     memory_bytes: int = 0
     blocks: list[Block] = field(default_factory=list)
+    counts: list[MachineCounts] = field(default_factory=list)
+    counted_s: float = 0.0
     result: "Future[Execution] | None" = None
 
     def __post_init__(self) -> None:
@@ -83,16 +87,15 @@ class LiveRun:
 
     @property
     def load(self) -> Load | None:
-        """What else this machine did in its turns; None: not known."""
-        told = [one for one in self.blocks if one.others_cpu_s is not None]
-        if not told:
+        """What else this machine did in its blocks; None: not known."""
+        if not self.counts:
             return None
-        return Load(
-            wall_s=sum(one.wall_s for one in told),
-            cores=len(os.sched_getaffinity(0)),
-            others_cpu_s=sum(one.others_cpu_s or 0.0 for one in told),
-            steal_cpu_s=sum(one.steal_cpu_s for one in told),
-        )
+        first = self.counts[0]
+        sums = {
+            name: sum(getattr(one, name) for one in self.counts)
+            for name in ("busy_s", "steal_s", "own_s", "machine_busy_s", "machine_steal_s")
+        }
+        return Load.counted([first.replace(**sums)], wall_s=self.counted_s, swapped_bytes=0)
 
     @property
     def execution(self) -> Execution:
@@ -251,28 +254,37 @@ def number_of_passes(runs: Sequence[LiveRun]) -> int:
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
     """One turn, with what else the machine did meanwhile."""
     before, kernel = run.done, kernel_s()
-    ticks, own_s, cpu_s = read_machine_ticks(), own_cpu_s(), run.turns.cpu_s()
+    first, own_s = _proc_stat(), own_cpu_s() + run.turns.cpu_s()
     seconds = run.turn(until, interrupts.raise_noted)
     if run.done <= before or (not run.alive and until < math.inf):
         return
-    after = read_machine_ticks()
-    others, steal = None, 0.0
+    counts = None
     # What runs on other machines is not known here, and neither is the time of what has ended.
-    if ticks is not None and after is not None and run.alive and not run.plan.remote_hosts:
-        ours = own_cpu_s() - own_s + run.turns.cpu_s() - cpu_s
-        others = others_cpu_s(busy_s=after.busy_s - ticks.busy_s, own_s=ours)
-        steal = max(0.0, after.steal_s - ticks.steal_s)
+    if run.alive and not run.plan.remote_hosts:
+        own_s = own_cpu_s() + run.turns.cpu_s() - own_s
+        cores = cores_of(run.plan.spec, usable_cores())
+        counts = counted_between(first, _proc_stat(), cores, own_s=max(0.0, own_s))
+    if counts is not None:
+        run.counts.append(counts)
+        run.counted_s += seconds
     run.blocks.append(
         Block(
             number=number,
             begun_after=before,
             ended_after=run.done,
             wall_s=seconds,
-            others_cpu_s=others,
-            steal_cpu_s=steal,
+            others_cpu_s=None if counts is None else max(0.0, counts.busy_s - counts.own_s),
             kernel_s=kernel,
         )
     )
+
+
+def _proc_stat() -> str:
+    """Counters of the processors; empty where there are none, and then nothing is counted."""
+    try:
+        return PROC_STAT.read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 def kernel_s() -> float:

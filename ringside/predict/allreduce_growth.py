@@ -232,9 +232,10 @@ def message_seconds(timings: Sequence[Timing], bits_per_s: float | None) -> floa
 def pair_curve(
     timings: Sequence[Timing], bits_per_s: float | None = None, message_s: float | None = None
 ) -> PairCurve:
-    """The curve through the all-reduces of a stack among two ranks.
+    """The curve through the all-reduces of a stack among two ranks: means over the repetitions.
 
-    A size that took less time than a smaller size gets the time of the smaller size.
+    A step waits for stalls too, as often as they happen; a median would hide them. A size that took
+    less time than a smaller size gets the time of the smaller size.
 
     Raises:
         RefusalError: other operations or ranks, or fewer than two sizes.
@@ -247,6 +248,6 @@ def pair_curve(
             received=f"{sorted(kinds)}, {len(sizes)} sizes",
             advice="Make them: ringside allreduce --replicas 2 --hostfile ….",
         )
-    by_size = {timing.size_bytes: times_of(timing).average_s for timing in timings}
+    by_size = {timing.size_bytes: times_of(timing).mean_s for timing in timings}
     seconds = itertools.accumulate((by_size[size] for size in sizes), max)
     return PairCurve(tuple(map(float, sizes)), tuple(seconds), bits_per_s, message_s)

@@ -20,11 +20,11 @@ from ringside.predict.conditions import (
     refuse_one_host,
     refuse_unknown_link,
 )
+from ringside.predict.slowest import SeenSteps, seen_steps, slower_share
 from ringside.stats.collectives import fit_cost_model, wire_bytes
 from ringside.stats.links import fastest_bits_per_s, slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
-from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times
 from ringside_core.specs import Arm, Communication, Comparison, Link, RefusalError, Run, Timing
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,7 @@ class StackInputs:
         curve_error: median error against that curve of a model of latency and bandwidth alone.
         slower_share: how much longer than the mean step the slower of two replicas takes, as a
             share of the mean; see `slower_share`. Infinite: it is not known.
+        seen: steps of one replica, from which the slowest of many follows; None: not known.
         far_at_one, far_at_two: workers on other hosts than the server; -1: no parameter servers.
         link_s: the time of a gradient on the fastest link between hosts, in one direction; a
             server's link is no faster. 0: no link was measured, or there are no parameter servers.
@@ -83,6 +84,7 @@ class StackInputs:
     curve: PairCurve | None
     curve_error: float = 0.0
     slower_share: float = math.inf
+    seen: SeenSteps | None = None
     far_at_one: int = -1
     far_at_two: int = -1
     link_s: float = 0.0
@@ -230,8 +232,9 @@ def _inputs(
     if comparison.hosts:
         refuse_one_host(comparison, arm.group)
     curve, error = _curve(communication, stack, arm.group, bits_per_s)
-    share = _slower_share(comparison, arm, two.batch // 2, alone[0].batch)
-    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, share)
+    runs = _steps_of(comparison, arm, two.batch // 2, alone[0].batch)
+    share, seen = slower_share(runs), seen_steps(runs)
+    return StackInputs(arm.group, stack, alone, two, gradient_bytes, curve, error, share, seen)
 
 
 def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
@@ -243,11 +246,11 @@ def _alone(comparison: Comparison, arm: Arm) -> tuple[Measured, ...]:
     return tuple(found.values())
 
 
-def _slower_share(comparison: Comparison, arm: Arm, wanted: int, instead: int) -> float:
-    """From runs of one replica, at the wanted batch if there are any."""
+def _steps_of(comparison: Comparison, arm: Arm, wanted: int, instead: int) -> list[Run]:
+    """Runs of one replica, at the wanted batch if there are any."""
     runs = [run for one in _arms_alone(comparison, arm) for run in _runs(comparison, one)]
     batch = wanted if any(run.spec.global_batch == wanted for run in runs) else instead
-    return slower_share([run for run in runs if run.spec.global_batch == batch])
+    return [run for run in runs if run.spec.global_batch == batch]
 
 
 def _arms_alone(comparison: Comparison, arm: Arm) -> list[Arm]:
@@ -345,45 +348,3 @@ def _allreduces(communication: Communication | None, stack: str) -> list[Timing]
     stacks = communication.stacks if communication else ()
     timings = (timing for one in stacks if one.stack == stack for timing in one.timings)
     return [timing for timing in timings if timing.operation == "allreduce"]
-
-
-def slower_share(runs: Sequence[Run]) -> float:
-    """Half the mean difference of two steps (Gini) ÷ the mean step, averaged over the runs.
-
-    The slower of two equal, independent replicas takes this much longer than their mean, for any
-    distribution of steps. Drift within a run counts as scatter. The first time of an epoch does not
-    count: all replicas fill their pipelines then.
-
-    Args:
-        runs: of one replica.
-
-    Returns:
-        Infinite if it is not known: fewer than two times are left, or an accelerator trained. Then
-        a step ends for the clock when it is launched (`trainers.clock`).
-    """
-    shares = []
-    for run in runs:
-        times, steps = _counted_times(run)
-        if len(times) > 1 and not any(record.machine.gpus for record in run.records):
-            # If k steps have one time, only their mean is known, which scatters √k times less.
-            shares.append(math.sqrt(steps) * half_mean_difference(times) / float(times.mean()))
-    return float(np.mean(shares)) if shares else math.inf
-
-
-def half_mean_difference(values: NDArray[np.float64]) -> float:
-    """Half the mean of |x − y| over all pairs of two values."""
-    count = len(values)
-    # In sorted order, the i-th of n is the larger one of i − 1 pairs and the smaller one of n − i.
-    weights = 2 * np.arange(1, count + 1) - count - 1
-    return float(weights @ np.sort(values)) / (count * (count - 1))
-
-
-def _counted_times(run: Run) -> tuple[NDArray[np.float64], int]:
-    """Seconds for each step without the first time of each epoch, and the steps of one time."""
-    epochs = counted_epochs(run)
-    if not epochs:
-        return np.zeros(0), 1
-    times = np.concatenate([slowest_s(records)[1:] for records in epochs])
-    steps = np.concatenate([steps_of_times(records[0])[1:] for records in epochs])
-    most = int(steps.max(initial=1))  # the last time of an epoch may be of fewer steps
-    return times[steps == most], most

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from ringside.predict.allreduce_growth import BITS, PairCurve, algorithm_of, law_of, no_law
 from ringside.predict.inputs import StackInputs, measured_at, scatter_of, workers_beside_server
 from ringside.predict.prediction import Checked, PredictedStep, StackPrediction
+from ringside.predict.slowest import Waiting
 from ringside.predict.step_growth import Served, between_laws, reduced_s, served_s
 from ringside.stats.figure import CONFIDENCE
 from ringside_core.specs import Comparison, RefusalError
+from ringside_core.text import percent
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +101,27 @@ def epoch_notes(stacks: Iterable[StackInputs], asked: Asked) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def step_notes(stacks: Iterable[StackInputs], asked: Asked) -> tuple[str, ...]:
+    """How many steps were seen for the slowest of how many replicas, one note for each stack."""
+    most = max(asked.replicas)
+    notes = []
+    for one in stacks:
+        if one.served or most <= 2:
+            continue
+        if one.seen is None:
+            notes.append(
+                f"{one.label}: single steps of one replica are not known, so waiting for the "
+                "slowest grows as among normal deviates: rare stalls are not foretold."
+            )
+        else:
+            notes.append(
+                f"{one.label}: {one.seen.count:,} steps of one replica were seen. The slowest of "
+                f"{most:,} takes longer than any of them in {percent(one.seen.unseen_share(most))} "
+                "of the steps, whatever their distribution; how much longer is extrapolated."
+            )
+    return tuple(notes)
+
+
 def checks_of(stacks: Iterable[StackPrediction], measured: Comparison) -> tuple[Checked, ...]:
     """Each predicted step that was also measured: the same stack, size and batch."""
     found = []
@@ -172,6 +195,7 @@ class _Model:
         self._curve = _first(np.exp(self._error * self._generator.standard_normal(DRAWS)), 1.0)
         self._form = _first(self._generator.uniform(-1, 1, DRAWS), 0.0)
         self._per_doubling = self._generator.standard_normal(DRAWS)
+        self._waiting = Waiting(inputs.seen, self._generator, self._form)
 
     def prediction(self) -> StackPrediction:
         """Every size that was asked for."""
@@ -225,13 +249,13 @@ class _Model:
         if inputs.curve is None:
             return self._served(count, part)
         return reduced_s(
-            ranks=count,
             compute=self._compute(part),
             compute_at_two=self._compute_at_two,
             two=self._two,
             pair=self._curve * inputs.curve.at(inputs.gradient_bytes),
             among=self._among(inputs.curve, count) * self._curve * self._further(count),
-            slower_s=inputs.slower_share * self._compute_at_two,
+            slower_s=inputs.slower_share * self._waiting.of_two() * self._compute_at_two,
+            growth=self._waiting.growth(count),
             form=self._form,
         )
 

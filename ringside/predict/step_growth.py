@@ -19,13 +19,13 @@ BISECTIONS = 60
 
 def reduced_s(
     *,
-    ranks: int,
     compute: Floats,
     compute_at_two: Floats,
     two: Floats,
     pair: Floats,
     among: Floats,
     slower_s: Floats,
+    growth: Floats,
     form: Floats,
 ) -> Floats:
     """Seconds of a synchronous step, T(N) = C + X(N).
@@ -34,19 +34,17 @@ def reduced_s(
     by itself. r = X(2) − A(2).
 
     r > 0 is time that the all-reduce does not account for. A part of it, w (at most r), is waiting
-    for the slower of two replicas; the scatter of steps at one replica predicts w. It grows as m
-    does, the expected largest of N equal normal deviates (`expected_largest`), and it shrinks if
-    there is less to compute. The rest of r, which distribution costs a replica, stays:
-    X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). If w is not known, all of r is waiting, but it
-    never shrinks. Kindest: all of r stays, or is waiting if that is less. Unkindest: r grows as A,
-    or as m if that is more.
+    for the slower of two replicas; the scatter of steps at one replica predicts w. It grows by
+    m(N)/m(2) (`slowest.Waiting`), and it shrinks if there is less to compute. The rest of r, which
+    distribution costs a replica, stays: X(N) = A(N) + r − w + w·m(N)/m(2)·C(N)/C(2). If w is not
+    known, all of r is waiting, but it never shrinks. Kindest: all of r stays, or is waiting if that
+    is less. Unkindest: r grows as A, or as m if that is more.
 
     r < 0 is communication that is hidden behind computing. It stays the same, or less if there is
     less computing to hide behind: X(N) = max(0, A(N) + r·min(1, C(N)/C(2))). Kindest: it grows as
     A.
 
     Args:
-        ranks: N.
         compute: C(N), seconds of one replica's part.
         compute_at_two: C(2), the same at two replicas.
         two: T(2), as measured.
@@ -54,16 +52,16 @@ def reduced_s(
         among: A(N), on the link of the prediction.
         slower_s: w, the expected time of the slower of two replicas beyond their mean, at C(2);
             infinite: it is not known, so all of r is waiting.
+        growth: m(N)/m(2), what N replicas wait for the slowest ÷ what two wait.
         form: see the module.
     """
     rest = two - compute_at_two - pair
-    largest = expected_largest(ranks) / expected_largest(2)
     as_reduced = np.maximum(among / np.maximum(pair, 1e-12), 1.0)
     stays = np.ones_like(form)
     waited = np.minimum(slower_s / np.maximum(rest, 1e-12), 1.0)
-    grown = 1 + waited * (largest * compute / compute_at_two - 1)
+    grown = 1 + waited * (growth * compute / compute_at_two - 1)
     guess = np.where(np.isinf(slower_s), np.maximum(grown, 1.0), grown)
-    unkindest = np.maximum(np.maximum(as_reduced, largest), guess)
+    unkindest = np.maximum(np.maximum(as_reduced, growth), guess)
     waiting = between_laws(form, np.minimum(stays, grown), guess, unkindest)
     hidden = between_laws(form, as_reduced, stays, stays)
     hidden = hidden * np.minimum(1.0, compute / compute_at_two)

@@ -101,8 +101,8 @@ def communication_plot(found: Communication | None) -> Plot:
         return Plot("communication", title, "Not measured.")
     models = models_of(found)
     caption = (
-        "Marks: time of one operation, mean over the ranks of each rank's median, from least to "
-        "most over the ranks. Lines: the fitted model. Both axes are logarithmic, and the same in "
+        "Marks: mean time of one operation over the repetitions, from the least to the most of a "
+        "rank. Lines: the fitted model. Both axes are logarithmic, and the same in "
         "each part."
     )
     every = [timing for stack in stacks for timing in stack.timings]
@@ -135,13 +135,13 @@ def _collective(
     sizes = [timing.size_bytes for timing in timings]
     times = [times_of(timing) for timing in timings]
     color = SERIES[index % len(SERIES)]
-    middle = [1e3 * one.average_s for one in times]
+    middle = [1e3 * one.mean_s for one in times]
     axes.errorbar(
         sizes,
         middle,
         yerr=[
-            [1e3 * (one.average_s - one.shortest_s) for one in times],
-            [1e3 * (one.longest_s - one.average_s) for one in times],
+            [1e3 * (one.mean_s - one.shortest_s) for one in times],
+            [1e3 * (one.longest_s - one.mean_s) for one in times],
         ],
         color=color,
         marker=MARKERS[index % len(MARKERS)],

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.report.chain import against_gaps
 from ringside.report.differences import Difference, line_differences
 from ringside.report.second_opinion import against_summary, second_opinion
 from ringside.report.source import RESULTS, naming, read_results, read_text, report_version
-from ringside.report.witnesses import against_certificates, against_records
+from ringside.report.witnesses import against_certificates, against_loads, against_records
 from ringside.report.write import PAGES, files_of
 from ringside.stats.step_times import warm_up
 from ringside_core.specs import RefusalError
 
 FILES = ("results.csv", "report.md", "report.html", "samples.csv", "mllog.txt")
+WITNESSES = (against_gaps, against_records, against_loads, against_certificates)
 TAG = re.compile(r"<[^>]*>")
 VERSION = re.compile(r"Code of this report\W*([0-9a-f]{64})")
 ENOUGH = 200  # differences of one file that are told; a file may have thousands
@@ -49,7 +51,7 @@ def check_report(folder: Path) -> Checked:
     comparison = results.comparison
     written = {name: read_text(folder / name) for name in FILES}
     _refuse_other_code(folder, written)
-    witnesses = [ask(folder, comparison) for ask in (against_records, against_certificates)]
+    witnesses = [ask(folder, comparison) for ask in WITNESSES]
     compared = [(one.what, one.count) for one in witnesses]
     found = [difference for one in witnesses for difference in one.differences]
     found += [

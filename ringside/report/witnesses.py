@@ -1,15 +1,23 @@
-"""Files that were written before results.json: the processes' records and the certificates.
+"""Files that were written before results.json: records of processes, loads, certificates.
 
 As long as they are in the folder of a comparison, results.json must say the same.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ringside.report.differences import Difference
 from ringside.report.source import RESULTS, read_text
-from ringside_core.specs import Certificate, Comparison, Document, RefusalError
+from ringside_core.specs import (
+    LOAD_FILE,
+    Certificate,
+    Comparison,
+    Document,
+    Load,
+    RefusalError,
+)
 from ringside_core.specs.noun import differences
 
 CERTIFICATES = "certificates"
@@ -62,6 +70,53 @@ def against_records(folder: Path, comparison: Comparison) -> Testimony:
             f"for these {RESULTS} is the only witness."
         )
     return Testimony("processes' own records", count, tuple(found), note)
+
+
+def against_loads(folder: Path, comparison: Comparison) -> Testimony:
+    """Compare what else the machines did with the files of the runs, and compute it again."""
+    count, unknown = 0, 0
+    found: list[Difference] = []
+    for index, run in enumerate(comparison.runs):
+        if run.load is None:
+            continue
+        if not run.load.machines:
+            unknown += 1
+            continue
+        count += 1
+        where = f"runs.{index}.load"
+        found += _computed_again(run.load, where)
+        place = PurePosixPath(run.log_dir).parent
+        if ".." in place.parts or not (folder / place).is_dir():
+            continue  # told by `against_records`
+        file = folder / place / LOAD_FILE
+        if file.exists():
+            found += _against(folder, file, run.load, where)
+        else:
+            name = str(place / LOAD_FILE)
+            found.append(Difference(name, "the whole file", "nothing", f"{where} of {RESULTS}"))
+    note = ""
+    if unknown:
+        note = (
+            f"What the load of {unknown} of {len(comparison.runs)} runs was computed from was not "
+            "kept: an older version wrote them. Whether their rounds were disturbed is taken on "
+            "trust."
+        )
+    return Testimony("loads of the machines", count, tuple(found), note)
+
+
+def _computed_again(load: Load, where: str) -> Iterator[Difference]:
+    """Busy time less the run's own, by each machine; and what the hypervisor took."""
+    others = sum(max(one.busy_s, one.own_s) - one.own_s for one in load.machines)
+    own: dict[str, float] = {
+        "others_cpu_s": others,
+        "steal_cpu_s": sum(one.steal_s for one in load.machines),
+        "cores": sum(len(set(one.cores)) for one in load.machines),
+    }
+    for name, value in own.items():
+        told = getattr(load, name)
+        if not math.isclose(told, value, abs_tol=1e-9):
+            expected = f"{value:g} (computed a second way)"
+            yield Difference(RESULTS, f"{where}.{name}", f"{told:g}", expected)
 
 
 def against_certificates(folder: Path, comparison: Comparison) -> Testimony:

@@ -1,7 +1,6 @@
 """Collectives: bandwidths as nccl-tests defines them, and a cost model: latency plus bytes."""
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from ringside_core.specs.options import HorovodOptions
 
 Floats = NDArray[np.float64]
 
+LEAST_FOR_P99 = 100  # repetitions
 HALF_BYTES = 2
 ELEMENT_BYTES = {"float32": 4, "float64": 8}
 # If the median error of a model is larger, `CostModel.reason` says that the model does not hold.
@@ -45,7 +45,7 @@ def broadcast_bus_bandwidth_gb_s(*, size_bytes: int, seconds: float) -> float:
 
 def bus_bandwidth_gb_s(timing: Timing) -> float | None:
     """Bus bandwidth of a timing; None for push/pull, which nccl-tests does not define."""
-    size, seconds = timing.size_bytes, times_of(timing).average_s
+    size, seconds = timing.size_bytes, times_of(timing).mean_s
     if timing.operation == "allreduce":
         return allreduce_bus_bandwidth_gb_s(
             size_bytes=size, seconds=seconds, num_ranks=timing.num_ranks
@@ -57,20 +57,36 @@ def bus_bandwidth_gb_s(timing: Timing) -> float | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one operation: shortest, mean and longest over the ranks."""
+    """Seconds of one operation: of each rank over its repetitions, then the mean of the ranks.
 
+    Attributes:
+        mean_s: what nccl-tests prints (`--average 1`, its default), and OSU's `Avg Latency`. A rare
+            stall is in it as often as it happens.
+        median_s: without rare stalls.
+        p99_s: one repetition in a hundred takes longer; None: fewer than LEAST_FOR_P99.
+        shortest_s: mean of the rank with the smallest mean.
+        longest_s: mean of the rank with the largest mean.
+    """
+
+    mean_s: float
+    median_s: float
+    p99_s: float | None
     shortest_s: float
-    average_s: float
     longest_s: float
 
 
 def times_of(timing: Timing) -> Times:
-    """The median over the repetitions for each rank; then min, mean and max over the ranks.
-
-    nccl-tests reports the mean over the ranks too (`--average 1`, its default).
-    """
-    medians = [statistics.median(rank) for rank in zip(*timing.seconds, strict=True)]
-    return Times(min(medians), statistics.fmean(medians), max(medians))
+    """Mean, median and 99th percentile over the repetitions."""
+    seconds = np.array(timing.seconds)  # [repetition, rank]
+    means = seconds.mean(axis=0)
+    enough = len(seconds) >= LEAST_FOR_P99
+    return Times(
+        mean_s=float(means.mean()),
+        median_s=float(np.median(seconds, axis=0).mean()),
+        p99_s=float(np.quantile(seconds, 0.99, axis=0).mean()) if enough else None,
+        shortest_s=float(means.min()),
+        longest_s=float(means.max()),
+    )
 
 
 @dataclass(frozen=True)
@@ -132,9 +148,10 @@ def fit_cost_model(
     """Fit α and β, neither negative, to the times of one operation at several sizes.
 
     It minimises the sum of squared *relative* errors, Σ ((model − t) ÷ t)², so that 4 KiB counts as
-    much as 256 MiB. γ is not fitted: β and γ both multiply the bytes, so only a separate
-    measurement can tell them apart. If γ alone would take longer than the measured time, adding is
-    hidden behind sending, and the model is fitted without γ.
+    much as 256 MiB. t is the mean over the repetitions, because a step waits for stalls too. γ is
+    not fitted: β and γ both multiply the bytes, so only a separate measurement can tell them apart.
+    If γ alone would take longer than the measured time, adding is hidden behind sending, and the
+    model is fitted without γ.
 
     Args:
         timings: of one operation and the same ranks, at two sizes or more.
@@ -146,7 +163,7 @@ def fit_cost_model(
     """
     operation, ranks = _alike(timings)
     sizes = np.array([timing.size_bytes for timing in timings], np.float64)
-    measured = np.array([times_of(timing).average_s for timing in timings])
+    measured = np.array([times_of(timing).mean_s for timing in timings])
     terms = terms_of(operation, ranks, servers)
     gamma = add_seconds_per_byte if operation == "allreduce" else None
     alpha, beta = _non_negative(terms, sizes, measured, gamma or 0.0)

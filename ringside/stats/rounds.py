@@ -35,7 +35,10 @@ def disturbance(run: Run) -> str:
     others, stolen = _shares(run)
     reasons = []
     if others > DISTURBED_SHARE:
-        reasons.append(f"others used {others:.0%} of its cores".replace("%", " %"))
+        told = f"others used {others:.0%} of its cores"
+        if run.load is not None and (of_all := beside(run)) is not None:
+            told += f", and {of_all:.0%} of all {run.load.machine_cores}"
+        reasons.append(told.replace("%", " %"))
     if stolen > DISTURBED_SHARE:
         reasons.append(f"the host took {stolen:.0%} of its cores away".replace("%", " %"))
     return "; ".join(reasons)
@@ -59,6 +62,24 @@ def others_share(runs: Sequence[Run]) -> float | None:
         return None
     taken = sum(one.others_cpu_s + one.steal_cpu_s for one in loads)
     return taken / sum(one.cores * one.wall_s for one in loads)
+
+
+def beside(run: Run) -> float | None:
+    """Share of all processors of the machines that others used, or the hypervisor took away.
+
+    It disturbs no round by itself: whether it slows a run on other cores down depends on memory,
+    caches and clock rates that both share.
+
+    Returns:
+        None: it was not counted, or the run could use all processors.
+    """
+    load = run.load
+    if load is None or load.machine_cores <= load.cores:
+        return None
+    taken_s = sum(
+        max(0.0, one.machine_busy_s - one.own_s) + one.machine_steal_s for one in load.machines
+    )
+    return taken_s / (load.machine_cores * load.wall_s)
 
 
 def rounds_used(comparison: Comparison) -> RoundsUsed:

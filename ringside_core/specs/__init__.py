@@ -31,6 +31,7 @@ from ringside_core.specs.comparison import (
 )
 from ringside_core.specs.errors import RefusalError, unknown_name
 from ringside_core.specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
+from ringside_core.specs.load import LOAD_FILE, Load, MachineCounts
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions, HorovodOptions, parse_option
 from ringside_core.specs.placement import THIS_MACHINE, Placement
@@ -39,7 +40,6 @@ from ringside_core.specs.record import (
     EpochRecord,
     Execution,
     LedgerDigest,
-    Load,
     MachineFacts,
     Outcome,
     RecordInProgress,
@@ -55,6 +55,7 @@ from ringside_core.specs.topology import BatchPlan, InputShard, Topology
 
 __all__ = [
     "BACKENDS",
+    "LOAD_FILE",
     "REFERENCE",
     "THIS_MACHINE",
     "Arm",
@@ -84,6 +85,7 @@ __all__ = [
     "LedgerDigest",
     "Link",
     "Load",
+    "MachineCounts",
     "MachineFacts",
     "NotRun",
     "Noun",

@@ -219,14 +219,16 @@ class Comparison(Document):
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
+        last_run: SHA-256 of the JSON of the last run; empty: there is none, or the file is older.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, breakdown arms, tuning,
     communication; older files are read as ended after their rounds. 4 hosts and the links between
     them; older files are of one machine. 5 `shared` replaces `base` (a run whose global batch was
     each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
-    runs name the task that explains a failure. Later files of version 5 say why a trial was passed
-    over.
+    runs name the task that explains a failure. Since then, in the same version, runs carry hashes
+    of each other, and what their load was computed from, and trials say why they were passed
+    over; files without them are read as such.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 5
@@ -260,6 +262,7 @@ class Comparison(Document):
     addresses: dict[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     links_at_end: tuple[Link, ...] = ()
+    last_run: str = ""
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:
@@ -327,6 +330,15 @@ class Comparison(Document):
             interface=self.interface,
             servers_on=self.servers_on,
             oversubscribe=self.oversubscribe,
+        )
+
+    def with_run(self, run: Run) -> Self:
+        """With one more run, which carries the hash of the run before it."""
+        chained = run.replace(previous=self.last_run)
+        return self.replace(
+            runs=(*self.runs, chained),
+            rounds=max(self.rounds, run.round + 1),
+            last_run=chained.content_hash,
         )
 
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:

@@ -54,8 +54,7 @@ class Noun(BaseModel):
     @property
     def content_hash(self) -> str:
         """SHA-256 of the canonical JSON, as 64 hexadecimal digits."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return json_hash(self.model_dump(mode="json"))
 
 
 class Document(Noun):
@@ -108,6 +107,12 @@ class Document(Noun):
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         """The fields of an older schema version as those of a newer one, and that version."""
         return body, version
+
+
+def json_hash(body: Any) -> str:
+    """SHA-256 of a JSON value without spaces, keys sorted, as 64 hexadecimal digits."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

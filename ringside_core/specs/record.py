@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.load import Load
 from ringside_core.specs.noun import Document, Noun, UnixSeconds, differences
 from ringside_core.specs.run_spec import RunSpec
 
@@ -139,7 +140,11 @@ class EpochRecord(Noun):
 
 
 class MachineFacts(Noun):
-    """The machine and the software that a process ran on."""
+    """The machine and the software that a process ran on.
+
+    Attributes:
+        cpu_quota: processors that its container may use at once; None: no quota, or not known.
+    """
 
     host: str
     cpu_model: str
@@ -149,6 +154,7 @@ class MachineFacts(Noun):
     python: str
     packages: dict[str, str]
     gpus: tuple[str, ...] = ()
+    cpu_quota: PositiveFloat | None = None
 
 
 class RunRecord(Document):
@@ -159,6 +165,7 @@ class RunRecord(Document):
         role: `replica` trains; `coordinator` dispatches; `server` serves a coordinator.
         quality_target: (validation metric, value that must be reached), of the workload.
         cores: processors that the process was allowed to use.
+        physical_cores: of each of them, the core that it is a thread of; empty: not known.
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
@@ -192,6 +199,7 @@ class RunRecord(Document):
     started_unix_s: UnixSeconds
     cores: tuple[NonNegativeInt, ...]
     outcome: Outcome
+    physical_cores: tuple[NonNegativeInt, ...] = ()
     quality_target: tuple[str, float] | None = None
     startup_s: PositiveFloat | None = None
     epochs: tuple[EpochRecord, ...] = ()
@@ -267,24 +275,6 @@ class RecordInProgress(RunRecord, frozen=False):
         return RunRecord(**{**dict(self), "outcome": outcome})
 
 
-class Load(Noun):
-    """What else the machine did during a run, on the processors that the run could use.
-
-    Attributes:
-        wall_s: how long it was watched.
-        cores: number of processors that were watched.
-        others_cpu_s: CPU time of processes that do not belong to the run.
-        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
-        swapped_bytes: read from and written to swap, by the whole machine.
-    """
-
-    wall_s: PositiveFloat
-    cores: PositiveInt
-    others_cpu_s: NonNegativeFloat
-    steal_cpu_s: NonNegativeFloat
-    swapped_bytes: NonNegativeInt = 0
-
-
 class Block(Noun):
     """A turn of a run that trains in turns with other runs, which are frozen meanwhile.
 
@@ -292,9 +282,7 @@ class Block(Noun):
         number: of the pass; each pass over the live runs gives every one of them a turn. 0-based.
         begun_after, ended_after: updates that the run had made.
         wall_s: from the thaw to the freeze, with whatever else the training did.
-        others_cpu_s: CPU time on this machine of processes that are not of the run, nor the
-            launcher's own; None: not known.
-        steal_cpu_s: time for which the hypervisor gave a processor to somebody else.
+        others_cpu_s: CPU time of others on the processors of the run; None: not known.
         kernel_s: a fixed computation of one core, timed just before the turn: how fast the machine
             was.
     """
@@ -304,7 +292,6 @@ class Block(Noun):
     ended_after: PositiveInt
     wall_s: PositiveFloat
     others_cpu_s: NonNegativeFloat | None = None
-    steal_cpu_s: NonNegativeFloat = 0.0
     kernel_s: PositiveFloat | None = None
 
     @model_validator(mode="after")
@@ -364,6 +351,9 @@ class Run(Execution):
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
         started_alone: no other run was started at the same time.
+        previous: SHA-256 of the JSON of the run before it (`Noun.content_hash`), so that none can
+            be taken out, exchanged or changed unseen; empty: it is the first one; None: the file is
+            older.
     """
 
     arm: str
@@ -374,6 +364,7 @@ class Run(Execution):
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
     started_alone: bool = True
+    previous: str | None = None
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

@@ -7,6 +7,7 @@ from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out, padding
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
+from ringside.report.sections.machine import about_machine
 from ringside.report.sections.noise import false_alarms, interrupted
 from ringside.report.sections.resources import ArmResources, arm_resources
 from ringside.stats.figure import LEAST_ROUNDS
@@ -47,6 +48,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_machines(summary.runs),
         *_links(comparison),
         *_unwatched(comparison),
+        *(Caveat(*one) for one in about_machine(comparison)),
     ]
 
 

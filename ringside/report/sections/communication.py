@@ -18,6 +18,7 @@ from ringside.report.sections.tables import arms_in_order, spread_cell
 from ringside.report.words import NOTHING, outcome_of, stack_name, why_no_interval, with_interval
 from ringside.stats.breakdown import COMMUNICATION
 from ringside.stats.collectives import (
+    LEAST_FOR_P99,
     CostModel,
     algorithm_bandwidth_gb_s,
     bus_bandwidth_gb_s,
@@ -128,7 +129,7 @@ def _links(found: Communication) -> str:
     )
     return (
         f"Links, each measured by a plain TCP transfer before the collectives: {told}. Of the "
-        "link: the shortest time that the slowest link allows ÷ the time of the slowest rank."
+        "link: the shortest time that the slowest link allows ÷ the slowest rank's median time."
     )
 
 
@@ -190,7 +191,9 @@ def _timings_table(found: Communication) -> Table:
         Column("Operation", numeric=False),
         Column("Size"),
         Column("Repetitions"),
-        Column("Time", "µs, mean over ranks [least–most]"),
+        Column("Mean", "µs [least–most of a rank]"),
+        Column("Median", "µs"),
+        Column("p99", f"µs, from {LEAST_FOR_P99} repetitions on"),
         Column("Algorithm bandwidth", "GB/s"),
         Column("Bus bandwidth", "GB/s"),
         *([Column("Of the link")] if found.links else []),
@@ -218,13 +221,15 @@ def _of_the_link(found: Communication, timing: Timing) -> tuple[Cell, ...]:
 def _timing(stack: StackTimings, timing: Timing, of_the_link: tuple[Cell, ...]) -> tuple[Cell, ...]:
     times, bus = times_of(timing), bus_bandwidth_gb_s(timing)
     low, high = number(times.shortest_s * 1e6), number(times.longest_s * 1e6)
-    algorithm = algorithm_bandwidth_gb_s(size_bytes=timing.size_bytes, seconds=times.average_s)
+    algorithm = algorithm_bandwidth_gb_s(size_bytes=timing.size_bytes, seconds=times.mean_s)
     return (
         Cell(stack_name(stack.stack)),
         Cell(OPERATIONS[timing.operation]),
         Cell(exact_byte_size(timing.size_bytes)),
         Cell(str(len(timing.seconds))),
-        Cell(number(times.average_s * 1e6), f"[{low}–{high}]"),
+        Cell(number(times.mean_s * 1e6), f"[{low}–{high}]"),
+        Cell(number(times.median_s * 1e6)),
+        Cell(NOTHING if times.p99_s is None else number(times.p99_s * 1e6)),
         Cell(number(algorithm)),
         Cell(NOTHING if bus is None else number(bus)),
         *of_the_link,

@@ -73,7 +73,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "disturbed round",
         "A round in which other programs, or the host, took more than 10 % of a run's cores. It "
-        "is left out as long as enough quiet rounds are left.",
+        "is left out as long as enough quiet rounds are left. What others use of the machine's "
+        "other cores is shown too, and leaves out no round.",
     ),
     (
         "width of an interval of interest",
@@ -127,9 +128,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "time of a collective",
-        "From a barrier to the return of the operation. For each rank the median over "
-        "repetitions; then mean [least–most] over the ranks. Repetitions: how often each rank ran "
-        "the operation.",
+        "From a barrier to the return of the operation. Mean, median and 99th percentile are over "
+        "the repetitions of each rank, then averaged over the ranks; [least–most] are the means "
+        "of single ranks. A rare stall is in the mean and hidden in the median. Bandwidths and "
+        "models are of the mean. Repetitions: how often each rank ran the operation.",
     ),
     (
         "wrong elements",
@@ -231,7 +233,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "digest of the raw samples",
         "SHA-256 of results.json, which contains every sample. `ringside verify-report` compares "
-        "it, and computes every number again.",
+        "it, looks for runs that were taken out, and computes every number again.",
     ),
     (
         "code of this report",

@@ -4,6 +4,7 @@ import math
 
 from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text
 from ringside.report.ranking import verdict_cell, word_of
+from ringside.report.sections.machine import beside_line
 from ringside.report.sections.verdicts import SURE, visible_cell
 from ringside.report.words import ratio_between, times, why_no_interval
 from ringside.stats.summary import Summary
@@ -119,10 +120,12 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
         ("Asked for", ", ".join(rules)),
         ("Ended because", comparison.ended_because or "it was interrupted and can be continued"),
     ]
+    if told := beside_line(comparison):
+        facts.append(("All cores of the machine", told))
     if widest := summary.widest_of_interest():
         pair, width = widest
-        told = percent(width) if math.isfinite(width) else "not there yet"
-        facts.append(("Widest interval of interest", f"{told}: {pair}"))
+        width_told = percent(width) if math.isfinite(width) else "not there yet"
+        facts.append(("Widest interval of interest", f"{width_told}: {pair}"))
     return facts
 
 

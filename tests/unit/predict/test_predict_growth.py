@@ -225,13 +225,18 @@ def test_the_largest_of_normal_deviates() -> None:
     assert expected_largest(64) == pytest.approx(drawn, rel=2e-3)
 
 
+def normal(ranks: int) -> np.ndarray:
+    """m(N)/m(2) of normal deviates."""
+    return one(expected_largest(ranks) / expected_largest(2))
+
+
 def reduced(
     ranks: int, two: float, form: float = 0.0, among: float = 0.3, slower_s: float = math.inf
 ) -> float:
     """A step of 1 s of computing, whose all-reduce takes 0.2 s among two."""
     found = reduced_s(
-        ranks=ranks, compute=one(1.0), compute_at_two=one(1.0), two=one(two), pair=one(0.2),
-        among=one(among), slower_s=one(slower_s), form=one(form),
+        compute=one(1.0), compute_at_two=one(1.0), two=one(two), pair=one(0.2), among=one(among),
+        slower_s=one(slower_s), growth=normal(ranks), form=one(form),
     )  # fmt: skip
     return float(found[0])
 
@@ -275,7 +280,7 @@ def test_steps_that_wait_for_the_slowest_agree_with_those_that_are_played() -> N
 def test_less_computing_hides_less() -> None:
     """Strong scaling: half the computing hides half as much."""
     found = reduced_s(
-        ranks=4, compute=one(0.5), compute_at_two=one(1.0), two=one(1.1), pair=one(0.2),
+        growth=normal(4), compute=one(0.5), compute_at_two=one(1.0), two=one(1.1), pair=one(0.2),
         among=one(0.3), slower_s=one(math.inf), form=GUESS,
     )  # fmt: skip
 
@@ -397,7 +402,7 @@ def test_a_worker_beside_its_server_computes_for_longer(rounds: int) -> None:
 def test_less_computing_scatters_less() -> None:
     """Strong scaling: a quarter of the computing has a quarter of the waiting."""
     found = reduced_s(
-        ranks=8, compute=one(0.25), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
+        growth=normal(8), compute=one(0.25), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
         among=one(0.3), slower_s=one(0.04), form=GUESS,
     )  # fmt: skip
 
@@ -409,8 +414,8 @@ def test_what_nobody_knows_does_not_go_away() -> None:
     """Strong scaling to a twentieth of the computing: r of 0.1 s stays, or shrinks at best."""
     stays, kindest = (
         reduced_s(
-            ranks=8, compute=one(0.05), compute_at_two=one(1.0), two=one(1.3), pair=one(0.2),
-            among=one(0.3), slower_s=one(math.inf), form=one(form),
+            growth=normal(8), compute=one(0.05), compute_at_two=one(1.0), two=one(1.3),
+            pair=one(0.2),            among=one(0.3), slower_s=one(math.inf), form=one(form),
         )[0]
         for form in (0.0, -1.0)
     )  # fmt: skip

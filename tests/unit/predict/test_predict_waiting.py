@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from ringside.predict.inputs import half_mean_difference, slower_share
+from ringside.predict.slowest import half_mean_difference, slower_share
 from ringside_core.specs import EpochRecord, Run
 from tests.unit.stats.factory import MACHINE, arm_of, epoch, record, run_of, spec_of
 

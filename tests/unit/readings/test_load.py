@@ -10,8 +10,8 @@ import pytest
 
 from ringside.stats.rounds import disturbance
 from ringside_core.readings import load
-from ringside_core.readings.load import TICKS_PER_S, LoadWatch, cores_of, others_cpu_s, read_ticks
-from ringside_core.specs import Topology
+from ringside_core.readings.load import TICKS_PER_S, LoadWatch, cores_of, own_cpu_s, read_ticks
+from ringside_core.specs import Load, MachineCounts, Topology
 from tests.unit.stats.factory import simple_run, spec_of
 
 STAT = """cpu  600 0 600 9 9 0 0 0 0 0
@@ -30,10 +30,25 @@ def test_busy_is_user_nice_system_and_interrupts() -> None:
     assert ticks.steal_s == pytest.approx(80 / TICKS_PER_S)
 
 
+def counts(busy_s: float, own_s: float) -> MachineCounts:
+    """Of a run on two of four processors; the others were busy for 4 s."""
+    return MachineCounts(
+        cores=(0, 1),
+        busy_s=busy_s,
+        steal_s=0.5,
+        own_s=own_s,
+        machine_cores=4,
+        machine_busy_s=busy_s + 4.0,
+        machine_steal_s=1.0,
+    )
+
+
 def test_what_is_not_our_own_is_others() -> None:
-    """It is never below 0, even if the kernel's ticks are inexact."""
-    assert others_cpu_s(busy_s=5.0, own_s=3.5) == 1.5
-    assert others_cpu_s(busy_s=3.49, own_s=3.5) == 0.0
+    """It is never below 0, even if the kernel's ticks are inexact; machines are added up."""
+    load = Load.counted([counts(5.0, 3.5), counts(3.49, 3.5)], wall_s=9.0, swapped_bytes=7)
+
+    assert (load.others_cpu_s, load.steal_cpu_s, load.cores) == (1.5, 1.0, 4)
+    assert load.swapped_bytes == 7
 
 
 def test_the_time_of_a_child_is_our_own() -> None:
@@ -43,15 +58,13 @@ def test_the_time_of_a_child_is_our_own() -> None:
     with LoadWatch() as nothing:
         pass
     with LoadWatch() as watch:
-        own_s = watch._own_s
+        own_s = own_cpu_s()
         subprocess.run(["sh", "-c", shell], check=True)
 
-    after = LoadWatch()
-    with after:
-        pass
     if watch.load is None:
         pytest.skip("no /proc/stat")
-    assert after._own_s - own_s >= 0.5
+    assert own_cpu_s() - own_s >= 0.5
+    assert watch.load.machines[0].own_s >= 0.5
     assert nothing.load is not None
     assert watch.load.cores == len(os.sched_getaffinity(0))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ringside.report import write_report
-from ringside_core.specs import Comparison, Run, write_whole
+from ringside_core.specs import LOAD_FILE, Comparison, Load, MachineCounts, Run, write_whole
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
@@ -39,7 +39,8 @@ def small() -> Comparison:
             rate = RATES[(arm.backend, arm.replicas)] * random.lognormal(0, 0.02)
             run = _run(arm, rate, number, position, random)
             runs.append(run)
-    return verified(comparison_of(arms, runs, name="small"))
+    begun = comparison_of(arms, (), name="small")
+    return verified(functools.reduce(Comparison.with_run, runs, begun))
 
 
 def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
@@ -70,6 +71,16 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
         started["shared_memory_bytes"] = 250_000_000 + 2_000_000 * rank
         records.append(record(spec, epochs, rank, **started))
     log_dir = f"runs/{position:03d}/logs"
+    counts = MachineCounts(
+        cores=(0, 1),
+        busy_s=15.5,
+        steal_s=0.25,
+        own_s=15.0,
+        machine_cores=8,
+        machine_busy_s=18.0,
+        machine_steal_s=0.5,
+    )
+    load = Load.counted([counts], wall_s=9.5, swapped_bytes=0)
     return run_of(
         arm,
         records,
@@ -77,6 +88,7 @@ def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:
         position=position,
         wall_s=9.5,
         log_dir=log_dir,
+        load=load,
         started_unix_s=STARTED_UNIX_S - 0.5 - position / 16,
     )
 
@@ -88,6 +100,8 @@ def write_folder(folder: Path) -> Path:
         for one in run.records:
             place = (folder / run.log_dir).parent / "records" / f"{one.task}.json"
             write_whole(place, one.to_json())
+        if run.load is not None:
+            write_whole((folder / run.log_dir).parent / LOAD_FILE, run.load.to_json())
     for index, proof in enumerate(comparison.certificates):
         write_whole(folder / "certificates" / f"{index}.json", proof.to_json())
     write_report(comparison, folder)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringside.predict.allreduce_growth import pair_curve
 from ringside.stats.collectives import (
     algorithm_bandwidth_gb_s,
     allreduce_bus_bandwidth_gb_s,
@@ -45,14 +46,55 @@ def test_bandwidths_by_hand() -> None:
     assert bus_bandwidth_gb_s(timing(2.0, 10**9, "push_pull", 4)) is None
 
 
-def test_times_are_medians_of_each_rank_and_their_mean() -> None:
-    """One slow repetition of one rank changes nothing."""
+def test_times_are_of_each_rank_and_their_mean() -> None:
+    """By hand: means 3.1 s and 0.4 s, medians 0.2 s and 0.4 s; too few repetitions for a p99."""
     samples = ((0.1, 0.3), (0.2, 0.5), (9.0, 0.4))
 
     times = times_of(Timing(operation="allreduce", size_bytes=8, seconds=samples, wrong=0))
 
-    assert (times.shortest_s, times.longest_s) == (0.2, 0.4)
-    assert times.average_s == pytest.approx(0.3)
+    assert times.mean_s == pytest.approx((3.1 + 0.4) / 2)
+    assert times.median_s == pytest.approx((0.2 + 0.4) / 2)
+    assert times.p99_s is None
+    assert (times.shortest_s, times.longest_s) == pytest.approx((0.4, 3.1))
+
+
+def with_retransmissions(
+    count: int = 200, size: int = 10**6, ranks: int = 2, every: int = 50
+) -> Timing:
+    """Operations of 1 ms; one in so many waits 200 ms more for a lost packet, in all ranks."""
+    seconds = [(0.001 + 0.2 * (k % every == every - 1),) * ranks for k in range(count)]
+    return Timing(operation="allreduce", size_bytes=size, seconds=tuple(seconds), wrong=0)
+
+
+def test_rare_retransmissions_are_in_the_mean_and_in_p99() -> None:
+    """2 % of them: 1 + 0.02·200 = 5 ms, as nccl-tests and OSU print; the median is 1 ms."""
+    timing = with_retransmissions()
+
+    times = times_of(timing)
+
+    assert times.mean_s == pytest.approx(5e-3)
+    assert times.median_s == pytest.approx(1e-3)
+    assert times.p99_s == pytest.approx(0.201)
+    assert bus_bandwidth_gb_s(timing) == pytest.approx(1e6 / 5e-3 / 1e9)
+
+
+def test_models_and_predictions_are_of_the_mean() -> None:
+    """t = 5 ms + n·1e-10 s on average: half of the latency is α; a step waits for that."""
+    timings = [
+        with_retransmissions(size=n).replace(
+            seconds=tuple(
+                tuple(s + n * 1e-10 for s in row) for row in with_retransmissions().seconds
+            )
+        )
+        for n in SIZES
+    ]
+
+    model = fit_cost_model(timings)
+    curve = pair_curve(timings)
+
+    assert model.alpha_s == pytest.approx(2.5e-3)
+    assert model.beta_s_per_byte == pytest.approx(1e-10)
+    assert curve.at(SIZES[3]) == pytest.approx(5e-3 + SIZES[3] * 1e-10)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 7])

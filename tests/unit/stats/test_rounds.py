@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringside.stats.rounds import RoundsUsed, disturbance, rounds_used
-from ringside_core.specs import Load, Rounds
+from ringside.stats.rounds import RoundsUsed, beside, disturbance, rounds_used
+from ringside_core.specs import Load, MachineCounts, Rounds
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=4.6, steal_cpu_s=0)
@@ -60,3 +60,38 @@ def test_the_worst_run_of_a_round_is_told(shares: tuple[float, ...], told: str) 
     disturbed = rounds_used(comparison_of(arms, runs)).disturbed
 
     assert disturbed == {0: told.replace("horovod:", "horovod ×1:")}
+
+
+def watched(others_s: float, beside_s: float, *, machine_cores: int = 64) -> Load:
+    """A run of 100 s on 2 processors, for which it took 150 s; others beside it and elsewhere."""
+    counts = MachineCounts(
+        cores=(0, 1),
+        busy_s=150 + others_s,
+        steal_s=0,
+        own_s=150,
+        machine_cores=machine_cores,
+        machine_busy_s=150 + others_s + beside_s,
+        machine_steal_s=10,
+    )
+    return Load.counted([counts], wall_s=100, swapped_bytes=0)
+
+
+def test_others_beside_the_cores_of_a_run_are_seen() -> None:
+    """By hand: 1,270 s of others and 10 s that were stolen, of 64 · 100 s, are 20 %."""
+    run = simple_run("serial", 1, 1.0)
+
+    elsewhere = run.replace(load=watched(10, 1260))
+    both = run.replace(load=watched(50, 1220))
+
+    assert beside(elsewhere) == pytest.approx(0.2)
+    assert disturbance(elsewhere) == ""  # 5 % of its own: the round counts
+    assert disturbance(both) == "others used 25 % of its cores, and 20 % of all 64"
+
+
+def test_a_run_on_all_cores_has_none_beside_it() -> None:
+    """Nor has one whose load was not counted."""
+    run = simple_run("serial", 1, 1.0)
+
+    assert beside(run.replace(load=watched(50, 0, machine_cores=2))) is None
+    assert beside(run.replace(load=BUSY)) is None
+    assert beside(run) is None
