@@ -11,6 +11,7 @@ Under mirrored and central_storage with several replicas a sleep can cost nothin
 share threads, so one computes while the other sleeps.
 """
 
+import math
 import os
 import shlex
 import sys
@@ -198,7 +199,8 @@ def _told(verdict: PairVerdict) -> str:
     if interval is not None:
         number += f" [{interval.low:.4f}, {interval.high:.4f}]"
     visible = verdict.smallest_visible
-    seen = "" if visible is None else f"; could have seen {visible:.1%}"
+    much = "nothing" if visible is None or math.isinf(visible) else f"{visible:.1%}"
+    seen = "" if visible is None else f"; could have seen {much}"
     return f"{verdict.first} ÷ {verdict.second}: {number}: {verdict.word}{seen} {verdict.reason}"
 
 

@@ -17,9 +17,9 @@ from ringside.stats.links import (
     links_by_pair,
     same_link,
 )
+from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
-from ringside.stats.verdicts import LEAST_ROUNDS_OF_TWO
 from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, percent, plural
 
