@@ -16,9 +16,9 @@ DEFAULT_ROUNDS = 3
 MOST_ROUNDS = 100
 LEAST_WIDTH = 0.0001  # no machine is steadier
 # Stopping when the intervals happen to be narrow favours moments at which the noise was
-# underestimated. From this many rounds on, the intervals lose less than 1.5 % of their coverage by
-# it (docs/decisions/0005-verdicts.md).
-ROUNDS_BEFORE_WIDTH = 7
+# underestimated. From this many rounds on, the intervals of three arms or more keep 94 % of
+# coverage (docs/decisions/0005-verdicts.md).
+ROUNDS_BEFORE_WIDTH = 5
 FEW = 3  # arms
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -1,12 +1,13 @@
 """Resume an interrupted comparison: on the same hosts, with the same code and circumstances."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from launch.remote.host_checks import machine_of
-from ringside.compare.budget import DEFAULT_BUDGET_S, MOST_ROUNDS, parse_duration, parse_width
+from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_width
 from ringside.compare.experiment import RESULTS, circumstances
 from ringside.compare.hosts import fullest, links_between, ready_hosts
 from ringside.stats.links import link_words, links_by_pair, same_link
@@ -16,6 +17,7 @@ from ringside_core.specs import (
     Circumstances,
     Comparison,
     Link,
+    Look,
     MachineFacts,
     RefusalError,
     Rounds,
@@ -23,8 +25,10 @@ from ringside_core.specs import (
     Shared,
 )
 from ringside_core.specs.noun import differences
+from ringside_core.text import plural
 
 DIGITS = 12
+_MORE = "Give another --budget or --interval-width to make more rounds, or write"
 
 
 def reopened(folder: Path, *, interval_width: str | None, budget: str | None) -> Comparison:
@@ -52,12 +56,15 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
         raise RefusalError(
             "This comparison is finished.",
             received=comparison.ended_because,
-            advice="Give another --budget or --interval-width to make more rounds, or write its "
-            f"report again: ringside report {folder}",
+            advice=f"{_MORE if not asked.counted else 'Start a new one, or write'} its report "
+            f"again: ringside report {folder}",
         )
     _refuse_changes(comparison, comparison.shared, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
-    return comparison.replace(asked=asked, ended_because="")
+    looks = comparison.looks
+    if asked != comparison.asked:
+        looks = (*looks, _look_at(comparison))
+    return comparison.replace(asked=asked, ended_because="", looks=looks)
 
 
 def _read(path: Path) -> Comparison:
@@ -73,6 +80,23 @@ def _read(path: Path) -> Comparison:
     return Comparison.from_json(text, origin=str(path))
 
 
+def _look_at(comparison: Comparison) -> Look:
+    """The look that its reader had before he asked for more.
+
+    Raises:
+        RefusalError: the comparison counted its rounds, so that one look has spent everything.
+    """
+    if comparison.asked.counted and comparison.verify:
+        raise RefusalError(
+            "A comparison that counted its rounds (--rounds) cannot go on to a width or a budget: "
+            "its words may be wrong in 5 % of such experiments already, and a second look would "
+            "add to that.",
+            received=f"{plural(comparison.rounds, 'round')} of --rounds {comparison.asked.least}",
+            advice="Start a new comparison without --rounds: it may go on as often as you like.",
+        )
+    return Look(unix_s=time.time(), rounds=comparison.rounds, asked=comparison.asked)
+
+
 def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str | None) -> Rounds:
     asked = comparison.asked
     if interval_width is not None:
@@ -84,7 +108,6 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
         asked = asked.replace(
             interval_width=parse_width(interval_width),
             most=max(MOST_ROUNDS, asked.least),
-            budget_s=asked.budget_s or DEFAULT_BUDGET_S,  # with --rounds there may be no budget
         )
     if budget is not None:
         asked = asked.replace(budget_s=parse_duration(budget))

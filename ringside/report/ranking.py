@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ringside.report.blocks import Cell
 from ringside.report.words import NOTHING, span_or_none, times
+from ringside.stats.contenders import ranking
 from ringside.stats.summary import ArmRow, Summary
 from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs.backends import FAMILIES
@@ -21,15 +22,7 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
         summary: of a comparison; its `arms` hold no breakdown arms.
         replicas: only arms of this size.
     """
-    rows = [
-        row
-        for row in summary.arms
-        if row.comparable
-        and not row.arm.twin_of
-        and row.mean_throughput.value is not None
-        and replicas in (None, row.arm.replicas)
-    ]
-    return sorted(rows, key=lambda row: -(row.mean_throughput.value or 0.0))
+    return ranking(summary.arms, replicas)
 
 
 def sizes_of(rows: Sequence[ArmRow]) -> list[int]:

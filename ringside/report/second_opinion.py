@@ -1,13 +1,16 @@
 """The main numbers of a report, computed again from the JSON by other code.
 
-Nothing here calls `ringside.stats`, so that a mistake there is seen as a difference. Only two
-decisions are taken from there: which epochs are warm-up, and which rounds count.
+Nothing here calls `ringside.stats`, so that a mistake there is seen as a difference. Only some
+decisions are taken from there: which epochs are warm-up, which rounds count, and which questions
+are asked first, at which level, of arms that were chosen from how many.
 """
 
+import functools
+import itertools
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +56,29 @@ class Opinion:
         counting: arm, round, position and examples/s (`rate`) of the runs in rounds that count, of
             all arms but breakdown arms; the rate may be missing.
         replicas: of each arm.
+        blocks: [(arm, round), pass], examples/s of the blocks of live rounds, not a number where
+            there is none; empty: the rounds are fresh.
     """
 
     figures: pd.DataFrame
     counting: pd.DataFrame
     replicas: Mapping[str, int]
+    blocks: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def rates(self) -> pd.DataFrame:
         """The runs that count and have a rate."""
         return self.counting.dropna()
+
+    @functools.cached_property
+    def typical_variance(self) -> float:
+        """The 40 % quantile of all pairs' variances, each without its bias."""
+        pairs = itertools.combinations(sorted(self.rates["arm"].unique()), 2)
+        known = [one for one in (_alone(self, *pair) for pair in pairs) if one.freedom]
+        if not known:
+            return math.nan
+        unbiased = [one.variance * one.freedom / stats.chi2.ppf(0.4, one.freedom) for one in known]
+        return float(np.quantile(unbiased, 0.4))
 
 
 def second_opinion(
@@ -208,13 +224,29 @@ def geometric_mean(rates: pd.Series) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Throughput of one arm ÷ that of another; what cannot be computed is not a number."""
+    """Logarithm of the throughput of one arm ÷ that of another; NaN: it cannot be computed."""
 
-    value: float
-    low: float
-    high: float
+    log: float
+    error: float
+    freedom: float
     rounds: int
-    p_value: float
+
+    def ends(self, of_first: int = 1, of_second: int = 1) -> tuple[float, float, float]:
+        """Ratio and 95 % interval, where each arm is the fastest of so many."""
+        low, high = (
+            stats.t.ppf(1 - 0.025 / of, self.freedom) * self.error if self.error else self.error
+            for of in (of_first, of_second)
+        )
+        return math.exp(self.log), math.exp(self.log - low), math.exp(self.log + high)
+
+    def p_value(self, of_first: int = 1, of_second: int = 1) -> float:
+        """Two-sided, where each arm is the fastest of so many."""
+        if math.isnan(self.error):
+            return math.nan
+        if not self.error:
+            return float(self.log == 0)
+        p = 2 * float(stats.t.sf(abs(self.log) / self.error, self.freedom))
+        return min(1.0, p * (of_first if self.log > 0 else of_second))
 
 
 def drift_of(rates: pd.DataFrame) -> tuple[float, float]:
@@ -235,8 +267,42 @@ def drift_of(rates: pd.DataFrame) -> tuple[float, float]:
     return slope, information
 
 
-def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
-    """The ratio of two arms over the rounds in which both ran, less the drift of all arms."""
+@dataclass(frozen=True)
+class _Alone:
+    """What a pair says of itself: the mean log ratio, and the variance of a round's log ratio.
+
+    The variance of the mean is `share` times that. A freedom of 0: there is no variance.
+    """
+
+    log: float
+    variance: float
+    freedom: float
+    share: float
+    rounds: int
+
+
+def _alone(opinion: Opinion, first: str, second: str) -> _Alone:
+    return (_fresh if opinion.blocks.empty else _live)(opinion, first, second)
+
+
+def _live(opinion: Opinion, first: str, second: str) -> _Alone:
+    """Per round the mean of the middle half of log ratios over passes."""
+    arms = opinion.blocks.index.get_level_values("arm")
+    one, other = (opinion.blocks[arms == arm].droplevel("arm") for arm in (first, second))
+    middles = []
+    for _, passes in (one / other).iterrows():
+        ordered = sorted(np.log(passes.dropna()))
+        cut = max(1, len(ordered) // 4)
+        if len(ordered) >= 3:
+            middles.append(float(np.mean(ordered[cut:-cut])))
+    m = len(middles)
+    if m < 3:
+        return _Alone(float(np.mean(middles)) if m else math.nan, math.nan, 0, math.nan, m)
+    return _Alone(float(np.mean(middles)), float(np.var(middles, ddof=1)), m - 1, 1 / m, m)
+
+
+def _fresh(opinion: Opinion, first: str, second: str) -> _Alone:
+    """Over the rounds in which both ran, less the drift of all arms."""
     rates = opinion.rates
     slope, information = drift_of(rates)
     one, other = (rates[rates["arm"] == arm] for arm in (first, second))
@@ -246,18 +312,32 @@ def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
     m = len(logs)
     least = 4 if rates["arm"].nunique() == 2 else 3
     if m < least or information <= 1e-6:  # the drift is not known well enough either
-        plain = math.exp(float(np.mean(logs))) if m else math.nan
-        return Ratio(plain, math.nan, math.nan, m, math.nan)
+        return _Alone(float(np.mean(logs)) if m else math.nan, math.nan, 0, math.nan, m)
     logs -= slope * apart
     mean = float(np.mean(logs))
     twice = 2 * information
     h = min(float(((apart - apart.mean()) ** 2).sum()) / twice, 1.0)
-    variance = float(((logs - mean) ** 2).sum()) / (m - 1 - h)
-    error = math.sqrt(variance * (1 / m + float(apart.mean()) ** 2 / twice))
-    freedom = (m - 1 - h) ** 2 / (m - 2 + (1 - h) ** 2)
-    half = float(stats.t.ppf(0.975, freedom)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), m, p)
+    return _Alone(
+        log=mean,
+        variance=float(((logs - mean) ** 2).sum()) / (m - 1 - h),
+        freedom=(m - 1 - h) ** 2 / (m - 2 + (1 - h) ** 2),
+        share=1 / m + float(apart.mean()) ** 2 / twice,
+        rounds=m,
+    )
+
+
+def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
+    """The ratio of two arms, its variance moderated by the typical one of all pairs."""
+    own, arms = _alone(opinion, first, second), opinion.rates["arm"].nunique()
+    if not own.freedom:
+        return Ratio(own.log, math.nan, math.nan, own.rounds)
+    typical = opinion.typical_variance
+    borrowed = min(4.0, arms / 2, own.freedom) if arms > 2 else 0.0
+    if own.variance > typical:
+        borrowed *= typical / own.variance
+    freedom = own.freedom + borrowed
+    variance = (own.freedom * own.variance + borrowed * typical) / freedom
+    return Ratio(own.log, math.sqrt(variance * own.share), freedom, own.rounds)
 
 
 # Against the summary
@@ -265,11 +345,18 @@ def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
 
 def against_summary(opinion: Opinion, summary: Summary) -> tuple[int, list[Difference]]:
     """Each number of a summary that is computed here too: (how many, those that differ)."""
-    pairs = [*_of_runs(opinion, summary), *_of_pairs(opinion, summary.verdicts)]
+    pairs = [*_of_runs(opinion, summary)]
+    for first in (True, False):
+        family = [
+            one
+            for one in summary.verdicts
+            if (frozenset((one.first, one.second)) in summary.asked_first) == first
+        ]
+        pairs += _of_pairs(opinion, family, summary.level)
     for row in summary.arms:
-        pairs += _of_arm(opinion, row)
+        pairs += _of_arm(opinion, row, summary)
     for twin in summary.noise_floor:  # each is judged alone
-        pairs += _of_pairs(opinion, [twin])
+        pairs += _of_pairs(opinion, [twin], 0.05)
     found = [
         Difference("summary", place, f"{told}", f"{own} (computed a second way)")
         for place, told, own in pairs
@@ -294,7 +381,7 @@ def _of_runs(opinion: Opinion, summary: Summary) -> Iterator[Pair]:
             yield f"{place} / {name}", getattr(row.figures, name).value, own
 
 
-def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
+def _of_arm(opinion: Opinion, row: ArmRow, summary: Summary) -> Iterator[Pair]:
     arm = row.arm.label
     runs = opinion.counting[opinion.counting["arm"] == arm]
     mean = geometric_mean(runs["rate"].dropna())
@@ -305,7 +392,9 @@ def _of_arm(opinion: Opinion, row: ArmRow) -> Iterator[Pair]:
         yield f"arm {arm} / median {name}", row.spreads[name].value, median
     for one in (row.against_group, row.against_serial):
         if one.value is not None and one.base != arm:
-            share = [end / opinion.replicas[arm] for end in _ends(ratio_of(opinion, arm, one.base))]
+            verdict = summary.verdict_of(arm, one.base)
+            ends = ratio_of(opinion, arm, one.base).ends(*verdict.chosen_of)
+            share = [end / opinion.replicas[arm] for end in ends]
             yield from _of_figure(f"arm {arm} / efficiency, of {one.base}", one, share)
             place = f"arm {arm} / efficiency in slots, of {one.base}"
             filled = [_filled(opinion, label) for label in (one.base, arm)]
@@ -327,24 +416,21 @@ def _of_figure(place: str, told: Figure, own: Sequence[float]) -> Iterator[Pair]
     )
 
 
-def _ends(ratio: Ratio) -> tuple[float, float, float]:
-    return ratio.value, ratio.low, ratio.high
-
-
-def _of_pairs(opinion: Opinion, verdicts: Sequence[PairVerdict]) -> Iterator[Pair]:
+def _of_pairs(opinion: Opinion, verdicts: Sequence[PairVerdict], level: float) -> Iterator[Pair]:
     """Verdicts that were judged together: adjusted p-values by Holm (1979)."""
     ratios = [ratio_of(opinion, one.first, one.second) for one in verdicts]
-    known = sorted(one.p_value for one in ratios if not math.isnan(one.p_value))
+    p_values = [ratio.p_value(*one.chosen_of) for one, ratio in zip(verdicts, ratios, strict=True)]
+    known = sorted(p for p in p_values if not math.isnan(p))
     steps = [p * (len(known) - rank) for rank, p in enumerate(known)]
-    for verdict, ratio in zip(verdicts, ratios, strict=True):
+    for verdict, ratio, p in zip(verdicts, ratios, p_values, strict=True):
         place = f"{verdict.first} ÷ {verdict.second}"
         adjusted, word = math.nan, "cannot tell"
-        if not math.isnan(ratio.p_value):
-            adjusted = min(1.0, max(steps[: known.index(ratio.p_value) + 1]))
-            if adjusted <= 0.05:
-                word = "faster" if ratio.value > 1 else "slower"
-        yield from _of_figure(place, verdict.ratio, _ends(ratio))
+        if not math.isnan(p):
+            adjusted = min(1.0, max(steps[: known.index(p) + 1]))
+            if adjusted <= level:
+                word = "faster" if ratio.log > 0 else "slower"
+        yield from _of_figure(place, verdict.ratio, ratio.ends(*verdict.chosen_of))
         yield f"{place} / rounds", verdict.ratio.n, ratio.rounds
-        yield f"{place} / p", verdict.p_value, ratio.p_value
+        yield f"{place} / p", verdict.p_value, p
         yield f"{place} / p, adjusted", verdict.p_adjusted, adjusted
         yield f"{place} / verdict", verdict.word, word

@@ -19,8 +19,9 @@ from scipy import stats
 
 from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval
 from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
+from ringside.stats.pairs import holm
 from ringside.stats.summary import ArmRow, Summary, summarize
-from ringside.stats.verdicts import Word, holm
+from ringside.stats.verdicts import Word
 from ringside_core.specs import Comparison, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 

@@ -1,6 +1,5 @@
 """A comparison as rows: one for each run, one for each arm, and a verdict for each pair."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,12 +10,14 @@ from ringside.stats.comparability import (
     check_alike,
     why_not_comparable,
 )
+from ringside.stats.contenders import judge
 from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, examples_once, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
+from ringside.stats.looks import level
 from ringside.stats.rounds import RoundsUsed, rounds_used
 from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
-from ringside.stats.verdicts import PairVerdict, Sample, checked, pair_verdicts, turned
+from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
 
@@ -113,8 +114,13 @@ class Summary:
         breakdown_arms: see `Arm.for_breakdown`; never ranked.
         serial: label of the arm without distribution; empty if there is none.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
-        verdicts: of every pair of comparable arms without twins, judged together; the arm that is
-            faster by ratio comes first.
+        verdicts: of every pair of comparable arms without twins; the arm that is faster by ratio
+            comes first. What is asked first is judged together, and the others are.
+        asked_first: labels of the pairs that are asked first: `contests`, and each arm against
+            serial.
+        contests: by number of replicas: labels of the two arms that stand for the size, the faster
+            by ratio first.
+        level: the probability of a false word in what is asked first, and again in the others.
         noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
             false alarm (one of twenty experiments has one) or a fault of the experiment.
         rounds: that count.
@@ -127,6 +133,9 @@ class Summary:
     quality_metric: str
     quality_target: float | None
     verdicts: tuple[PairVerdict, ...]
+    asked_first: frozenset[frozenset[str]]
+    contests: Mapping[int, tuple[str, str]]
+    level: float
     noise_floor: tuple[PairVerdict, ...]
     rounds: RoundsUsed
     breakdown_arms: tuple[ArmRow, ...]
@@ -188,15 +197,20 @@ def summarize(comparison: Comparison) -> Summary:
     ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
     metric, target = _quality_target(comparison.runs)
-    verdicts, noise_floor = _judged(ranked, rows)
+    judged = judge(
+        ranked, _samples_by_arm(ranked, rows), serial.arm.label if serial else "", level(comparison)
+    )
     return Summary(
-        arms=tuple(_with_efficiency(row, ranked, serial, verdicts) for row in ranked),
+        arms=tuple(_with_efficiency(row, ranked, serial, judged.by_pair) for row in ranked),
         runs=rows,
         serial=serial.arm.label if serial else "",
         quality_metric=metric,
         quality_target=target,
-        verdicts=tuple(verdicts.values()),
-        noise_floor=noise_floor,
+        verdicts=tuple(judged.by_pair.values()),
+        asked_first=judged.asked_first,
+        contests=judged.contests,
+        level=level(comparison),
+        noise_floor=judged.noise_floor,
         rounds=rounds,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,
@@ -349,20 +363,8 @@ def _samples(rows: Sequence[RunRow]) -> list[Sample]:
     return samples
 
 
-def _judged(
-    ranked: Sequence[ArmRow], rows: Sequence[RunRow]
-) -> tuple[dict[frozenset[str], PairVerdict], tuple[PairVerdict, ...]]:
-    """The verdicts by pair, and that of each twin against its arm."""
-    samples = {
-        row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked
-    }
-    own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
-    verdicts = pair_verdicts(samples, list(itertools.combinations(own, 2)))
-    twins = [(row.arm.label, row.arm.twin_of) for row in ranked if row.arm.twin_of in samples]
-    floor = [one for pair in twins for one in pair_verdicts(samples, [pair])]
-    by_pair = {frozenset((one.first, one.second)): one for one in verdicts}
-    again = {twin for twin, _ in twins}
-    return by_pair, tuple(one if one.first in again else turned(one) for one in floor)
+def _samples_by_arm(ranked: Sequence[ArmRow], rows: Sequence[RunRow]) -> dict[str, list[Sample]]:
+    return {row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked}
 
 
 def _with_efficiency(

@@ -1,15 +1,12 @@
 """Faster, slower or cannot tell: pairs of arms, judged by the rounds in which both ran.
 
-The second half is the arithmetic. It takes many data sets at once, because the simulations that
-test the verdicts use it too. Its arrays are (data sets, arms, rounds); a missing run is NaN. The
-method was chosen by simulation: docs/decisions/0005-verdicts.md.
+The arithmetic is in ringside.stats.pairs; docs/decisions/0005-verdicts.md says how it was chosen.
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -17,49 +14,23 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval, exponential, too_few
+from ringside.stats.pairs import (
+    LEAST_PASSES,
+    LEAST_ROUNDS_OF_TWO,
+    PairFits,
+    fit_fresh,
+    fit_live,
+    holm,
+)
 from ringside_core.specs import RefusalError
+from ringside_core.text import percent
 
 Word = Literal["faster", "slower", "cannot tell"]
 Array = NDArray[np.float64]
 
+CHANCE = 1 - CONFIDENCE
 POWER = 0.80
-LEAST_ROUNDS_OF_TWO = 4  # if there are only two arms: the drift takes one degree of freedom
-DISTINCT = 1e-9  # of the largest eigenvalue: a smaller eigenvalue is 0 with rounding errors
-
-
-@dataclass(frozen=True)
-class PairFits:
-    """Pairs of arms in many data sets; arrays are (data sets, pairs).
-
-    Attributes:
-        difference: mean of log(first) − log(second). The drift is removed if there is an interval,
-            else not; NaN: no common round.
-        error: its standard error; NaN if freedom is 0.
-        freedom: degrees of freedom; 0: too few rounds, or drift and difference cannot be separated.
-        rounds: in which both ran.
-        drift_known: whether the arms' places in their rounds differ (data sets).
-    """
-
-    difference: Array
-    error: Array
-    freedom: Array
-    rounds: Array
-    drift_known: NDArray[np.bool_]
-
-    def half_widths(self, confidence: float) -> Array:
-        """Half the width of the interval of `difference`; infinite if there is none."""
-        known = self.freedom > 0
-        quantile = stats.t.ppf((1 + confidence) / 2, np.where(known, self.freedom, 1))
-        return np.where(known, quantile * self.error, np.inf)
-
-    def p_values(self) -> Array:
-        """Two-sided p-value of no difference; 1 if there is no interval."""
-        known = self.freedom > 0
-        exact = known & (self.error == 0)
-        error = np.where(known & ~exact, self.error, 1)
-        p = 2 * stats.t.sf(np.abs(self.difference) / error, np.where(known, self.freedom, 1))
-        p = np.where(exact, np.where(self.difference == 0, 1.0, 0.0), p)
-        return np.where(known, p, 1.0)
+SURE_NOISE = 0.80  # the noise is less than its upper bound in so many experiments
 
 
 @dataclass(frozen=True)
@@ -67,14 +38,33 @@ class Sample:
     """The throughput of one run.
 
     Attributes:
-        round: in which it ran.
+        round: in which it ran; the launch of a live run.
         position: 0-based place in the order in which the runs were started.
-        value: examples/s.
+        value: examples/s of the run.
+        blocks: of a live run: examples/s of each block that counts, by its pass, from 0. Empty: the
+            run was a fresh one, with the machine to itself from start to end.
     """
 
     round: int
     position: int
     value: float
+    blocks: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether one arm is faster than another.
+
+    Attributes:
+        of_first, of_second: from how many arms that are not told apart each was chosen as the
+            fastest, by the same numbers that judge it; 1: it was not. Who is chosen from many was
+            lucky too, see `_ends`.
+    """
+
+    first: str
+    second: str
+    of_first: int = 1
+    of_second: int = 1
 
 
 @dataclass(frozen=True)
@@ -83,13 +73,16 @@ class PairVerdict:
 
     Attributes:
         ratio: throughput of the first ÷ throughput of the second, with its own 95 % interval.
-        word: follows from p_adjusted, so that all words of a comparison together are right with a
-            probability of 95 %.
+        word: follows from p_adjusted. The words of one family of questions are right together with
+            a probability of 1 − level.
         p_value: of this pair alone; None if there is no interval.
-        p_adjusted: by Holm's method over all pairs judged together.
-        smallest_visible: the smallest relative difference that would have got a word with a
-            probability of 80 %, such as 0.03; None if there is no interval.
+        p_adjusted: by Holm's method over its family.
+        smallest_visible: a relative difference, such as 0.03, that would have got a word with a
+            probability of 80 %, even if the noise is as large as it may be; infinite: none of up
+            to 100 % would. None if there is no interval.
         reason: why one cannot tell, or why there is no interval.
+        chosen_of: of how many arms the first and the second were chosen as the fastest; the
+            interval accounts for it.
     """
 
     first: str
@@ -100,6 +93,7 @@ class PairVerdict:
     p_adjusted: float | None
     smallest_visible: float | None
     reason: str = ""
+    chosen_of: tuple[int, int] = (1, 1)
 
 
 def turned(verdict: PairVerdict) -> PairVerdict:
@@ -113,61 +107,87 @@ def turned(verdict: PairVerdict) -> PairVerdict:
         second=verdict.first,
         ratio=replace(ratio, value=ratio.value and 1 / ratio.value, interval=interval),
         word=opposite.get(word, word),
+        chosen_of=(verdict.chosen_of[1], verdict.chosen_of[0]),
     )
 
 
 def checked(arm: str, sample: Sample) -> Sample:
-    """The sample itself, if its throughput is valid.
+    """The sample itself, if its throughputs are valid.
 
     Raises:
-        RefusalError: its throughput is zero, negative or not finite.
+        RefusalError: one is zero, negative or not finite.
     """
-    if not (math.isfinite(sample.value) and sample.value > 0):
-        raise RefusalError(
-            "A throughput must be a finite number above 0.",
-            received=f"throughput_examples_s={sample.value} of {arm!r} in round {sample.round + 1}",
-        )
+    for value in (sample.value, *sample.blocks.values()):
+        if not (math.isfinite(value) and value > 0):
+            raise RefusalError(
+                "A throughput must be a finite number above 0.",
+                received=f"throughput_examples_s={value} of {arm!r} in round {sample.round + 1}",
+            )
     return sample
 
 
 def pair_verdicts(
-    samples: Mapping[str, Sequence[Sample]], pairs: Sequence[tuple[str, str]] | None = None
+    samples: Mapping[str, Sequence[Sample]],
+    family: Sequence[Question],
+    *,
+    level: float = CHANCE,
 ) -> tuple[PairVerdict, ...]:
-    """A verdict for each pair, judged together; the faster one by ratio comes first.
+    """A verdict for each question, judged together; the faster one by ratio comes first.
 
     Args:
-        samples: of every arm that ran, because all of them show the drift of the machine.
-        pairs: to judge; None: all.
+        samples: of every arm that ran: all of them show the drift of the machine and its noise.
+        family: of questions, which share one probability of a false word.
+        level: that probability.
 
     Raises:
         RefusalError: a throughput is not valid, or an arm has two in one round.
     """
-    labels = tuple(samples)
-    wanted = list(itertools.combinations(labels, 2)) if pairs is None else list(pairs)
-    if not wanted:
+    if not family:
         return ()
-    logs, positions = _as_arrays(samples)
-    first, second = (np.array([labels.index(pair[k]) for pair in wanted]) for k in (0, 1))
-    fits = fit_pairs(logs, positions, first, second)
+    fits = _fits(samples, family)
     known = fits.freedom[0] > 0
-    p_values = fits.p_values()[0]
-    adjusted = np.ones_like(p_values)
-    adjusted[known] = holm(p_values[known])
-    family = int(known.sum())
+    alone = _p_values(fits, family)
+    adjusted = np.ones_like(alone)
+    adjusted[known] = holm(alone[known])
+    count = int(known.sum())
+    least = LEAST_ROUNDS_OF_TWO if len(_seen(samples)) <= 2 and not _live(samples) else LEAST_ROUNDS
     verdicts = []
-    for k, (one, other) in enumerate(wanted):
-        ratio = _ratio(fits, k, arms=int((~np.isnan(logs[0]).all(1)).sum()))
-        verdict = PairVerdict(one, other, ratio, "cannot tell", None, None, None, ratio.reason)
+    for k, one in enumerate(family):
+        ratio = _ratio(fits, k, one, least, live=_live(samples))
+        verdict = PairVerdict(
+            one.first,
+            one.second,
+            ratio,
+            "cannot tell",
+            None,
+            None,
+            None,
+            ratio.reason,
+            (one.of_first, one.of_second),
+        )
         if known[k]:
+            strictest = level / count / max(one.of_first, one.of_second)
             verdict = replace(
                 verdict,
-                p_value=float(p_values[k]),
+                p_value=float(alone[k]),
                 p_adjusted=float(adjusted[k]),
-                smallest_visible=_smallest_visible(fits, k, family),
+                smallest_visible=_smallest_visible(fits, k, strictest),
             )
-            verdict = _with_word(verdict, family)
+            verdict = _with_word(verdict, count, level)
         verdicts.append(turned(verdict) if (ratio.value or 1.0) < 1 else verdict)
     return tuple(verdicts)
+
+
+def told_apart(
+    samples: Mapping[str, Sequence[Sample]], pairs: Sequence[Question]
+) -> set[frozenset[str]]:
+    """The pairs whose own 95 % interval excludes 1, each judged alone."""
+    if not pairs:
+        return set()
+    alone = _p_values(_fits(samples, pairs), pairs) <= CHANCE
+    return {
+        frozenset((one.first, one.second)) for one, told in zip(pairs, alone, strict=True) if told
+    }
 
 
 @functools.lru_cache(maxsize=4096)
@@ -187,161 +207,111 @@ def visible_effect(freedom: float, level: float) -> float:
     return float(optimize.brentq(missing_power, 0.0, high, xtol=1e-6))
 
 
-def _as_arrays(samples: Mapping[str, Sequence[Sample]]) -> tuple[Array, Array]:
-    """Logarithms and positions as (1, arms, rounds); NaN and 0 if there was no run."""
+def most_noise(freedom: float) -> float:
+    """How many times the estimated standard error the true one may be: √(f ÷ χ²(20 %, f)).
+
+    In SURE_NOISE of the experiments it is less.
+    """
+    return math.sqrt(freedom / float(stats.chi2.ppf(1 - SURE_NOISE, freedom)))
+
+
+def _live(samples: Mapping[str, Sequence[Sample]]) -> bool:
+    return any(one.blocks for of_arm in samples.values() for one in of_arm)
+
+
+def _seen(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
+    """The arms that ran."""
+    return [label for label, of_arm in samples.items() if of_arm]
+
+
+def _fits(samples: Mapping[str, Sequence[Sample]], family: Sequence[Question]) -> PairFits:
+    """One data set: live rounds by their blocks, fresh rounds by their runs.
+
+    Of a comparison with live rounds, a run without blocks has nothing to be held against.
+    """
+    labels = {label: row for row, label in enumerate(samples)}
     numbers = sorted({one.round for of_arm in samples.values() for one in of_arm})
-    logs = np.full((1, len(samples), len(numbers)), np.nan)
+    passes = 1 + max((k for s in samples.values() for one in s for k in one.blocks), default=0)
+    logs = np.full((1, len(labels), len(numbers)), np.nan)
     positions = np.zeros_like(logs)
-    for row, (label, of_arm) in enumerate(samples.items()):
+    blocks = np.full((*logs.shape, passes), np.nan)
+    for label, of_arm in samples.items():
         for one in of_arm:
-            column = numbers.index(one.round)
-            if not np.isnan(logs[0, row, column]):
+            place = (0, labels[label], numbers.index(one.round))
+            if not np.isnan(logs[place]):
                 raise RefusalError(
                     "An arm must have one throughput in a round.",
                     received=f"two of {label!r} in round {one.round + 1}",
                 )
-            logs[0, row, column] = math.log(checked(label, one).value)
-            positions[0, row, column] = one.position
-    return logs, positions
+            logs[place] = math.log(checked(label, one).value)
+            positions[place] = one.position
+            for number, value in one.blocks.items():
+                blocks[place][number] = math.log(value)
+    first = np.array([labels[one.first] for one in family])
+    second = np.array([labels[one.second] for one in family])
+    if _live(samples):
+        return fit_live(blocks, first, second)
+    return fit_fresh(logs, positions, first, second)
 
 
-def _ratio(fits: PairFits, pair: int, arms: int) -> Figure:
+def _p_values(fits: PairFits, family: Sequence[Question]) -> Array:
+    """P-value of each question, the choice of its arms taken into account (first data set)."""
+    ahead = fits.difference[0] > 0
+    chosen = np.where(ahead, [one.of_first for one in family], [one.of_second for one in family])
+    adjusted: Array = np.minimum(fits.p_values()[0] * chosen, 1.0)
+    return adjusted
+
+
+def _ends(fits: PairFits, pair: int, question: Question, confidence: float) -> Interval | None:
+    """The interval of a pair's log ratio, of the first data set; None: there is none.
+
+    The fastest of k arms was lucky in this experiment: by the union bound over the arms that could
+    have been chosen, its luck exceeds the quantile of α/2k with a probability of at most α/2. Its
+    opponent, if chosen too, was lucky as well, which moves the ratio to the other side. So the
+    lower end stands at α/2 ÷ of_first, and the upper one at α/2 ÷ of_second.
+    """
+    chances = np.array([1 - confidence])
+    low, high = (
+        float(fits.half_widths(chances / of)[0, pair])
+        for of in (question.of_first, question.of_second)
+    )
+    if not math.isfinite(low):
+        return None
+    difference = float(fits.difference[0, pair])
+    return Interval(difference - low, difference + high)
+
+
+def _ratio(fits: PairFits, pair: int, question: Question, least: int, *, live: bool) -> Figure:
     """The ratio of throughputs of a pair, or why it has no interval; of the first data set."""
     rounds = int(fits.rounds[0, pair])
     if rounds == 0:
-        return Figure(None, "no round in which both completed")
+        shared = f"have {LEAST_PASSES} blocks in common" if live else "completed"
+        return Figure(None, f"no round in which both {shared}")
     difference = float(fits.difference[0, pair])
-    half = float(fits.half_widths(CONFIDENCE)[0, pair])
-    if math.isfinite(half):
-        interval = Interval(difference - half, difference + half)
+    if interval := _ends(fits, pair, question, CONFIDENCE):
         return exponential(Figure(difference, interval=interval, n=rounds))
-    least = LEAST_ROUNDS_OF_TWO if arms <= 2 else LEAST_ROUNDS
     why_not = too_few(rounds, least) or "both always ran in the same order: drift is not told apart"
     return exponential(Figure(difference, why_not, n=rounds))
 
 
-def _smallest_visible(fits: PairFits, pair: int, family: int) -> float:
-    """A share: exp(effect · standard error) − 1, at the level of Holm's strictest step."""
+def _smallest_visible(fits: PairFits, pair: int, level: float) -> float:
+    """A share: exp(effect · upper bound of the standard error) − 1; infinite above 100 %."""
     freedom = round(float(fits.freedom[0, pair]), 3)
-    effect = visible_effect(freedom, (1 - CONFIDENCE) / family)
-    return math.expm1(min(effect * float(fits.error[0, pair]), 700.0))
+    error = float(fits.error[0, pair]) * most_noise(freedom)
+    effect = visible_effect(freedom, level) * error
+    return math.expm1(effect) if effect <= math.log(2) else math.inf
 
 
-def _with_word(verdict: PairVerdict, family: int) -> PairVerdict:
+def _with_word(verdict: PairVerdict, family: int, level: float) -> PairVerdict:
     """The verdict with its word, by the adjusted p-value, and the reason if it cannot tell."""
-    level = 1 - CONFIDENCE
     if verdict.p_value is None or verdict.p_adjusted is None or verdict.ratio.value is None:
         return verdict
     if verdict.p_adjusted <= level:
         return replace(verdict, word="faster" if verdict.ratio.value > 1 else "slower")
-    if verdict.p_value <= level:
-        reason = f"alone it would be called; as one of {family} pairs it can be chance"
-    else:
+    if verdict.p_value > CHANCE:
         reason = "equal throughput is within the interval"
+    elif family > 1:
+        reason = f"alone it would be called; as one of {family} questions it can be chance"
+    else:
+        reason = f"with one look it would be called; this look may spend {percent(level)} of chance"
     return replace(verdict, reason=reason)
-
-
-# The arithmetic
-
-
-def fit_pairs(
-    logs: Array, positions: Array, first: NDArray[np.int_], second: NDArray[np.int_]
-) -> PairFits:
-    """The difference of each pair, by the model log y = arm + round + drift · position + noise.
-
-    The drift is common to all arms (least squares). A pair's own differences without the drift are
-    d = (y₁ − y₂) − drift · (t₁ − t₂), over its m rounds. Their mean is the difference. With h the
-    share of the drift's information that lies in them, h = Σ(Δt − mean Δt)² ÷ 2S,
-
-        s² = Σ(d − mean d)² ÷ (m − 1 − h),   error² = s² · (1/m + (mean Δt)² ÷ 2S),
-        freedom = (m − 1 − h)² ÷ (m − 2 + (1 − h)²)      (Satterthwaite 1946),
-
-    where S is the Σ of the squared positions within arms and rounds. Each arm may have its own
-    noise, and what a round has in common cancels. If the error is not known, the drift is not known
-    well enough either, and d = y₁ − y₂: else a slope from a few runs could give a difference
-    outside of everything that was measured.
-    """
-    drift, information = _drift(logs, positions)
-    steady = logs - drift[:, None, None] * positions
-    d = steady[:, first] - steady[:, second]
-    dt = np.where(np.isnan(d), np.nan, positions[:, first] - positions[:, second])
-    m = (~np.isnan(d)).sum(-1).astype(float)
-    mean, mean_dt = (_mean(one, -1)[..., 0] for one in (d, dt))
-    drift_known = information > 1e-6
-    twice = 2 * np.where(drift_known, information, 1.0)[:, None]
-    h = np.minimum(np.nansum((dt - mean_dt[..., None]) ** 2, -1) / twice, 1.0)
-    left = m - 1 - h
-    alone = (~np.isnan(logs)).any(2).sum(1) <= 2  # no other arm shows the drift
-    known = (m >= least_rounds(alone)[:, None]) & drift_known[:, None]
-    safe = np.where(known, left, 1.0)
-    s2 = np.nansum((d - mean[..., None]) ** 2, -1) / safe
-    error = np.sqrt(s2 * (1 / np.maximum(m, 1) + mean_dt**2 / twice))
-    freedom = np.where(known, safe**2 / np.maximum(m - 2 + (1 - h) ** 2, 1e-9), 0.0)
-    plain = _mean(logs[:, first] - logs[:, second], -1)[..., 0]
-    difference = _without_rounding(np.where(known, mean, plain))
-    return PairFits(
-        difference=np.where(m > 0, difference, np.nan),
-        error=np.where(known, _without_rounding(error), np.nan),
-        freedom=freedom,
-        rounds=m,
-        drift_known=drift_known,
-    )
-
-
-def least_rounds(alone: NDArray[np.bool_]) -> NDArray[np.int_]:
-    """Rounds that an interval needs: one number for two arms alone, another for more arms."""
-    return np.where(alone, LEAST_ROUNDS_OF_TWO, LEAST_ROUNDS)
-
-
-def holm(p_values: Array) -> Array:
-    """P-values adjusted for several tests at once (Holm 1979).
-
-    The i-th smallest of k is multiplied by (k − i + 1), and is not less than the one before it.
-    """
-    count = p_values.shape[-1]
-    order = np.argsort(p_values, axis=-1)
-    stepped = np.take_along_axis(p_values, order, -1) * np.arange(count, 0, -1)
-    stepped = np.minimum(np.maximum.accumulate(stepped, axis=-1), 1.0)
-    adjusted = np.empty_like(stepped)
-    np.put_along_axis(adjusted, order, stepped, -1)
-    return adjusted
-
-
-def _drift(logs: Array, positions: Array) -> tuple[Array, Array]:
-    """Slope by least squares beside arms and rounds, and the Σ of squares that it comes from."""
-    there = np.where(np.isnan(logs), np.nan, positions)
-    y, t = _within(logs), _within(there)
-    information = np.nansum(t * t, (1, 2))
-    slope = np.nansum(t * y, (1, 2)) / np.where(information > 1e-6, information, np.inf)
-    return slope, information
-
-
-def _within(values: Array) -> Array:
-    """The rest in values = arm + round + rest, by least squares; any runs may be missing.
-
-    With W = 1 for each run, n its sums over arms, and L = diag(Σ over rounds of W) − W·Wᵀ/n, the
-    arms are L⁺ · Σ over rounds of (value − mean of its round), and the rounds are the means of the
-    values without the arms.
-    """
-    there = (~np.isnan(values)).astype(float)
-    weights = there / np.maximum(there.sum(1, keepdims=True), 1)
-    shared = there @ weights.swapaxes(1, 2)
-    laplacian = there.sum(2)[..., None] * np.eye(values.shape[1]) - shared
-    from_rounds = np.nansum(values - _mean(values, 1), 2, keepdims=True)
-    # Arms that no chain of common rounds connects have an eigenvalue of 0: any level fits.
-    arms = np.linalg.pinv(laplacian, rcond=DISTINCT, hermitian=True) @ from_rounds
-    rest: Array = values - arms
-    return rest - _mean(rest, 1)
-
-
-def _mean(values: Array, axis: int) -> Array:
-    """Mean of the values that are not missing; 0 if all are."""
-    count = (~np.isnan(values)).sum(axis, keepdims=True)
-    total: Array = np.nansum(values, axis, keepdims=True)
-    mean: Array = total / np.maximum(count, 1)
-    return mean
-
-
-def _without_rounding(values: Array) -> Array:
-    """The same with 0 for what is only a rounding error of equal logarithms."""
-    return np.where(np.abs(values) < 1e-12, 0.0, values)

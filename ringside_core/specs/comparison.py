@@ -144,6 +144,11 @@ class Rounds(Noun):
     interval_width: PositiveFloat | None = None
     budget_s: PositiveFloat | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Whether their number was fixed before anybody saw a result."""
+        return self.interval_width is None
+
     @model_validator(mode="after")
     def _least_are_among_most(self) -> Self:
         if self.least > self.most:
@@ -152,6 +157,20 @@ class Rounds(Noun):
                 received=f"least={self.least}, most={self.most}",
             )
         return self
+
+
+class Look(Noun):
+    """An end of a comparison at which its words could be read, before it was made to go on.
+
+    Attributes:
+        unix_s: when it was made to go on.
+        rounds: that were begun by then.
+        asked: what was asked for until then.
+    """
+
+    unix_s: UnixSeconds
+    rounds: NonNegativeInt
+    asked: Rounds
 
 
 class Circumstances(Noun):
@@ -199,6 +218,7 @@ class Comparison(Document):
         asked: how many rounds were to be made.
         ended_because: why there were no more rounds, one sentence; empty: it was interrupted and
             can go on (`ringside compare --resume`).
+        looks: earlier ends after which more was asked for; they cost (ringside.stats.looks).
         trials: of the search for settings (`--tuned`).
         communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
@@ -228,7 +248,7 @@ class Comparison(Document):
     each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
     runs name the task that explains a failure. Since then, in the same version, runs carry hashes
     of each other, and what their load was computed from, and trials say why they were passed
-    over; files without them are read as such.
+    over, and looks are kept; files without them are read as such.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 5
@@ -247,6 +267,7 @@ class Comparison(Document):
     shared: Shared | None = None
     asked: Rounds = Rounds()
     ended_because: str = ""
+    looks: tuple[Look, ...] = ()
     trials: tuple[Trial, ...] = ()
     communication: Communication | None = None
     verify: bool = True

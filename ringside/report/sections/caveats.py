@@ -18,9 +18,9 @@ from ringside.stats.links import (
     links_by_pair,
     same_link,
 )
+from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
-from ringside.stats.verdicts import LEAST_ROUNDS_OF_TWO
 from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, percent, plural
 
@@ -174,9 +174,10 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
 def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     arms, rounds = summary.arms, comparison.rounds
     timed = sum(row.throughput is not None for row in arms)
-    # Of two arms alone nobody else shows the drift, see ringside.stats.verdicts.
+    # Of two arms alone nobody else shows the drift of fresh rounds, see ringside.stats.pairs.
     least = LEAST_ROUNDS_OF_TWO if timed == 2 else LEAST_ROUNDS
-    if rounds < least:
+    told = any(one.ratio.interval for one in (*summary.verdicts, *summary.noise_floor))
+    if rounds < least and not told:
         yield Caveat(
             f"Only {plural(rounds, 'round')}: ratios have no interval, so there is no verdict.",
             f"Use at least {least} rounds.",

@@ -43,21 +43,25 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
         "ratio, as fast as",
         "Throughput of the first arm ÷ throughput of the second, from the rounds in which both "
-        "ran. 1.31× means 31 % more examples in the same time. A linear drift of the machine over "
-        "the order of the runs, estimated from all arms, is subtracted. Therefore the ratio is "
-        "not exactly the quotient of the two means.",
+        "ran. 1.31× means 31 % more examples in the same time. In a live round it is the middle of "
+        "the ratios of blocks that ran within seconds of each other. In fresh rounds (--fresh) a "
+        "linear drift of the machine over the order of the runs, estimated from all arms, is "
+        "subtracted. Therefore the ratio is not exactly the quotient of the two means.",
     ),
     (
         "faster, slower, cannot tell",
-        "A difference is called faster or slower only if chance alone would cause it in fewer "
-        "than 5 of 100 such experiments, over all pairs together: p-values are adjusted by Holm's "
-        "method. The interval shown belongs to the pair alone, so it may exclude 1 although the "
-        "word is cannot tell.",
+        "The headline of each size and each arm against serial are asked first. If all arms were "
+        "equally fast, any of these words would be there in at most 5 of 100 such experiments. "
+        "The other pairs are asked after that: any of their words would be there in at most 5 of "
+        "100 more. P-values are adjusted by Holm's method within each of the two families. The "
+        "interval belongs to the pair alone, so it may exclude 1 although the word is cannot tell. "
+        "An arm of a headline may be the fastest of several that are not told apart. Who wins was "
+        "lucky too: its interval and p-value account for that.",
     ),
     (
         "p, p adjusted",
         "The probability that two equally fast arms differ at least this much. Adjusted: "
-        "corrected for the number of pairs that are judged.",
+        "corrected for the number of questions that are judged together.",
     ),
     (
         "sure to be seen",

@@ -1,12 +1,13 @@
 """Who wins at each size, by how much, and how sure that is: a reader sees this first."""
 
+import math
 from dataclasses import dataclass
 
 from ringside.report.ranking import family_of, ranked, sizes_of, word_of
 from ringside.report.words import covers, ratio_between, said, times
 from ringside.stats.figure import Interval
 from ringside.stats.summary import ArmRow, Summary
-from ringside.stats.verdicts import PairVerdict
+from ringside.stats.verdicts import PairVerdict, turned
 from ringside_core.text import percent, plural
 
 
@@ -20,7 +21,7 @@ class Headline:
         sentence: who against whom; it holds the ratio.
         evidence: interval, rounds, and whether the two compute the same.
         against_serial: how the faster one compares with the run without distribution; or empty.
-        loses: whether that run has the verdict `faster`.
+        loses: whether that run is faster by the 95 % interval of the two.
         ratio, interval: for the picture; None where there is none.
     """
 
@@ -52,23 +53,13 @@ def headlines(summary: Summary) -> tuple[Headline, ...]:
 
 
 def contenders(summary: Summary, replicas: int) -> tuple[ArmRow, ArmRow] | None:
-    """The two arms that stand for a size, the faster one first.
-
-    The best arms of the two fastest families that distribute (Horovod and tf.distribute). If only
-    one of them ran, the two fastest arms of all. None if there are no two arms.
-    """
-    rows = ranked(summary, replicas)
-    distributed = [row for row in rows if row.arm.capabilities.family != "none"]
-    best = {family_of(row): row for row in reversed(distributed)}
-    if len(best) > 1:
-        first, second = sorted(best.values(), key=rows.index)[:2]
-    elif len(rows) > 1:
-        first, second = rows[:2]
-    else:
+    """The two arms that stand for a size, the faster one first; None: there are no two."""
+    if replicas not in summary.contests:
         return None
-    # Means are over all rounds of an arm, the ratio over those that both have.
-    ratio = summary.verdict_of(first.arm.label, second.arm.label).ratio.value
-    return (second, first) if ratio is not None and ratio < 1 else (first, second)
+    rows = {row.arm.label: row for row in summary.arms}
+    one = summary.verdict_of(*summary.contests[replicas])
+    faster = turned(one) if (one.ratio.value or 1.0) < 1 else one
+    return rows[faster.first], rows[faster.second]
 
 
 def _headline(summary: Summary, replicas: int) -> Headline:
@@ -136,7 +127,8 @@ def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
     if verdict.ratio.interval is None:
         why_not = ratio_between(verdict) or "no interval"
         return f"{why_not[0].upper()}{why_not[1:]}. {same}"
-    told = f"95 % interval {ratio_between(verdict)}, {plural(verdict.ratio.n, 'round')}."
+    told = f"95 % interval {ratio_between(verdict)}, {plural(verdict.ratio.n, 'round')}"
+    told += f"{_choice(verdict)}."
     if why := _why_not_told(verdict):
         told += f" {why[0].upper()}{why[1:]}."
     if verdict.word == "cannot tell" and verdict.smallest_visible is not None:
@@ -144,8 +136,20 @@ def _evidence(verdict: PairVerdict, pair: tuple[ArmRow, ArmRow]) -> str:
     return f"{told} {same}"
 
 
+def _choice(verdict: PairVerdict) -> str:
+    """Why the interval is wider than that of a pair that nobody chose; empty: it is not."""
+    lucky = [
+        f"{arm} was chosen from {count} arms that are not told apart"
+        for arm, count in zip((verdict.first, verdict.second), verdict.chosen_of, strict=True)
+        if count > 1
+    ]
+    return f" (wider, because {' and '.join(lucky)})" if lucky else ""
+
+
 def seen(smallest_visible: float) -> str:
-    """Which difference this experiment would have shown."""
+    """Which difference this experiment would have shown, even if it is as noisy as it may be."""
+    if math.isinf(smallest_visible):
+        return "Nothing could have been seen: not even a difference of 100 % would have been sure"
     much = percent(smallest_visible)
     return f"A difference of {much} would have been seen in 4 of 5 such experiments"
 
@@ -176,9 +180,14 @@ def _beside_serial(summary: Summary, row: ArmRow) -> PairVerdict | None:
 
 
 def loses(summary: Summary, row: ArmRow) -> bool:
-    """Whether the run without distribution is told to be faster than an arm."""
+    """Whether the 95 % interval says that an arm is slower than the run without distribution.
+
+    The arm is the fastest of its size, and the luck of the fastest can only hide that it loses. So
+    the interval of this pair alone says it, whatever else was asked.
+    """
     verdict = _beside_serial(summary, row)
-    return verdict is not None and verdict.ratio.interval is not None and verdict.word == "slower"
+    within = verdict.ratio.interval if verdict else None
+    return within is not None and within.high < 1
 
 
 def against_serial(summary: Summary, row: ArmRow) -> str:
@@ -188,7 +197,9 @@ def against_serial(summary: Summary, row: ArmRow) -> str:
         return ""
     much, span = times(verdict.ratio.value, verdict.ratio.interval), ratio_between(verdict)
     if loses(summary, row):
-        return f"Slower than {verdict.second}, without distribution: {much} {span}."
+        told = f"Slower than {verdict.second}, without distribution: {much} {span}"
+        why = _why_not_told(verdict)
+        return f"{told}, by the interval of this pair ({why})." if why else f"{told}."
     told = f"{much} {span}, {verdict.word}" if verdict.ratio.interval else f"{much}; {span}"
     if why := _why_not_told(verdict):
         told += f": {why}"

@@ -8,7 +8,7 @@ from ringside.report.sections.machine import beside_line
 from ringside.report.sections.verdicts import SURE, visible_cell
 from ringside.report.words import ratio_between, times, why_no_interval
 from ringside.stats.summary import Summary
-from ringside.stats.verdicts import PairVerdict
+from ringside.stats.verdicts import CHANCE, PairVerdict
 from ringside_core.specs import Comparison
 from ringside_core.text import duration, listed, percent, plural
 
@@ -119,6 +119,7 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
         ("Rounds used", str(len(summary.rounds.used))),
         ("Asked for", ", ".join(rules)),
         ("Ended because", comparison.ended_because or "it was interrupted and can be continued"),
+        ("Looks", _looks(comparison, summary)),
     ]
     if told := beside_line(comparison):
         facts.append(("All cores of the machine", told))
@@ -127,6 +128,21 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
         width_told = percent(width) if math.isfinite(width) else "not there yet"
         facts.append(("Widest interval of interest", f"{width_told}: {pair}"))
     return facts
+
+
+def _looks(comparison: Comparison, summary: Summary) -> str:
+    """How often it was looked at, and what this costs."""
+    before = comparison.looks
+    told = f"{plural(len(before) + 1, 'look')}"
+    if before:
+        told += f", the earlier after {listed([str(one.rounds) for one in before])} rounds"
+    told += (
+        ": in each family of questions a word of this look is wrong in at most "
+        f"{percent(summary.level)} of such experiments"
+    )
+    if comparison.asked.counted and not before:
+        return told
+    return f"{told}; of all looks together, however many, in at most {percent(CHANCE)}"
 
 
 def _disturbed(summary: Summary) -> Table:

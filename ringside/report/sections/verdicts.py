@@ -1,5 +1,7 @@
 """Verdicts of all pairs: a matrix for each size, all arms against serial, and the whole list."""
 
+import math
+
 from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text
 from ringside.report.ranking import ranked, sizes_of, verdict_cell, word_of
 from ringside.report.words import NOTHING, ratio_between, span_or_none, times, why_no_interval
@@ -25,7 +27,9 @@ def verdicts_section(summary: Summary) -> Section:
             0,
             Text(
                 "How many times as fast the arm of the row is as the arm of the column, with the "
-                "95 % interval. The word is corrected for the number of pairs."
+                "95 % interval of that pair. The headline of each size and each arm against serial "
+                "are asked first: their words are corrected for their number. So are those of the "
+                "other pairs, among themselves."
             ),
         )
     if (serial := serial_table(summary)) is not None:
@@ -132,6 +136,8 @@ def visible_cell(verdict: PairVerdict) -> Cell:
     """The smallest difference that such an experiment would show in 4 of 5 cases."""
     if verdict.smallest_visible is None:
         return Cell(NOTHING)
+    if math.isinf(verdict.smallest_visible):
+        return Cell("nothing", "above 100 %")
     return Cell(percent(verdict.smallest_visible))
 
 

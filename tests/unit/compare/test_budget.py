@@ -117,8 +117,8 @@ def test_flags_that_contradict(flags: dict[str, Any], words: str) -> None:
         (ASKED, state(2, 0.001), ""),  # too few rounds to believe it
         (ASKED, state(7, 0.06), ""),
         (ASKED, state(7, 0.05), "at most 5.0 % wide"),
-        (ASKED, state(6, 0.001), ""),  # whoever stops at the first lucky width is wrong too often
-        (ASKED, state(8, 0.04, undisturbed=6), ""),  # of six rounds, too
+        (ASKED, state(4, 0.001), ""),  # whoever stops at the first lucky width is wrong too often
+        (ASKED, state(6, 0.04, undisturbed=4), ""),  # of four rounds, too
         (ASKED, state(10, 0.06), "still 6.0 %; 5.0 % was asked for"),  # the eleventh ends at 660 s
         (ASKED, state(9, 0.06), ""),  # the tenth ends at 600 s
         (ASKED, state(2, 0.06, spent_s=900.0), ""),  # the least are made all the same
@@ -160,7 +160,7 @@ def test_when_it_ends(asked: Rounds, now: State, words: str) -> None:
         (ASKED, state(1), 120.0),
         (ASKED, state(4, 0.10), 360.0),  # twice too wide: 16 rounds, and the budget ends before
         (ASKED, state(6, 0.06), 180.0),  # 6 · 1.44 = 8.64
-        (ASKED, state(4, 0.01), 180.0),  # precise, and three rounds too few to believe it
+        (ASKED, state(4, 0.01), 60.0),  # precise, and one round too few to believe it
         (ASKED, state(1, spent_s=700.0, round_s=700.0), 1400.0),
         (COUNTED, state(2), 60.0),
         (COUNTED, state(3, undisturbed=2), 60.0),

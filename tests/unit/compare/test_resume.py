@@ -7,7 +7,6 @@ import pytest
 
 import ringside.cli.main
 from ringside.cli.lock import only_one
-from ringside.compare.budget import DEFAULT_BUDGET_S
 from ringside.compare.experiment import RESULTS, Observer, circumstances, keep, run_rounds
 from ringside.compare.resume import reopened
 from ringside.verify import store
@@ -44,7 +43,8 @@ def test_it_goes_on_as_asked_for_before(tmp_path: Path) -> None:
 
     assert same.asked == UNTIL
     assert anew.asked == UNTIL.replace(interval_width=0.02, budget_s=3600.0)
-    assert anew.replace(asked=UNTIL) == same
+    assert [(one.rounds, one.asked) for one in anew.looks] == [(0, UNTIL)]
+    assert anew.replace(asked=UNTIL, looks=()) == same
 
 
 def test_a_finished_one_says_so(tmp_path: Path) -> None:
@@ -244,13 +244,33 @@ def test_the_folder_counts_only_for_relative_files() -> None:
     assert circumstances(SHARED.replace(data_dir="here")).folder == str(Path.cwd())
 
 
-def test_a_new_precision_has_a_budget(tmp_path: Path) -> None:
-    """Counted rounds have no budget, and a precision may never be reached."""
+def test_counted_rounds_have_one_look(tmp_path: Path) -> None:
+    """It has spent all that there is; who goes on by count or because of a crash looks once."""
     left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
 
-    anew = reopened(tmp_path, interval_width="1%", budget=None).asked
+    for anew in (
+        {"interval_width": "1%", "budget": None},
+        {"interval_width": None, "budget": "1h"},
+    ):
+        with pytest.raises(RefusalError, match=r"counted its rounds.*--rounds 5.*Start a new"):
+            reopened(tmp_path, **anew)
 
-    assert anew == Rounds(least=5, most=100, interval_width=0.01, budget_s=DEFAULT_BUDGET_S)
+    left_behind(tmp_path, asked=Rounds(least=5, most=10))
+    assert reopened(tmp_path, interval_width=None, budget=None).looks == ()
+
+
+def test_each_look_is_written_down(tmp_path: Path) -> None:
+    """Each time that more is asked for; going on after a crash is none."""
+    left_behind(tmp_path, ended_because="The budget was over.")
+
+    second = reopened(tmp_path, interval_width=None, budget="1h")
+    keep(second, tmp_path)
+    again = reopened(tmp_path, interval_width=None, budget=None)
+    third = reopened(tmp_path, interval_width="1%", budget="2h")
+
+    assert [one.asked for one in second.looks] == [UNTIL]
+    assert again == second
+    assert [one.asked for one in third.looks] == [UNTIL, second.asked]
 
 
 def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.headline import contenders, headlines
 from ringside.report.sections.verdicts import matrix_of, pair_table, serial_table, verdicts_section
-from ringside.stats.figure import Figure
+from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout
@@ -72,12 +72,13 @@ def test_two_rounds_give_no_verdict() -> None:
 
 
 def test_distribution_that_loses_is_said_first() -> None:
-    """In bold on the first screen and as the first caveat, but only if it is sure."""
+    """In bold on the first screen and as the first caveat, if the interval says so."""
     slower = verdict("serial", "horovod ×2", 1.25, "faster")
 
     lost = judged(BEST, slower)
     head, caveat = headlines(lost)[0], caveats(bare(), lost)[0]
-    even = judged(BEST, replace(slower, word="cannot tell"))
+    wide = Figure(1.25, interval=Interval(0.9, 1.7), n=8)
+    even = judged(BEST, replace(slower, ratio=wide, word="cannot tell"))
 
     told = "lower than serial, without distribution: 0.80× [0.76, 0.84]."
     assert head.loses
@@ -85,6 +86,44 @@ def test_distribution_that_loses_is_said_first() -> None:
     assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{told}"
     assert not headlines(even)[0].loses
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
+
+
+def test_a_loss_that_may_be_chance_among_many_is_still_told() -> None:
+    """The interval decides; the reason says why the table of all arms has no word."""
+    reason = "alone it would be called; as one of 9 questions it can be chance"
+    slower = verdict("serial", "horovod ×2", 1.25, "cannot tell", reason=reason)
+
+    head = headlines(judged(BEST, slower))[0]
+
+    assert head.loses
+    assert head.against_serial == (
+        "Slower than serial, without distribution: 0.80× [0.76, 0.84], by the interval of this "
+        f"pair ({reason})."
+    )
+
+
+def test_nothing_could_have_been_seen_above_100_percent() -> None:
+    """No number that nobody can use."""
+    blind = replace(TIE, smallest_visible=math.inf)
+
+    _, tie = headlines(judged(BEST, blind))
+
+    assert "Nothing could have been seen: not even a difference of 100 %" in tie.evidence
+    assert "inf" not in tie.evidence
+    cells = [cell for row in pair_table((blind,)).rows for cell in row]
+    assert ("nothing", "above 100 %") in [(cell.main, cell.note) for cell in cells]
+
+
+def test_headline_says_from_how_many_arms_it_was_chosen() -> None:
+    """Its interval is wider than that of an arm that nobody chose."""
+    chosen = replace(BEST, chosen_of=(2, 5))
+
+    first, _ = headlines(judged(chosen))
+
+    assert (
+        "8 rounds (wider, because horovod ×2 was chosen from 2 arms that are not told apart and "
+        "mirrored ×2 was chosen from 5 arms that are not told apart)." in first.evidence
+    )
 
 
 def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:

@@ -24,7 +24,7 @@ from ringside.report.second_opinion import (
 from ringside.stats.figure import Interval
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import summarize
-from ringside.stats.verdicts import Sample, pair_verdicts
+from ringside.stats.verdicts import Question, Sample, pair_verdicts
 from tests.unit.report.small import EXAMPLES, small
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
@@ -60,8 +60,9 @@ def test_a_ratio_without_an_interval_is_the_plain_mean() -> None:
     found = ratio_of(opinion, "a", "b")
 
     assert drift_of(opinion.rates)[0] != 0
-    assert found.value == pytest.approx(math.sqrt(1.1))
-    assert math.isnan(found.low) and math.isnan(found.p_value)
+    value, low, _ = found.ends()
+    assert value == pytest.approx(math.sqrt(1.1))
+    assert math.isnan(low) and math.isnan(found.p_value())
 
 
 @pytest.mark.parametrize("common", [1, 5])
@@ -76,14 +77,41 @@ def test_both_agree_where_arms_hardly_meet(common: int) -> None:
             for place, arm in enumerate(random.permutation(there))
         ]
 
-    (first,) = pair_verdicts(samples_of(rows))
+    (first,) = pair_verdicts(samples_of(rows), [Question("a", "b")])
     second = ratio_of(opinion_of(rows), first.first, first.second)
+    value, low, _ = second.ends()
 
-    assert first.ratio.value == pytest.approx(second.value, rel=1e-9)
-    assert (first.ratio.interval is None) == math.isnan(second.low) == (common == 1)
+    assert first.ratio.value == pytest.approx(value, rel=1e-9)
+    assert (first.ratio.interval is None) == math.isnan(low) == (common == 1)
     if first.ratio.interval is not None:
-        assert first.ratio.interval.low == pytest.approx(second.low, rel=1e-9)
-        assert first.p_value == pytest.approx(second.p_value, rel=1e-9)
+        assert first.ratio.interval.low == pytest.approx(low, rel=1e-9)
+        assert first.p_value == pytest.approx(second.p_value(), rel=1e-9)
+
+
+def test_both_agree_on_live_rounds() -> None:
+    """Four arms, four launches; one launch and some blocks are missing."""
+    random = np.random.default_rng(4)
+    rates = 100 * random.lognormal(0, 0.05, size=(4, 4, 9))
+    rates[random.random(rates.shape) < 0.1] = np.nan
+    rates[2, 1] = np.nan
+    index = pd.MultiIndex.from_product([list("abcd"), range(4)], names=["arm", "round"])
+    blocks = pd.DataFrame(rates.reshape(16, 9), index=index).dropna(how="all")
+    there = [(i, k) for i in range(4) for k in range(4) if (i, k) != (2, 1)]
+    rows = [("abcd"[i], k, place, 1.0) for place, (i, k) in enumerate(there)]
+    opinion = replace(opinion_of(rows), blocks=blocks)
+    samples: dict[str, list[Sample]] = {}
+    for arm, number, place, rate in rows:
+        own_rates = enumerate(rates["abcd".index(arm), number].tolist())
+        counted = {k: value for k, value in own_rates if not math.isnan(value)}
+        samples.setdefault(arm, []).append(Sample(number, place, rate, counted))
+    asked = [Question("a", "b"), Question("a", "c", 3, 2), Question("c", "d")]
+
+    for one in pair_verdicts(samples, asked):
+        own = ratio_of(opinion, one.first, one.second)
+        assert one.ratio.interval is not None and one.ratio.n == own.rounds
+        told = (one.ratio.value, one.ratio.interval.low, one.ratio.interval.high)
+        assert told == pytest.approx(own.ends(*one.chosen_of), rel=1e-9)
+        assert one.p_value == pytest.approx(own.p_value(*one.chosen_of), rel=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +156,7 @@ def test_the_second_way_takes_drift_and_rounds_out() -> None:
     ratio = ratio_of(made, "a", "b")
 
     assert drift_of(made.rates)[0] == pytest.approx(0.07, rel=1e-9)
-    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((1.25, 1.25, 1.25), rel=1e-6)
+    assert ratio.ends() == pytest.approx((1.25, 1.25, 1.25), rel=1e-6)
     assert ratio.rounds == 4
 
 
@@ -158,7 +186,7 @@ WRONG: tuple[tuple[str, str, Change, str], ...] = (
         "efficiency in slots, of serial",
     ),
     ("arms", "spreads", lambda old: {**old, "startup_s": larger(old["startup_s"])}, "startup_s"),
-    ("verdicts", "ratio", larger, "mirrored ×2"),
+    ("verdicts", "ratio", larger, "÷ serial"),
     ("verdicts", "ratio", wider, "high"),
     ("verdicts", "ratio", lambda old: replace(old, interval=None), "low"),
     ("verdicts", "ratio", lambda old: replace(old, n=3), "rounds"),
@@ -215,7 +243,7 @@ def test_the_page_prints_these_numbers_in_these_columns(written: Path, opinion: 
         records = [run.records[0] for run in own]
         of_runs = opinion.figures.loc[runs["position"]]
         ratio = ratio_of(opinion, arm, "serial")
-        shares = [100 * end / replicas for end in (ratio.value, ratio.low, ratio.high)]
+        shares = [100 * end / replicas for end in ratio.ends()]
         reached = [
             0.5
             + run.position / 16

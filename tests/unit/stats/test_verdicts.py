@@ -7,9 +7,11 @@ import pytest
 from scipy import stats
 
 from ringside.stats.figure import geometric_mean_with_interval, mean_with_interval
-from ringside.stats.verdicts import Sample, fit_pairs, holm, pair_verdicts, turned
+from ringside.stats.pairs import fit_fresh, holm
+from ringside.stats.verdicts import Question, Sample, pair_verdicts, turned
 from ringside_core.specs import RefusalError
 
+AB = [Question("a", "b")]
 ORDERS = ((0, 1), (1, 0), (1, 0), (0, 1))  # balanced, so that a drift takes nothing off the mean
 
 
@@ -31,7 +33,7 @@ def test_ratio_is_the_regression_on_order() -> None:
     error = math.sqrt(rest[0] / 2 * np.linalg.inv(design.T @ design)[0, 0])
     half = stats.t.ppf(0.975, 2) * error
 
-    (found,) = pair_verdicts(two_arms(ratios))
+    (found,) = pair_verdicts(two_arms(ratios), AB)
 
     assert found.ratio.interval is not None
     assert found.ratio.value == pytest.approx(math.exp(solution[0]))
@@ -44,7 +46,7 @@ def test_ratio_is_the_regression_on_order() -> None:
 
 def test_faster_one_comes_first_and_turning_is_its_own_opposite() -> None:
     """`slower` becomes `faster` when turned; turning twice changes nothing."""
-    (found,) = pair_verdicts(two_arms((0.5, 0.52, 0.49, 0.5)))
+    (found,) = pair_verdicts(two_arms((0.5, 0.52, 0.49, 0.5)), AB)
 
     back = turned(found)
 
@@ -56,10 +58,133 @@ def test_faster_one_comes_first_and_turning_is_its_own_opposite() -> None:
     assert again.low == pytest.approx(found.ratio.interval.low)
 
 
+def live(rates: dict[str, list[list[float]]]) -> dict[str, list[Sample]]:
+    """Live samples from the rates of the blocks, by arm, launch and pass; 0 is a missing block."""
+    return {
+        arm: [
+            Sample(number, position, 1.0, {k: rate for k, rate in enumerate(blocks) if rate})
+            for number, blocks in enumerate(launches)
+        ]
+        for position, (arm, launches) in enumerate(rates.items())
+    }
+
+
+# Eight passes each; the middle half of the ratios of launch k is all RATIOS[k].
+RATIOS = (1.05, 1.08, 1.06)
+BASE = (100.0, 90.0, 70.0, 100.0, 100.0, 50.0, 80.0, 100.0)
+STALLED = (1.0, 1.0, 0.3, 1.0, 1.0, 2.0, 1.0, 0.5)
+
+
+def two_live_arms() -> dict[str, list[Sample]]:
+    """The machine changes from pass to pass, and three blocks of the first arm are disturbed."""
+    first = [
+        [rate * ratio * stalled for rate, stalled in zip(BASE, STALLED, strict=True)]
+        for ratio in RATIOS
+    ]
+    return live({"a": first, "b": [list(BASE)] * 3})
+
+
+def test_live_ratio_is_the_middle_of_passes_and_a_t_test_over_launches() -> None:
+    """Disturbed blocks and the machine cancel; the launches are the sample. By SciPy."""
+    logs = np.log(RATIOS)
+    expected = stats.ttest_1samp(logs, 0)
+    low, high = expected.confidence_interval(0.95)
+
+    (found,) = pair_verdicts(two_live_arms(), AB)
+
+    assert found.ratio.interval is not None and found.ratio.n == 3
+    assert found.ratio.value == pytest.approx(math.exp(logs.mean()))
+    assert found.ratio.interval.low == pytest.approx(math.exp(low))
+    assert found.ratio.interval.high == pytest.approx(math.exp(high))
+    assert found.p_value == pytest.approx(expected.pvalue)
+
+
+def test_noise_is_moderated_by_that_of_the_other_pairs() -> None:
+    """Four arms whose launches differ by hand-made amounts; the formula, term by term."""
+    random = np.random.default_rng(2)
+    logs = 0.02 * random.normal(size=(4, 3))
+    rates = {
+        name: [[100 * math.exp(of_launch)] * 4 for of_launch in of_arm]
+        for name, of_arm in zip("abcd", logs, strict=True)
+    }
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    variances = np.array([np.var(logs[i] - logs[j], ddof=1) for i, j in pairs])
+    typical = np.quantile(variances / (stats.chi2.ppf(0.4, 2) / 2), 0.4)
+    borrowed = 2 * np.minimum(1, typical / variances)  # half as many launches as arms
+    moderated = (2 * variances + borrowed * typical) / (2 + borrowed)
+    halves = stats.t.ppf(0.975, 2 + borrowed) * np.sqrt(moderated / 3)
+
+    found = pair_verdicts(live(rates), [Question("abcd"[i], "abcd"[j]) for i, j in pairs])
+
+    for one, half in zip(found, halves, strict=True):
+        assert one.ratio.interval is not None and one.ratio.value is not None
+        assert one.ratio.interval.high == pytest.approx(one.ratio.value * math.exp(half))
+
+
+def test_missing_blocks_and_launches() -> None:
+    """A launch counts with three common passes; a run without blocks has none."""
+    rates = {"a": [list(BASE)] * 4, "b": [list(BASE)] * 4}
+    rates["a"][1] = [100.0, 0, 0, 100.0, 0, 0, 0, 100.0]
+    rates["b"][2] = [100.0, 90.0, 0, 0, 0, 0, 0, 0]
+    rates["b"][3] = []
+
+    (found,) = pair_verdicts(live(rates), AB)
+    (nothing,) = pair_verdicts(live({"a": rates["a"][3:], "b": [[]]}), AB)
+
+    assert found.ratio.n == 2 and found.ratio.interval is None
+    assert nothing.ratio.value is None
+    assert nothing.reason == "no round in which both have 3 blocks in common"
+
+
+def test_an_arm_that_was_chosen_needs_more_to_be_believed() -> None:
+    """Best of three: its lower end at 2.5 % ÷ 3, its p-value three times as large; turned too."""
+    logs = np.log(RATIOS)
+    error = logs.std(ddof=1) / math.sqrt(3)
+    (plain,) = pair_verdicts(two_live_arms(), AB)
+
+    (chosen,) = pair_verdicts(two_live_arms(), [Question("b", "a", 1, 3)])
+
+    assert (chosen.first, chosen.chosen_of) == ("a", (3, 1))
+    assert chosen.ratio.interval is not None and plain.ratio.interval is not None
+    low = logs.mean() - stats.t.isf(0.025 / 3, 2) * error
+    assert chosen.ratio.interval.low == pytest.approx(math.exp(low))
+    assert chosen.ratio.interval.high == pytest.approx(plain.ratio.interval.high)
+    assert plain.p_value is not None and chosen.p_value == pytest.approx(3 * plain.p_value)
+
+
+def test_a_family_and_a_look_share_their_chance() -> None:
+    """Alone p is 0.02: a word; as one of three questions, or at a later look, none, and why."""
+    samples = two_live_arms() | {
+        name: [Sample(k, 9, 1.0, dict(enumerate(BASE))) for k in range(3)] for name in "cd"
+    }
+    # All other arms are alike to the last digit, so they lend no noise.
+    (alone,) = pair_verdicts(two_live_arms(), AB)
+    (later,) = pair_verdicts(two_live_arms(), AB, level=0.005)
+    assert alone.p_value is not None and 0.005 < alone.p_value < 0.05
+    assert (alone.word, later.word) == ("faster", "cannot tell")
+    assert later.reason == (
+        "with one look it would be called; this look may spend 0.50 % of chance"
+    )
+    del samples["c"], samples["d"]
+    twice = [*AB, Question("b", "a"), Question("a", "b")]
+    assert {one.reason for one in pair_verdicts(samples, twice)} == {
+        "alone it would be called; as one of 3 questions it can be chance"
+    }
+
+
+def test_nothing_is_visible_above_100_percent() -> None:
+    """Three launches that differ by half: no honest number is left."""
+    rates = {"a": [[50.0] * 4, [100.0] * 4, [180.0] * 4], "b": [[100.0] * 4] * 3}
+
+    (found,) = pair_verdicts(live(rates), AB)
+
+    assert found.smallest_visible == math.inf
+
+
 @pytest.mark.parametrize(("rounds", "least"), [(2, 4), (3, 4)])
 def test_too_few_rounds_give_a_ratio_without_an_interval(rounds: int, least: int) -> None:
     """The cell says how many there are and how many are needed."""
-    (found,) = pair_verdicts(two_arms((2.0, 2.1, 1.9)[:rounds]))
+    (found,) = pair_verdicts(two_arms((2.0, 2.1, 1.9)[:rounds]), AB)
 
     assert found.ratio.value is not None and found.ratio.interval is None
     assert (found.word, found.p_value) == ("cannot tell", None)
@@ -74,7 +199,7 @@ def test_a_ratio_without_an_interval_lies_within_what_was_measured() -> None:
         name: [Sample(r, places[name][r], rates[name][r]) for r in (0, 1)] for name in places
     }
 
-    found = {(one.first, one.second): one for one in pair_verdicts(samples)}
+    found = {(one.first, one.second): one for one in pair_verdicts(samples, AB)}
 
     ratio = found["a", "b"].ratio
     assert ratio.interval is None
@@ -88,7 +213,7 @@ def test_bad_samples_are_refused_by_arm_round_and_field(value: float) -> None:
     samples["a"][1] = Sample(1, 3, value)
 
     with pytest.raises(RefusalError, match=r"throughput_examples_s=.* of 'a' in round 2"):
-        pair_verdicts(samples)
+        pair_verdicts(samples, AB)
 
 
 def test_two_samples_of_a_round_are_refused() -> None:
@@ -97,7 +222,7 @@ def test_two_samples_of_a_round_are_refused() -> None:
     samples["a"].append(samples["a"][0])
 
     with pytest.raises(RefusalError, match="two of 'a' in round 1"):
-        pair_verdicts(samples)
+        pair_verdicts(samples, AB)
 
 
 def test_same_order_in_every_round_gives_no_interval() -> None:
@@ -107,7 +232,7 @@ def test_same_order_in_every_round_gives_no_interval() -> None:
         for place, name in enumerate("ab")
     }
 
-    (found,) = pair_verdicts(samples)
+    (found,) = pair_verdicts(samples, AB)
 
     assert found.ratio.interval is None and "drift is not told apart" in found.reason
 
@@ -121,7 +246,7 @@ def test_pure_drift_is_no_difference() -> None:
     """Equal arms on a machine that slows down by a tenth in each run: ratio 1."""
     t = np.array([[[0.0, 5, 7], [1, 4, 6], [2, 3, 8]]])
 
-    fits = fit_pairs(-0.1 * t, t, np.array([0]), np.array([1]))
+    fits = fit_fresh(-0.1 * t, t, np.array([0]), np.array([1]))
 
     assert fits.difference[0, 0] == pytest.approx(0, abs=1e-12)
 
