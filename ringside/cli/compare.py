@@ -29,7 +29,8 @@ from ringside.cli.lock import only_one
 from ringside.cli.stopping import telling
 from ringside.compare.arms import twin
 from ringside.compare.budget import rounds_asked
-from ringside.compare.experiment import RESULTS, begin, choose_arms, on_hosts
+from ringside.compare.choose import begin, choose_arms, on_hosts
+from ringside.compare.experiment import RESULTS
 from ringside.compare.resume import look_again, reopened
 from ringside.compare.stages import go_on
 from ringside.stats.summary import summarize

@@ -24,7 +24,7 @@ from ringside.cli.common import (
     new_folder,
     placement_from,
 )
-from ringside.compare.experiment import able_here, choose_arms, on_hosts
+from ringside.compare.choose import able_here, choose_arms, on_hosts
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms, make_mistakes
 from ringside.verify.processes import Start

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from launch.remote.host_checks import machine_of
 from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_width
-from ringside.compare.experiment import RESULTS, circumstances
+from ringside.compare.choose import circumstances
+from ringside.compare.experiment import RESULTS
 from ringside.compare.hosts import fullest, links_between, ready_hosts
 from ringside.stats.links import link_words, links_by_pair, same_link
 from ringside.stats.summary import summarize

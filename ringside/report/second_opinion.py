@@ -28,6 +28,7 @@ from ringside_core.specs import Comparison, capabilities_of
 
 Array = NDArray[np.float64]
 SMALLEST = {"step_p95_ms": 20, "step_p99_ms": 100}  # times that a quantile needs
+MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
 DIGITS = 1e-6  # relative; both ways round in another order, drift solves least squares in between
 # Figures of a run that are computed here too.
 FIGURES = (
@@ -111,11 +112,46 @@ def second_opinion(
         for run in body["runs"]
         if run["round"] in rounds and run["arm"] in ranked
     ]
+    where = {one["position"]: (one["arm"], one["round"]) for one in counting}
+    blocks = {
+        where[run["position"]]: _executions(run, warm_up_epochs[run["position"]])
+        .groupby("pass")[["examples", "s"]]
+        .sum()
+        .eval("examples / s")
+        for run in body["runs"]
+        if run["blocks"] and run["position"] in where and rows[run["position"]]
+    }
     return Opinion(
         figures=pd.DataFrame.from_dict(rows, orient="index", columns=list(FIGURES)),
         counting=pd.DataFrame(counting, columns=["arm", "round", "position", "rate"]),
         replicas=ranked,
+        blocks=pd.DataFrame(blocks).T.rename_axis(["arm", "round"]) if blocks else pd.DataFrame(),
     )
+
+
+def _executions(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
+    """The executions that count in the blocks of a live run: pass, examples, steps, s."""
+    timed = [record["epochs"] for record in run["records"] if record["role"] != "server"]
+    rows = []
+    for number, of_all in enumerate(zip(*timed, strict=True)):
+        first = of_all[0]
+        each = _durations(of_all).max(axis=0)
+        ends = np.minimum(first["steps_per_time"] * np.arange(1, len(each) + 1), first["steps"])
+        frame = pd.DataFrame({"steps": np.diff(ends, prepend=0), "each": each, "epoch": number})
+        frame["examples"] = frame["steps"] * (first["examples"] / first["steps"])
+        rows.append(frame)
+    line = pd.concat(rows, ignore_index=True)
+    line["s"] = line["each"] * line["steps"]
+    line["done"] = line["steps"].cumsum()
+    warm = line.loc[line["epoch"] < warm_up_epochs, "steps"].sum()
+    edges = [run["blocks"][0]["begun_after"], *(one["ended_after"] for one in run["blocks"])]
+    line["pass"] = pd.cut(line["done"], edges, labels=[one["number"] for one in run["blocks"]])
+    line = line.dropna().astype({"pass": int})
+    line["nth"] = line.groupby("pass").cumcount()
+    begun = {one["number"]: one["begun_after"] for one in run["blocks"]}
+    marked = MARKED + run["spec"]["pipeline"]["prefetch"]
+    counts = (line["nth"] >= marked) & (line["pass"].map(begun) >= warm)
+    return line.loc[counts]
 
 
 def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
@@ -129,6 +165,14 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     if epochs:
         seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
+        times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])
+        if run["blocks"]:
+            line = _executions(run, warm_up_epochs)
+            times = 1000 * line["each"].to_numpy()
+            if line.empty:
+                del found["throughput_examples_s"]
+            else:
+                found["throughput_examples_s"] = float(line["examples"].sum() / line["s"].sum())
         whole = pd.DataFrame(
             [
                 (number, epoch["examples"], epoch["train_s"], epoch["beside_s"])
@@ -143,7 +187,6 @@ def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
             found["whole_epochs_examples_s"] = float(longest["examples"] / longest["s"])
         places = _slots(run["spec"]) * sum(of_all[0]["steps"] for of_all in epochs)
         found["padding_share"] = 1 - sum(of_all[0]["examples"] for of_all in epochs) / places
-        times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])
         for name, percent in (("step_time_ms", 50), ("step_p95_ms", 95), ("step_p99_ms", 99)):
             if len(times) >= SMALLEST.get(name, 1):
                 found[name] = float(np.quantile(times, percent / 100))

@@ -10,7 +10,8 @@ import ringside.cli.main
 from launch.placement import cores_each
 from ringside.compare import durations, stages
 from ringside.compare.arms import parse_arms
-from ringside.compare.experiment import Observer, choose_arms, launched
+from ringside.compare.choose import choose_arms
+from ringside.compare.experiment import Observer, launched
 from ringside.compare.hosts import (
     fullest,
     used_hosts,

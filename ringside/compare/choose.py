@@ -1,0 +1,224 @@
+"""What will be compared: arms, hosts and circumstances, before anything is measured."""
+
+import dataclasses
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from launch.placement import cores_each
+from launch.remote.host_checks import HostFacts, machine_of
+from ringside.compare.arms import (
+    cores_here,
+    default_backends,
+    parse_arms,
+    refuse_same_runs,
+    too_few_cores,
+    twin,
+)
+from ringside.compare.available_arms import available
+from ringside.compare.experiment import keep, planned
+from ringside.compare.hosts import (
+    all_slots,
+    fullest,
+    kept_communication,
+    links_between,
+    ready_hosts,
+    with_room,
+)
+from ringside.compare.live import refuse_without_memory
+from ringside.stats.breakdown import breakdown_arms
+from ringside.verify import store
+from ringside.verify.certify import Subject
+from ringside_core.specs import (
+    THIS_MACHINE,
+    Arm,
+    Circumstances,
+    Comparison,
+    MachineFacts,
+    NotRun,
+    Placement,
+    Rounds,
+    RunSpec,
+    Shared,
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was asked for, before anything was started or asked.
+
+    Attributes:
+        shared: what all arms share.
+        arms: those that the hosts have room for.
+        no_room: the others.
+        placement: where the arms run.
+    """
+
+    shared: Shared
+    arms: tuple[Arm, ...]
+    no_room: tuple[NotRun, ...] = ()
+    placement: Placement = THIS_MACHINE
+
+    def spec_of(self, arm: Arm) -> RunSpec:
+        """The run of an arm."""
+        return self.shared.spec_of(arm, self.placement)
+
+
+def choose_arms(
+    shared: Shared,
+    backends: str | None,
+    replicas: str | None,
+    placement: Placement = THIS_MACHINE,
+) -> Chosen:
+    """The arms that the flags name, and what they share.
+
+    Raises:
+        RefusalError: an unknown arm, a batch that the replicas cannot divide, the same run twice,
+            or no room on the hosts.
+    """
+    named = backends or default_backends(on_hosts=bool(placement.names))
+    # Between hosts: one replica, which scaling is measured against, and all that have room.
+    sizes = f"1,{all_slots(placement)}" if placement.names else "1,2"
+    arms, no_room = with_room(parse_arms(named, replicas or sizes), placement)
+    with_cores = shared.with_cores(cores_here(arms))
+    refuse_same_runs(with_cores, arms, placement)  # also refuses specs that cannot run
+    # Cores of hosts are known once the hosts are asked, see `on_hosts`.
+    return Chosen(shared if placement.names else with_cores, arms, no_room, placement)
+
+
+def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]]:
+    """Ask every host whether it is ready, and give each replica cores that every host has.
+
+    Without a hostfile no host is asked.
+
+    Args:
+        chosen: what the flags ask for.
+        folder: where the results will go.
+
+    Returns:
+        The choice with those cores and the network interface, and the facts of each host by name.
+
+    Raises:
+        RefusalError: some hosts are not ready; the message has all reasons.
+    """
+    placement = chosen.placement
+    if not placement.names:
+        return chosen, {}
+    specs = [chosen.spec_of(arm) for arm in chosen.arms]
+    found = ready_hosts(specs, placement, folder)
+    each = cores_each(fullest(specs, placement), {name: one.cores for name, one in found.items()})
+    interface = next((one.interface for one in found.values() if one.interface), None)
+    ready = dataclasses.replace(
+        chosen,
+        shared=chosen.shared.with_cores(each),
+        placement=placement.replace(interface=interface),
+    )
+    return ready, found
+
+
+def able_here(console: Console, chosen: Chosen) -> tuple[list[Subject], tuple[NotRun, ...]]:
+    """The arms that can run here, with their runs; prints a line for each of the others.
+
+    This machine is asked even if the runs go to other hosts: `check_hosts` makes sure that those
+    have the same versions, and what can run depends on what is installed.
+    """
+    with console.status("looking at this machine…"):
+        able, unable = available(chosen.arms, chosen.shared)
+    unable = (*chosen.no_room, *unable)
+    for reason in unable:
+        console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)
+    return [Subject(arm, chosen.spec_of(arm)) for arm in able], unable
+
+
+def begin(
+    console: Console,
+    chosen: Chosen,
+    *,
+    facts: dict[str, HostFacts],
+    folder: Path,
+    command: str,
+    asked: Rounds,
+    order_seed: int,
+    deadline_s: float,
+    verify: bool,
+    why: bool,
+    live: bool,
+    trials_each: int,
+) -> Comparison:
+    """Write a comparison to disk, with the arms that can run here and no runs yet."""
+    placement = chosen.placement
+    subjects, unable = able_here(console, chosen)
+    able = tuple(subject.arm for subject in subjects)
+    able += twin(able)
+    each = chosen.shared.cores_per_replica
+    if able and each and not placement.names and (few := too_few_cores(able, each)):
+        console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
+    if why:
+        able += breakdown_arms(able, chosen.shared)
+    machine = machine_of(placement)
+    live = live and not _needs_whole_devices(console, machine)
+    if live and not placement.names:
+        plans = planned(placement)
+        specs = [(arm, chosen.shared.spec_of(arm, placement)) for arm in able]
+        refuse_without_memory([len(plans(arm, spec, folder).expects) for arm, spec in specs])
+    addresses = {name: one.address for name, one in facts.items()}
+    links = links_between(console, placement, addresses)
+    comparison = Comparison(
+        name=folder.name,
+        created_unix_s=time.time(),
+        command=command,
+        machine=machine,
+        seed=order_seed,
+        rounds=0,
+        arms=able,
+        not_run=unable,
+        detection=store.find_matrix(placement),
+        shared=chosen.shared,
+        asked=asked,
+        communication=kept_communication(placement, able, facts, links),
+        verify=verify,
+        trials_each=trials_each,
+        deadline_s=deadline_s,
+        live=live,
+        code_version=store.code_version(),
+        circumstances=circumstances(chosen.shared),
+        hosts=placement.hosts or (),
+        interface=placement.interface,
+        servers_on=placement.servers_on,
+        oversubscribe=placement.oversubscribe,
+        addresses=addresses,
+        links=links,
+    )
+    keep(comparison, folder)
+    return comparison
+
+
+def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:
+    """Whether arms cannot be live side by side: TensorFlow takes the whole memory of a GPU."""
+    if machine.gpus:
+        console.print("GPUs: each run has them alone, so the arms run one after the other")
+    return bool(machine.gpus)
+
+
+def circumstances(shared: Shared) -> Circumstances:
+    """What the runs of this process depend on besides the machine, see Circumstances."""
+    orders = store.orders()
+    told = "\n".join(f"{name}={digest}" for name, digest in orders.items())
+    return Circumstances(
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        variables=tuple(orders),
+        variables_sha256=hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest(),
+        folder=os.getcwd() if _names_relative_files(shared) else "",
+    )
+
+
+def _names_relative_files(shared: Shared) -> bool:
+    """Whether a file name is relative to the working directory."""
+    code = [shared.workload, shared.pipeline.filter or ""]
+    if any(".py:" in name and not Path(name).is_absolute() for name in code):
+        return True
+    return shared.data_dir is not None and not Path(shared.data_dir).is_absolute()
