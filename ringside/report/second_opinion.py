@@ -29,6 +29,7 @@ from ringside_core.specs import Comparison, capabilities_of
 Array = NDArray[np.float64]
 SMALLEST = {"step_p95_ms": 20, "step_p99_ms": 100}  # times that a quantile needs
 MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
+MOST_TAKEN = 0.6  # of the processors, by others, in a live comparison
 DIGITS = 1e-6  # relative; both ways round in another order, drift solves least squares in between
 # Figures of a run that are computed here too.
 FIGURES = (
@@ -59,12 +60,14 @@ class Opinion:
         replicas: of each arm.
         blocks: [(arm, round), pass], examples/s of the blocks of live rounds, not a number where
             there is none; empty: the rounds are fresh.
+        trusted: others left the runs so much of the processors that intervals mean something.
     """
 
     figures: pd.DataFrame
     counting: pd.DataFrame
     replicas: Mapping[str, int]
     blocks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    trusted: bool = True
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -126,7 +129,17 @@ def second_opinion(
         counting=pd.DataFrame(counting, columns=["arm", "round", "position", "rate"]),
         replicas=ranked,
         blocks=pd.DataFrame(blocks).T.rename_axis(["arm", "round"]) if blocks else pd.DataFrame(),
+        trusted=not body["live"] or _taken(body["runs"]) <= MOST_TAKEN,
     )
+
+
+def _taken(runs: Sequence[dict[str, Any]]) -> float:
+    """Share of the runs' processors that others and the hypervisor took; 0 if nobody counted."""
+    loads = pd.DataFrame([run["load"] for run in runs if run["load"] is not None])
+    if loads.empty:
+        return 0.0
+    taken = loads["others_cpu_s"].sum() + loads["steal_cpu_s"].sum()
+    return float(taken / (loads["cores"] * loads["wall_s"]).sum())
 
 
 def _executions(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
@@ -150,8 +163,8 @@ def _executions(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
     line["nth"] = line.groupby("pass").cumcount()
     begun = {one["number"]: one["begun_after"] for one in run["blocks"]}
     marked = MARKED + run["spec"]["pipeline"]["prefetch"]
-    counts = (line["nth"] >= marked) & (line["pass"].map(begun) >= warm)
-    return line.loc[counts]
+    counting: pd.Series = (line["nth"] >= marked) & (line["pass"].map(begun) >= warm)
+    return pd.DataFrame(line.loc[counting])
 
 
 def _figures(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
@@ -372,7 +385,7 @@ def _fresh(opinion: Opinion, first: str, second: str) -> _Alone:
 def ratio_of(opinion: Opinion, first: str, second: str) -> Ratio:
     """The ratio of two arms, its variance moderated by the typical one of all pairs."""
     own, arms = _alone(opinion, first, second), opinion.rates["arm"].nunique()
-    if not own.freedom:
+    if not own.freedom or not opinion.trusted:
         return Ratio(own.log, math.nan, math.nan, own.rounds)
     typical = opinion.typical_variance
     borrowed = min(4.0, arms / 2, own.freedom) if arms > 2 else 0.0
@@ -428,6 +441,8 @@ def _of_arm(opinion: Opinion, row: ArmRow, summary: Summary) -> Iterator[Pair]:
     arm = row.arm.label
     runs = opinion.counting[opinion.counting["arm"] == arm]
     mean = geometric_mean(runs["rate"].dropna())
+    if not opinion.trusted:
+        mean = (mean[0], math.nan, math.nan)
     yield from _of_figure(f"arm {arm} / mean examples/s", row.mean_throughput, mean)
     of_runs = opinion.figures.loc[runs["position"]]
     for name in FIGURES:

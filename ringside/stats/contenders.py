@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from ringside.stats.figure import Figure
@@ -67,7 +67,11 @@ class Judged:
 
 
 def judge(
-    rows: Sequence[Ranked], samples: Mapping[str, Sequence[Sample]], serial: str, level: float
+    rows: Sequence[Ranked],
+    samples: Mapping[str, Sequence[Sample]],
+    serial: str,
+    level: float,
+    untrusted: str = "",
 ) -> Judged:
     """The verdicts of both families of questions, and that of each twin against its arm.
 
@@ -76,12 +80,13 @@ def judge(
         samples: of these arms, by label.
         serial: label of the arm without distribution; empty: there is none.
         level: the probability of a false word that each family has.
+        untrusted: why no interval can be trusted; then none is given, and no word.
     """
     own = [row.arm.label for row in rows if row.comparable and not row.arm.twin_of]
     apart = told_apart(samples, [Question(*pair) for pair in itertools.combinations(own, 2)])
     asked = questions(rows, serial, apart)
     by_pair = {
-        frozenset((one.first, one.second)): one
+        frozenset((one.first, one.second)): _without_interval(one, untrusted) if untrusted else one
         for family in (asked.first, asked.others)
         for one in pair_verdicts(samples, family, level=level)
     }
@@ -89,13 +94,30 @@ def judge(
         size: by_pair[frozenset((one.first, one.second))] for size, one in asked.contests.items()
     }
     twins = [(row.arm.label, row.arm.twin_of) for row in rows if row.arm.twin_of in samples]
-    floor = [one for pair in twins for one in pair_verdicts(samples, [Question(*pair)])]
+    floor = [
+        _without_interval(one, untrusted) if untrusted else one
+        for pair in twins
+        for one in pair_verdicts(samples, [Question(*pair)])
+    ]
     again = {twin for twin, _ in twins}
     return Judged(
         by_pair=by_pair,
         asked_first=frozenset(frozenset((one.first, one.second)) for one in asked.first),
         contests={size: (one.first, one.second) for size, one in stood.items()},
         noise_floor=tuple(one if one.first in again else turned(one) for one in floor),
+    )
+
+
+def _without_interval(verdict: PairVerdict, why: str) -> PairVerdict:
+    """The plain ratio, and why there is no more."""
+    return replace(
+        verdict,
+        ratio=replace(verdict.ratio, interval=None, reason=why),
+        word="cannot tell",
+        p_value=None,
+        p_adjusted=None,
+        smallest_visible=None,
+        reason=why,
     )
 
 

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside_core.specs import Comparison, Run
-from ringside_core.text import plural
+from ringside_core.text import percent, plural
 
 # A tenth of the processors: below the difference between two quiet runs on a shared machine.
 DISTURBED_SHARE = 0.10
+# More than one other program on each processor of the runs.
+MOST_TAKEN = 0.60
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,31 @@ def _shares(run: Run) -> tuple[float, float]:
     return run.load.others_cpu_s / available_s, run.load.steal_cpu_s / available_s
 
 
-def others_share(runs: Sequence[Run]) -> float | None:
-    """Share of the processors that others and the hypervisor took beside runs; None: not known.
+def others_share(comparison: Comparison) -> float | None:
+    """Share of the runs' processors that others and the hypervisor took beside them.
 
-    Σ (others_cpu_s + steal_cpu_s) ÷ Σ (cores · wall_s).
+    Σ (others_cpu_s + steal_cpu_s) ÷ Σ (cores · wall_s) over all runs.
+
+    Returns:
+        None: nobody counted.
     """
-    loads = [run.load for run in runs if run.load is not None]
+    loads = [run.load for run in comparison.runs if run.load is not None]
     if not loads:
         return None
     taken = sum(one.others_cpu_s + one.steal_cpu_s for one in loads)
     return taken / sum(one.cores * one.wall_s for one in loads)
+
+
+def why_untrusted(comparison: Comparison) -> str:
+    """Why no interval of a live comparison can be trusted; empty: they can be.
+
+    Stacks differ in how well they defend a processor: one that polls keeps it, one that sleeps
+    loses it. Above MOST_TAKEN that is measured, not the stacks' speed.
+    """
+    share = others_share(comparison) if comparison.live else None
+    if share is None or share <= MOST_TAKEN:
+        return ""
+    return f"other programs took {percent(share)} of the processors: no interval can be trusted"
 
 
 def beside(run: Run) -> float | None:

@@ -15,7 +15,7 @@ from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, examples_once, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.looks import level
-from ringside.stats.rounds import RoundsUsed, rounds_used
+from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
 from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
 from ringside.stats.step_times import blocks_examples_s
 from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
@@ -195,11 +195,23 @@ def summarize(comparison: Comparison) -> Summary:
         _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
     ]
     measured, losses = _without_departed(measured, rows)
+    untrusted = why_untrusted(comparison)
+    if untrusted:
+        measured = [
+            replace(
+                row, mean_throughput=replace(row.mean_throughput, interval=None, reason=untrusted)
+            )
+            for row in measured
+        ]
     ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
     metric, target = _quality_target(comparison.runs)
     judged = judge(
-        ranked, _samples_by_arm(ranked, rows), serial.arm.label if serial else "", level(comparison)
+        ranked,
+        _samples_by_arm(ranked, rows),
+        serial.arm.label if serial else "",
+        level(comparison),
+        untrusted,
     )
     return Summary(
         arms=tuple(_with_efficiency(row, ranked, serial, judged.by_pair) for row in ranked),

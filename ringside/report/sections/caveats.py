@@ -19,6 +19,7 @@ from ringside.stats.links import (
     same_link,
 )
 from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
+from ringside.stats.rounds import DISTURBED_SHARE, others_share
 from ringside.stats.step_times import warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Comparison, MachineFacts
@@ -152,6 +153,15 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         yield Caveat(
             f"{rounds} disturbed by other programs are used, because too few quiet ones are left.",
             "Stop the other programs, and continue with --resume or a larger --budget.",
+        )
+    share = others_share(comparison) if comparison.live else None
+    if share is not None and share > DISTURBED_SHARE:
+        told = (
+            f"Beside the blocks of the arms other programs took {percent(share)} of the processors."
+        )
+        yield Caveat(
+            f"{told} Stacks differ in how well they defend a processor against others.",
+            "Stop the other programs, and compare again.",
         )
     if interrupted(comparison) and comparison.runs:
         yield Caveat(

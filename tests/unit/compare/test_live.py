@@ -71,4 +71,4 @@ def test_a_live_round_is_never_left_out() -> None:
 
     assert rounds_used(comparison).used == (0,)
     assert not rounds_used(comparison).disturbed
-    assert others_share(comparison.runs) == pytest.approx(10 / 20)
+    assert others_share(comparison) == pytest.approx(10 / 20)
