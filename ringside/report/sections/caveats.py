@@ -150,7 +150,7 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         rounds = plural(len(summary.rounds.disturbed), "round")
         yield Caveat(
             f"{rounds} disturbed by other programs are used, because too few quiet ones are left.",
-            "Stop the other programs, and continue with --resume or a larger --budget.",
+            "Stop the other programs, and measure again.",
         )
     if interrupted(comparison) and comparison.runs:
         yield Caveat(
@@ -166,7 +166,8 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             yield Caveat(
                 f"At {plural(size, 'replica')} {verdict.first} and {verdict.second} cannot be told "
                 f"apart. {seen(verdict.smallest_visible)}.",
-                "Ask for a smaller --interval-width and a larger --budget.",
+                "Give a new comparison a smaller --interval-width and a larger --budget. To go on "
+                "with this one (--resume) is one more look, which may spend less of chance.",
             )
 
 
