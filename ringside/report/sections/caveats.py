@@ -152,7 +152,7 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         rounds = plural(len(summary.rounds.disturbed), "round")
         yield Caveat(
             f"{rounds} disturbed by other programs are used, because too few quiet ones are left.",
-            "Stop the other programs, and continue with --resume or a larger --budget.",
+            "Stop the other programs, and measure again.",
         )
     share = others_share(comparison) if comparison.live else None
     if share is not None and share > DISTURBED_SHARE:
@@ -177,7 +177,8 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             yield Caveat(
                 f"At {plural(size, 'replica')} {verdict.first} and {verdict.second} cannot be told "
                 f"apart. {seen(verdict.smallest_visible)}.",
-                "Ask for a smaller --interval-width and a larger --budget.",
+                "Give a new comparison a smaller --interval-width and a larger --budget. To go on "
+                "with this one (--resume) is one more look, which may spend less of chance.",
             )
 
 
