@@ -89,6 +89,7 @@ def test_the_input_of_synthetic_only_copies_finished_images(floatx: str) -> None
     tf.keras.backend.set_floatx(floatx)
     try:
         workload = load_workload("synthetic", options={"image_size": 8}, data_dir=None)
+        assert workload.preprocess is not None
         numbers, labels = (array[30:36] for array in workload.train.arrays)
         traced = tf.function(workload.preprocess).get_concrete_function(
             *(tf.TensorSpec([6], tf.int64) for _ in range(2))
