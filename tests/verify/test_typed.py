@@ -28,11 +28,15 @@ def typed(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.slow
 def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> None:
-    """One arm passes and one does not; a cache that cannot be written costs nothing."""
+    """One arm passes, also with several updates in one execution, and one does not.
+
+    A cache that cannot be written costs nothing.
+    """
     (tmp_path / "cache").write_text("a file where a folder is expected")
 
     done = typed(
-        "--workload", f"{WORKLOADS}:plain", "--backends", "mirrored,horovod:compression=fp16",
+        "--workload", f"{WORKLOADS}:plain",
+        "--backends", "mirrored:steps_per_execution=10,horovod:compression=fp16",
         "--global-batch", "12", "--explain", "--name", "mine",
         cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"),
     )  # fmt: skip
@@ -46,7 +50,7 @@ def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> Non
     found = {p.name: Certificate.from_json(p.read_text()).passed for p in folder.iterdir()}
     assert found == {
         "serial-x1.json": True,
-        "mirrored-x2.json": True,
+        "mirrored-steps_per_execution=10-x2.json": True,
         "horovod-compression=fp16-x2.json": False,
     }
 
