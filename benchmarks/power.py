@@ -256,7 +256,8 @@ def _line(verdict: PairVerdict) -> str:
     if interval is not None:
         number += f" [{interval.low:.4f}, {interval.high:.4f}]"
     visible = verdict.smallest_visible
-    seen = "" if visible is None else f"; could have seen {visible:.1%}"
+    much = "nothing" if visible is None or math.isinf(visible) else f"{visible:.1%}"
+    seen = "" if visible is None else f"; could have seen {much}"
     return f"{verdict.first} ÷ {verdict.second}: {number}: {verdict.word}{seen} {verdict.reason}"
 
 
