@@ -67,7 +67,7 @@ def command(
         typer.Option(
             help="Stop before a round that would end after this time (90s, 10m, 1h), counted from "
             "the start of the first round. The first 3 rounds (or --rounds) are always made. "
-            "Default: 15m."
+            "Default: 5m."
         ),
     ] = None,
     rounds: Annotated[
@@ -146,7 +146,7 @@ def command(
     asked = rounds_asked(rounds=rounds, interval_width=interval_width, budget=budget, verify=verify)
     trials_each = _trials(tuned, trials)
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement)
+    chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement, few=True)
     if dry_run:
         for arm in (*chosen.arms, *twin(chosen.arms)):
             console.print(arm.label, highlight=False)

@@ -37,6 +37,23 @@ def default_backends(*, on_hosts: bool = False) -> str:
     )
 
 
+def of_default_comparison(arms: Iterable[Arm]) -> tuple[Arm, ...]:
+    """The arms that tell a newcomer most for their time: the others are compared when named.
+
+    At one replica one arm of a family shows what its stack costs a step. At several there is each
+    way to combine gradients.
+    """
+    chosen = []
+    for arm in arms:
+        row = backend_row(arm.backend)
+        stands = arm.replicas > 1 or arm.options == backend_options(arm.backend, {})
+        if (row.compared_by_default == "every size" and stands) or (
+            row.compared_by_default == "several replicas" and arm.replicas > 1
+        ):
+            chosen.append(arm)
+    return tuple(chosen)
+
+
 def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
     """Every backend at every number of replicas; the serial reference is always among them.
 

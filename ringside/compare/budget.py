@@ -11,7 +11,7 @@ from ringside_core.specs import Arm, Comparison, RefusalError, Rounds
 from ringside_core.text import duration, percent, plural
 
 DEFAULT_WIDTH = 0.05
-DEFAULT_BUDGET_S = 900.0
+DEFAULT_BUDGET_S = 300.0
 DEFAULT_ROUNDS = 3
 MOST_ROUNDS = 100
 LEAST_WIDTH = 0.0001  # no machine is steadier

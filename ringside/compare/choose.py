@@ -73,8 +73,16 @@ def choose_arms(
     backends: str | None,
     replicas: str | None,
     placement: Placement = THIS_MACHINE,
+    *,
+    few: bool = False,
 ) -> Chosen:
     """The arms that the flags name, and what they share.
+
+    Args:
+        shared: what all arms share.
+        backends, replicas: as typed; None: the defaults.
+        placement: where the arms run.
+        few: without any names, only the arms of the default comparison.
 
     Raises:
         RefusalError: an unknown arm, a batch that the replicas cannot divide, the same run twice,
@@ -83,7 +91,10 @@ def choose_arms(
     named = backends or default_backends(on_hosts=bool(placement.names))
     # Between hosts: one replica, which scaling is measured against, and all that have room.
     sizes = f"1,{all_slots(placement)}" if placement.names else "1,2"
-    arms, no_room = with_room(parse_arms(named, replicas or sizes), placement)
+    wanted = parse_arms(named, replicas or sizes)
+    if few and backends is None and replicas is None:
+        wanted = of_default_comparison(wanted)
+    arms, no_room = with_room(wanted, placement)
     with_cores = shared.with_cores(cores_here(arms))
     refuse_same_runs(with_cores, arms, placement)  # also refuses specs that cannot run
     # Cores of hosts are known once the hosts are asked, see `on_hosts`.

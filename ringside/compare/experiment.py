@@ -156,17 +156,15 @@ def _live_round(
     plan_of: PlanOf,
     observer: Observer,
 ) -> Comparison:
-    """Run all arms beside each other, in turns. In the first round each is started alone."""
+    """Run all arms beside each other, in turns."""
     begun = len(comparison.runs)
     live = []
     for position, arm in enumerate(due, begun):
         run_dir = _new_run_dir(folder, "runs", position, arm)
         plan = plan_of(arm, comparison.spec_of(arm, number), run_dir)
         live.append(LiveRun(arm.label, plan))
-    at_once = 1 if number == 0 else len(os.sched_getaffinity(0))
     live_round(
         live,
-        at_once=at_once,
         seed=f"{comparison.seed}/{number}",
         deadline_s=comparison.deadline_s,
         observer=observer,
@@ -180,7 +178,6 @@ def _live_round(
             spec=one.plan.spec,
             log_dir=os.fspath((Path(one.plan.run_dir) / "logs").relative_to(folder)),
             load=one.load,
-            started_alone=at_once == 1,
             blocks=tuple(one.blocks),
         )
         if run.load is not None:

@@ -43,7 +43,6 @@ class LiveRun:
         done: updates that it has made.
         active_s: time of its own turns, the start included.
         warming_s: time from its first update to the end of its start.
-        memory_bytes: that its processes take here after its start.
         blocks: its turns so far.
         counts: what the machine counted in them.
         counted_s: how long that was.
@@ -58,7 +57,6 @@ class LiveRun:
     done: int = 0
     active_s: float = 0.0
     warming_s: float = 0.0
-    memory_bytes: int = 0
     blocks: list[Block] = field(default_factory=list)
     counts: list[MachineCounts] = field(default_factory=list)
     counted_s: float = 0.0
@@ -120,18 +118,16 @@ class LiveObserver:
 def live_round(
     runs: Sequence[LiveRun],
     *,
-    at_once: int,
     seed: str,
     deadline_s: float,
     observer: LiveObserver,
 ) -> None:
-    """Start the runs, let them train in turns, and wait until all are over.
+    """Start the runs one after the other, let them train in turns, and wait until all are over.
 
     A run that dies is over; the others go on.
 
     Args:
         runs: in the order in which they are started.
-        at_once: how many are started side by side; 1: their start-up is not disturbed.
         seed: of the order in each pass.
         deadline_s: a run that makes no progress for so long in its turn has hung.
         observer: is told what happens.
@@ -140,27 +136,16 @@ def live_round(
         RefusalError: they do not fit into memory.
         KeyboardInterrupt, SystemExit: after every process was ended.
     """
-    started: list[LiveRun] = []
-
-    def start(run: LiveRun) -> None:
-        each = max([PROCESS_BYTES, *(one.memory_bytes // one.processes for one in started)])
-        left = [one.processes for one in runs if one not in started]
-        refuse_without_memory(left, each, begun=len(started))
-        observer.start(run.label)
-        _start(run, pool, interrupts, deadline_s, observer)
-        started.append(run)
-
-    with (
-        Interrupts() as interrupts,
-        ThreadPoolExecutor(len(runs)) as pool,
-        ThreadPoolExecutor(at_once) as starters,
-    ):
+    each = PROCESS_BYTES
+    with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
         try:
-            for future in [starters.submit(start, run) for run in runs]:
-                future.result()
+            for number, run in enumerate(runs):
+                refuse_without_memory([one.processes for one in runs[number:]], each, begun=number)
+                observer.start(run.label)
+                _start(run, pool, interrupts, deadline_s, observer)
+                each = max(each, run.turns.memory_bytes() // run.processes)
             _passes(runs, seed, interrupts, observer)
         except BaseException:
-            starters.shutdown(wait=False, cancel_futures=True)
             interrupts.stop()  # each execution ends its own processes
             raise
 
@@ -217,7 +202,6 @@ def _start(
         # One more: the end of the epoch with its validation is behind it.
         run.warming_s = run.turn(epoch + 1, interrupts.raise_noted)
     run.warm = run.done
-    run.memory_bytes = run.turns.memory_bytes()
 
 
 def _passes(

@@ -52,7 +52,7 @@ def announcement(comparison: Comparison) -> list[str]:
     asked, arms = comparison.asked, comparison.arms
     if asked.interval_width is None:
         rounds = plural(asked.least, "round")
-        if asked.most > asked.least:
+        if asked.most > asked.least and not comparison.live:
             rounds += f", up to {asked.most} if disturbed"
     else:
         rounds = (

@@ -82,8 +82,10 @@ class BackendRow:
         capabilities: what it is able to do.
         options: the type of its options.
         knobs: what `--tuned` may change, beside the knobs that every arm has.
-        default_arms: an arm of the default comparison for each: the options, as they are typed
+        default_arms: an arm for each, if nobody names backends: the options, as they are typed
             after the name and a colon. Empty: without options.
+        compared_by_default: at which sizes the default comparison has it. The first of its default
+            arms stands for it at one replica: there the others do nothing else.
     """
 
     name: str
@@ -92,6 +94,7 @@ class BackendRow:
     options: type[BackendOptions] = BackendOptions
     knobs: tuple[Knob, ...] = ()
     default_arms: tuple[str, ...] = ("",)
+    compared_by_default: Literal["never", "several replicas", "every size"] = "several replicas"
 
 
 _ROWS = (
@@ -99,11 +102,13 @@ _ROWS = (
         "serial",
         "backends.serial:Serial",
         Capabilities(family="none", process_model="single", always_one_replica=True),
+        compared_by_default="every size",
     ),
     BackendRow(
         "one_device",
         "backends.tf_distribute.one_device:OneDevice",
         Capabilities(family="tf.distribute", process_model="single", always_one_replica=True),
+        compared_by_default="never",  # serial within the scope of a strategy
     ),
     BackendRow(
         "mirrored",
@@ -124,6 +129,7 @@ _ROWS = (
         "central_storage",
         "backends.tf_distribute.central_storage:CentralStorage",
         Capabilities(family="tf.distribute", process_model="single"),
+        compared_by_default="never",  # upstream calls it experimental
     ),
     BackendRow(
         "multi_worker_mirrored",
@@ -137,6 +143,7 @@ _ROWS = (
             Knob("implementation", ("NCCL",), ("replicas", "gpus")),
             Knob("bytes_per_pack", (MIB, 16 * MIB), ("replicas",)),
         ),
+        compared_by_default="every size",
     ),
     BackendRow(
         "parameter_server",
@@ -173,6 +180,7 @@ _ROWS = (
             Knob("coll_tuned_allreduce_algorithm", ("ring",), ("replicas", "hosts", "mpi")),
         ),
         default_arms=("", "controller=mpi"),
+        compared_by_default="every size",
     ),
     BackendRow(
         "tpu",

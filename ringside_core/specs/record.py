@@ -350,7 +350,6 @@ class Run(Execution):
         load: what else the machine did; None: not known.
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
-        started_alone: no other run was started at the same time.
         previous: SHA-256 of the JSON of the run before it (`Noun.content_hash`), so that none can
             be taken out, exchanged or changed unseen; empty: it is the first one; None: the file is
             older.
@@ -363,7 +362,6 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
-    started_alone: bool = True
     previous: str | None = None
 
     @model_validator(mode="after")

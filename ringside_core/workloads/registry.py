@@ -38,7 +38,7 @@ class Ready(NamedTuple):
 
 
 WORKLOADS: Mapping[str, Ready] = {
-    "digits-large": Ready("ringside_core.workloads.digits:digits_large", 96, 12, 8),
+    "digits-large": Ready("ringside_core.workloads.digits:digits_large", 96, 10, 8),
     "digits": Ready("ringside_core.workloads.digits:digits", 48, 10),
     "mnist": Ready("ringside_core.workloads.public:mnist", 240, 5),
     "tf_flowers": Ready("ringside_core.workloads.public:tf_flowers", 48, 20),

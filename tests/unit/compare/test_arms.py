@@ -8,6 +8,7 @@ from launch.flags import spec_from_flags
 from ringside.compare.arms import (
     default_backends,
     largest,
+    of_default_comparison,
     parse_arms,
     refuse_same_runs,
     twin,
@@ -188,3 +189,19 @@ def test_a_comparison_survives_json() -> None:
 
     assert again == original
     assert [type(arm.options) for arm in again.arms] == [type(arm.options) for arm in arms]
+
+
+def test_the_default_comparison_has_one_arm_of_each_family_at_one_replica() -> None:
+    """And at several replicas each way to combine gradients; whoever names arms gets them."""
+    arms = of_default_comparison(parse_arms(default_backends(), "1,2"))
+
+    assert [arm.label for arm in arms if arm.capabilities.accelerator is None] == [
+        "serial ×1",
+        "mirrored ×2",
+        "multi_worker_mirrored ×1",
+        "multi_worker_mirrored ×2",
+        "parameter_server ×2",
+        "horovod ×1",
+        "horovod ×2",
+        "horovod:controller=mpi ×2",
+    ]
