@@ -45,11 +45,9 @@ def of_default_comparison(arms: Iterable[Arm]) -> tuple[Arm, ...]:
     """
     chosen = []
     for arm in arms:
-        row = backend_row(arm.backend)
-        stands = arm.replicas > 1 or arm.options == backend_options(arm.backend, {})
-        if (row.compared_by_default == "every size" and stands) or (
-            row.compared_by_default == "several replicas" and arm.replicas > 1
-        ):
+        at = backend_row(arm.backend).compared_by_default
+        plain = arm.options == backend_options(arm.backend, {})
+        if at != "never" and (arm.replicas > 1 or (at == "every size" and plain)):
             chosen.append(arm)
     return tuple(chosen)
 

@@ -14,6 +14,7 @@ from launch.remote.host_checks import HostFacts, machine_of
 from ringside.compare.arms import (
     cores_here,
     default_backends,
+    of_default_comparison,
     parse_arms,
     refuse_same_runs,
     too_few_cores,
@@ -80,7 +81,8 @@ def choose_arms(
 
     Args:
         shared: what all arms share.
-        backends, replicas: as typed; None: the defaults.
+        backends: as typed; None: the defaults.
+        replicas: as typed; None: the defaults.
         placement: where the arms run.
         few: without any names, only the arms of the default comparison.
 

@@ -17,7 +17,7 @@ from ringside_core.text import listed
 # The difference of a loss, as a share of the largest loss of its kind, passes if it is at most
 # GROWTH times the largest difference before it, or START · PER_UPDATE ** updates of the epoch.
 GROWTH = 1000.0
-START: Mapping[Precision, float] = {"float32": 1e-4, "float64": 1e-9}
+START: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 PER_UPDATE = 1.05
 MOST_AT_START = 0.03
 KINDS = ("training", "validation")

@@ -78,7 +78,7 @@ def test_no_budget(text: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "asked"),
     [
-        ({}, Rounds(least=3, most=100, interval_width=0.05, budget_s=900)),
+        ({}, Rounds(least=3, most=100, interval_width=0.05, budget_s=300)),
         (
             {"interval_width": "2%", "budget": "10m"},
             Rounds(most=100, interval_width=0.02, budget_s=600),
