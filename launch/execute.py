@@ -20,7 +20,7 @@ from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
-RESTING_POLL_S = 0.5  # nothing moves but a process that dies, and that wakes us
+RESTING_POLL_S = 2.0  # nothing moves but a process that dies, and that wakes us
 # Time for the other tasks to notice that one failed, and to write their records.
 REPORT_GRACE_S = 5.0
 # Time for servers to end, once all that they served are gone.
@@ -79,18 +79,22 @@ def execute(
             run = _Run(children, records, watch, keepers, deadline_s)
             if turns is not None:
                 turns.keepers = keepers
-            while not run.over():
-                resting = turns is not None and turns.resting
-                children.wait(RESTING_POLL_S if resting else POLL_S)
-                interrupts.raise_noted()
-                if resting:
-                    watch.rest()
-                for progress in watch.look():
-                    if on_progress is not None:
-                        on_progress(progress)
-                if follower is not None:
-                    follower.copy()
-            run.look_for_lost_hosts()
+            try:
+                while not run.over():
+                    resting = turns is not None and turns.resting
+                    children.wait(RESTING_POLL_S if resting else POLL_S)
+                    interrupts.raise_noted()
+                    if resting:
+                        watch.rest()
+                    for progress in watch.look():
+                        if on_progress is not None:
+                            on_progress(progress)
+                    if follower is not None:
+                        follower.copy()
+                run.look_for_lost_hosts()
+            finally:
+                if turns is not None:
+                    turns.thaw()  # a frozen process cannot end in good order
         wall_s = max(0.0, children.ended_at - started)
     if follower is not None:
         follower.copy(rest=True)

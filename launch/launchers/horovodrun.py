@@ -11,7 +11,8 @@ from ringside_core.specs import Placement, RunSpec
 
 # With Horovod's 30 s a rank fails if its peer imports TensorFlow slowly on a busy machine. No other
 # arm has such a limit. execute() finds a run that stands still, for every arm in the same way.
-GLOO_TIMEOUT_S = 120
+# A live comparison freezes an arm for minutes, and Gloo counts that time.
+GLOO_TIMEOUT_S = 3600
 
 
 class Horovodrun:

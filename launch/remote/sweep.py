@@ -67,9 +67,9 @@ def kill_members(run_id: str) -> list[int]:
         passed = time.monotonic() - start
         janitors = [pid for pid in alive if _is_janitor(pid)] if passed < JANITOR_S else []
         for pid in alive:
-            if pid not in janitors:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                # A janitor may be frozen.
+                os.kill(pid, signal.SIGCONT if pid in janitors else signal.SIGKILL)
         if passed > PATIENCE_S:
             return alive
         _wait_for_exits(alive)

@@ -14,7 +14,9 @@ from ringside.compare.hosts import (
 )
 from ringside.compare.hosts_load import HostsWatch
 from ringside.compare.live import LiveObserver, LiveRun, live_round
+from ringside.stats.pairs import LEAST_PASSES
 from ringside.stats.rounds import disturbance
+from ringside.stats.step_times import blocks_examples_s
 from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
@@ -144,7 +146,7 @@ def _fresh_round(
             executor=executor,
             placement=comparison.placement,
         )
-        comparison = _with_run(comparison, run, folder, observer)
+        comparison = _with_runs(comparison, [run], folder, observer)
     return comparison
 
 
@@ -169,31 +171,41 @@ def _live_round(
         deadline_s=comparison.deadline_s,
         observer=observer,
     )
-    for position, one in enumerate(live, begun):
-        run = Run(
-            **dict(one.execution),
-            arm=one.label,
-            round=number,
-            position=position,
-            spec=one.plan.spec,
-            log_dir=os.fspath((Path(one.plan.run_dir) / "logs").relative_to(folder)),
-            load=one.load,
-            blocks=tuple(one.blocks),
-        )
-        if run.load is not None:
-            write_whole(Path(one.plan.run_dir) / LOAD_FILE, run.load.to_json())
+    runs = [_live_run(one, number, begun + at, folder) for at, one in enumerate(live)]
+    for run in runs:
         if run.outcome.completed:
             durations.remember(run.spec, run.wall_s, comparison.placement)
-        comparison = _with_run(comparison, run, folder, observer)
-    return comparison
+    # All or none: an arm that a later call ran alone would be no pair of these.
+    return _with_runs(comparison, runs, folder, observer)
 
 
-def _with_run(comparison: Comparison, run: Run, folder: Path, observer: Observer) -> Comparison:
-    """The comparison with one more run, on disk."""
-    _refuse_changes(comparison)  # before it is kept
-    comparison = comparison.with_run(run)
+def _live_run(one: LiveRun, number: int, position: int, folder: Path) -> Run:
+    """A run that is over, as the comparison keeps it."""
+    run_dir, load = Path(one.plan.run_dir), one.load
+    if load is not None:
+        write_whole(run_dir / LOAD_FILE, load.to_json())
+    return Run(
+        **dict(one.execution),
+        arm=one.label,
+        round=number,
+        position=position,
+        spec=one.plan.spec,
+        log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
+        load=load,
+        blocks=tuple(one.blocks),
+    )
+
+
+def _with_runs(
+    comparison: Comparison, runs: Sequence[Run], folder: Path, observer: Observer
+) -> Comparison:
+    """The comparison with more runs, on disk."""
+    _refuse_changes(comparison)  # before they are kept
+    for run in runs:
+        comparison = comparison.with_run(run)
     keep(comparison, folder)
-    observer.end(run, disturbance(run))
+    for run in runs:
+        observer.end(run, disturbance(run))
     return comparison
 
 
@@ -202,10 +214,22 @@ def _after_round(
 ) -> Comparison:
     """Decide after a whole round whether it was the last one, and why."""
     state = state_of(comparison, spent_s=max(clock_s, spent_s(comparison)))
-    comparison = comparison.replace(ended_because=why_end(comparison.asked, state))
+    why = why_end(comparison.asked, state) or too_short(comparison)
+    comparison = comparison.replace(ended_because=why)
     keep(comparison, folder)
     observer.round_end(comparison, state)
     return comparison
+
+
+def too_short(comparison: Comparison) -> str:
+    """Why more live rounds would show nothing; empty: they may."""
+    counted = [len(blocks_examples_s(run)) for run in comparison.runs if run.outcome.completed]
+    if not comparison.live or max(counted, default=LEAST_PASSES) >= LEAST_PASSES:
+        return ""
+    return (
+        f"The trainings are too short: no arm has {LEAST_PASSES} blocks that count. Ask for more "
+        "--epochs, or add --fresh."
+    )
 
 
 def _refuse_changes(comparison: Comparison) -> None:

@@ -18,14 +18,16 @@ import psutil
 from launch import Plan, Progress, execute
 from launch.interrupts import Interrupts
 from launch.turns import Turns
+from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import PROC_STAT, cores_of, counted_between, own_cpu_s
 from ringside_core.specs import Block, Execution, Load, MachineCounts, RefusalError
 
 # Long against the switch (some 20 ms), short against what changes on a machine.
 LEAST_BLOCK_S = 0.3
-LEAST_EXECUTIONS = 16  # of the slowest: the first of a block are not counted
+LEAST_COUNTED = 10  # executions of a block, beside those at its beginning that do not count
 MOST_PASSES = 60
+QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
 KERNEL_BYTES = 2**23  # beyond the caches of one core: it feels memory as well as clock
@@ -42,7 +44,8 @@ class LiveRun:
         warm: updates made at its start, before any block.
         done: updates that it has made.
         active_s: time of its own turns, the start included.
-        warming_s: time from its first update to the end of its start.
+        update_s: time of an update of its first epoch.
+        started: its start is over.
         blocks: its turns so far.
         counts: what the machine counted in them.
         counted_s: how long that was.
@@ -56,7 +59,8 @@ class LiveRun:
     warm: int = 0
     done: int = 0
     active_s: float = 0.0
-    warming_s: float = 0.0
+    update_s: float = 0.0
+    started: bool = False
     blocks: list[Block] = field(default_factory=list)
     counts: list[MachineCounts] = field(default_factory=list)
     counted_s: float = 0.0
@@ -66,22 +70,27 @@ class LiveRun:
         self.turns = Turns(self.plan)
 
     @property
-    def processes(self) -> int:
-        """On this machine and others."""
-        return len(self.plan.expects)
+    def processes_here(self) -> int:
+        """On this machine; 0 if there are others: what fits there is not known."""
+        return 0 if self.plan.remote_hosts else len(self.plan.expects)
 
     @property
     def alive(self) -> bool:
         """Whether it can have another turn."""
         return not self.turns.over
 
-    def turn(self, until: float, between: Callable[[], None]) -> float:
+    def turn(self, until: float, between: Callable[[], None], *, expected_s: float = 0.0) -> float:
         """Give it a turn; returns the seconds that it took."""
         began = time.monotonic()
-        self.done = self.turns.run_until(until, between) or self.total
+        self.done = self.turns.run_until(until, between, expected_s=expected_s) or self.total
         seconds = time.monotonic() - began
         self.active_s += seconds
         return seconds
+
+    @property
+    def completed(self) -> bool:
+        """Whether it is over and has done everything."""
+        return self.turns.over and self.execution.outcome.completed
 
     @property
     def load(self) -> Load | None:
@@ -140,10 +149,11 @@ def live_round(
     with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
         try:
             for number, run in enumerate(runs):
-                refuse_without_memory([one.processes for one in runs[number:]], each, begun=number)
+                left = [one.processes_here for one in runs[number:]]
+                refuse_without_memory(left, each, begun=number)
                 observer.start(run.label)
                 _start(run, pool, interrupts, deadline_s, observer)
-                each = max(each, run.turns.memory_bytes() // run.processes)
+                each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
             _passes(runs, seed, interrupts, observer)
         except BaseException:
             interrupts.stop()  # each execution ends its own processes
@@ -186,7 +196,7 @@ def _start(
             return execute(
                 run.plan,
                 deadline_s=deadline_s,
-                on_progress=lambda one: None if run.turns.resting else observer.step(one),
+                on_progress=lambda one: None if run.started else observer.step(one),
                 interrupts=interrupts,
                 turns=run.turns,
             )
@@ -198,10 +208,14 @@ def _start(
     run.turn(1, interrupts.raise_noted)
     run.total = max((one.total_steps for one in run.turns.progress()), default=0)
     epoch = math.ceil(run.total / run.plan.spec.epochs)
+    first = run.done
+    if run.alive and epoch > first:
+        seconds = run.turn(epoch, interrupts.raise_noted)
+        run.update_s = seconds / max(1, run.done - first)
     if run.alive:
         # One more: the end of the epoch with its validation is behind it.
-        run.warming_s = run.turn(epoch + 1, interrupts.raise_noted)
-    run.warm = run.done
+        run.turn(run.done + 1, interrupts.raise_noted)
+    run.warm, run.started = run.done, True
 
 
 def _passes(
@@ -223,24 +237,27 @@ def _passes(
 def number_of_passes(runs: Sequence[LiveRun]) -> int:
     """Into how many parts every training is divided after its start, the same for all.
 
-    A block of the fastest run lasts about LEAST_BLOCK_S at least, judging by its start.
+    A block of the fastest run lasts LEAST_BLOCK_S at least, and each has executions that count.
     """
-    live = [run for run in runs if run.alive and run.total > run.warm > 1]
+    live = [run for run in runs if run.alive and run.total > run.warm and run.update_s]
     if not live:
         return 1
-    fastest = min(live, key=lambda run: run.warming_s / (run.warm - 1) * run.total)
-    update_s = fastest.warming_s / (fastest.warm - 1)
-    executions = LEAST_EXECUTIONS * fastest.plan.spec.steps_per_execution
-    each = max(executions, math.ceil(LEAST_BLOCK_S / update_s))
-    return max(1, min(MOST_PASSES, (fastest.total - fastest.warm) // each))
+    fastest = min(live, key=lambda run: run.update_s * run.total)
+    most = (fastest.total - fastest.warm) * fastest.update_s / LEAST_BLOCK_S
+    for run in live:
+        spec = run.plan.spec
+        updates = (marked_executions(spec) + LEAST_COUNTED) * spec.steps_per_execution
+        most = min(most, (run.total - run.warm) / updates)
+    return max(1, min(MOST_PASSES, int(most)))
 
 
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
     """One turn, with what else the machine did meanwhile."""
     before, kernel = run.done, kernel_s()
     first, own_s = _proc_stat(), own_cpu_s() + run.turns.cpu_s()
-    seconds = run.turn(until, interrupts.raise_noted)
-    if run.done <= before or (not run.alive and until < math.inf):
+    expected_s = QUIET * min((one.wall_s for one in run.blocks), default=0.0)
+    seconds = run.turn(until, interrupts.raise_noted, expected_s=expected_s)
+    if run.done <= before or not (run.alive or run.completed):
         return
     counts = None
     # What runs on other machines is not known here, and neither is the time of what has ended.

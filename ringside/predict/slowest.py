@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import exp1
 
 from ringside.predict.step_growth import between_laws, expected_largest
-from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times
+from ringside.stats.step_times import counted_epochs, slowest_s, steps_of_times, timeline
 from ringside_core.specs import Run
 
 Floats = NDArray[np.float64]
@@ -172,7 +172,15 @@ def half_mean_difference(values: Floats) -> float:
 
 
 def counted_times(run: Run) -> tuple[Floats, int]:
-    """Seconds for each step without the first time of each epoch, and the steps of one time."""
+    """Seconds for each step without the first time of each epoch, and the steps of one time.
+
+    Of a live run: of the executions that count.
+    """
+    if run.blocks:
+        line = timeline(run)
+        times, steps = (line.seconds / line.steps)[line.block >= 0], line.steps[line.block >= 0]
+        most = int(steps.max(initial=1))
+        return times[steps == most], most
     epochs = counted_epochs(run)
     if not epochs:
         return np.zeros(0), 1

@@ -36,6 +36,8 @@ def executions_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
     line["nth"] = line.groupby("pass").cumcount()
     begun = {one["number"]: one["begun_after"] for one in run["blocks"]}
     marked = MARKED + run["spec"]["pipeline"]["prefetch"]
+    if not capabilities_of(run["spec"]["backend"]).synchronous:  # each worker has its buffers
+        marked *= int(np.prod(list(run["spec"]["topology"].values())))
     counting: pd.Series = (line["nth"] >= marked) & (line["pass"].map(begun) >= warm)
     return pd.DataFrame(line.loc[counting])
 

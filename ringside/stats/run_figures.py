@@ -142,8 +142,10 @@ def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
     if record.role == "server":
         p50 = p95 = p99 = Figure(None, "it trains no step of its own")
     else:
-        counted = record.epochs[warm_up(run).epochs :]
-        times = [1000 * float(s) for epoch in counted for s in durations_s(epoch)]
+        own = np.concatenate([durations_s(epoch) for epoch in record.epochs] or [np.zeros(0)])
+        before = sum(len(epoch.step_end_s) for epoch in record.epochs[: warm_up(run).epochs])
+        counts = timeline(run).block >= 0 if run.blocks else np.arange(len(own)) >= before
+        times = [1000 * float(s) for s in own[counts]]
         why_not = "" if times else NEEDS_TWO_EPOCHS
         p50, p95, p99 = _quantiles(times, why_not)
     return ProcessFigures(

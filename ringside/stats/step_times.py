@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ringside_core.specs import EpochRecord, RefusalError, Run, RunRecord
+from ringside_core.specs import EpochRecord, RefusalError, Run, RunRecord, RunSpec
 
 BATCH = 5  # times in a batch, the 5 of MSER-5
 LEAST_BATCHES = 10  # fewer cannot be divided into two halves that are compared
@@ -165,12 +165,21 @@ class Timeline:
     block: NDArray[np.int64]
 
 
+def marked_executions(spec: RunSpec) -> int:
+    """Executions at the beginning of a block that do not count.
+
+    Caches are cold after the freeze, and the pipelines had filled their buffers before it. In an
+    asynchronous run an execution is one worker's, and each worker has buffers of its own.
+    """
+    each = MARKED + spec.pipeline.prefetch
+    return each if spec.capabilities.synchronous else each * spec.topology.num_replicas
+
+
 def timeline(run: Run) -> Timeline:
     """The executions of a live run, and which of them count.
 
-    The first MARKED + prefetch executions of a block do not count: caches are cold after the
-    freeze, and the pipeline had filled its buffers before it. A block counts if all of it lies
-    behind the warm-up.
+    The first executions of a block do not count (`marked_executions`). A block counts if all of it
+    lies behind the warm-up.
     """
     epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
     steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
@@ -180,7 +189,7 @@ def timeline(run: Run) -> Timeline:
     for one in run.blocks:
         within = np.flatnonzero((done > one.begun_after) & (done <= one.ended_after))
         if one.begun_after >= warm:
-            block[within[MARKED + run.spec.pipeline.prefetch :]] = one.number
+            block[within[marked_executions(run.spec) :]] = one.number
     return Timeline(
         seconds=np.concatenate([slowest_s(one) * steps_of_times(one[0]) for one in epochs]),
         steps=steps,

@@ -1,6 +1,7 @@
 """A live round: how many passes it has, and what does not fit into memory."""
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -8,8 +9,7 @@ import pytest
 from launch import make_plan
 from ringside.compare.live import (
     LEAST_BLOCK_S,
-    LEAST_EXECUTIONS,
-    MOST_PASSES,
+    LEAST_COUNTED,
     LiveRun,
     number_of_passes,
     refuse_without_memory,
@@ -22,10 +22,10 @@ from tests.unit.stats.factory import record, run_of, spec_of
 GIB = 2**30
 
 
-def begun(run_dir: Path, *, updates: int, warm: int, update_s: float, **spec: int) -> LiveRun:
+def begun(run_dir: Path, *, updates: int, warm: int, update_s: float, **spec: Any) -> LiveRun:
     """A run that has made its start."""
     run = LiveRun("made up", make_plan(spec_of("serial", **spec), run_dir=run_dir))
-    run.total, run.warm, run.warming_s = updates, warm, (warm - 1) * update_s
+    run.total, run.warm, run.update_s = updates, warm, update_s
     return run
 
 
@@ -37,14 +37,23 @@ def test_a_block_lasts_long_enough(tmp_path: Path) -> None:
     each = LEAST_BLOCK_S / 0.002
 
     assert number_of_passes([fast]) == number_of_passes([slow, fast]) == 1000 // each
-    assert number_of_passes([slow]) == min(MOST_PASSES, 1000 // LEAST_EXECUTIONS)
 
 
-def test_executions_of_several_steps_need_longer_blocks(tmp_path: Path) -> None:
-    """The first executions of a block do not count, however many steps they are."""
-    run = begun(tmp_path / "ten", updates=1100, warm=100, update_s=0.02, steps_per_execution=10)
+def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
+    """Also one whose executions are many updates, or whose pipeline reads far ahead."""
+    plain = begun(tmp_path / "plain", updates=1100, warm=100, update_s=0.02)
+    ten = begun(tmp_path / "ten", updates=1100, warm=100, update_s=0.02, steps_per_execution=10)
+    ahead = begun(
+        tmp_path / "ahead",
+        updates=1100,
+        warm=100,
+        update_s=0.02,
+        pipeline=spec_of("serial").pipeline.replace(prefetch=40),
+    )
 
-    assert number_of_passes([run]) == 1000 // (10 * LEAST_EXECUTIONS)
+    assert number_of_passes([plain]) == 1000 // (4 + 2 + LEAST_COUNTED)
+    assert number_of_passes([plain, ten]) == 1000 // (10 * (4 + 2 + LEAST_COUNTED))
+    assert number_of_passes([plain, ahead]) == 1000 // (4 + 40 + LEAST_COUNTED)
 
 
 def test_a_training_that_is_too_short_has_one_pass(tmp_path: Path) -> None:

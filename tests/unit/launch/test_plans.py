@@ -79,7 +79,7 @@ def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
     plan = plan_of("horovod", replicas=4)
 
     assert plan.render() == (
-        f"{MARK} horovodrun -np 4 -H localhost:4 --gloo --gloo-timeout-seconds 120 "
+        f"{MARK} horovodrun -np 4 -H localhost:4 --gloo --gloo-timeout-seconds 3600 "
         f"--disable-cache sh -c 'exec {TRAIN}'\n"
     )
     assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
@@ -127,7 +127,7 @@ def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
     plan = plan_of("horovod", replicas=4, hosts=2, hostfile="# ours\na slots=4\n\nb slots=2\n")
 
     assert plan.render() == (
-        f"{MARK} horovodrun -np 4 -H a:2,b:2 --gloo --gloo-timeout-seconds 120 "
+        f"{MARK} horovodrun -np 4 -H a:2,b:2 --gloo --gloo-timeout-seconds 3600 "
         f"--network-interfaces eth7 --disable-cache sh -c 'exec {TRAIN}'\n"
     )
     assert plan.remote_hosts == ("a", "b")
