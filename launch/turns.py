@@ -98,8 +98,8 @@ class Turns:
         Args:
             until: updates after which it waits; infinity: until it is over.
             between: called repeatedly meanwhile; it may raise.
-            expected_s: about how long it takes. Nobody looks before: to look every 2 ms made two
-                replicas on two processors a third slower.
+            expected_s: about how long it takes. Nobody looks before: where every processor has a
+                replica, each look costs the training.
 
         Returns:
             The updates that it has made; 0: it is over.
