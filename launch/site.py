@@ -15,6 +15,8 @@ from launch.remote.host_facts import interfaces
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
 DISCARD_PORT = 9
+FIRST_LOCAL_PORT = 10000
+LOCAL_PORTS = 10000
 
 
 def interface_to(hosts: tuple[str, ...]) -> str:
@@ -121,9 +123,17 @@ class Site:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ask the kernel for ports. All are held until the last one is known, so they all differ."""
+    """Free ports of this machine. All are held until the last one is known, so they all differ.
+
+    They are drawn below the ports that the kernel gives to connections: one of those can be taken
+    by anybody's connection before the task listens at it.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in sockets)
+        while len(found) < count:
+            port = secrets.randbelow(LOCAL_PORTS) + FIRST_LOCAL_PORT
+            one = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind(("", port))
+                found.append(port)
+    return tuple(found)
