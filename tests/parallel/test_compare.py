@@ -72,9 +72,20 @@ def left_of(folder: Path) -> list[list[str]]:
 
 
 def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> None:
-    """Whole runs are kept, no process is left, the round is completed; then it is finished."""
+    """Whole runs are kept, no process is left, the round is completed; then it is finished.
+
+    A live round is kept whole or not at all: test_live.py.
+    """
     folder = tmp_path / "bout"
-    flags = ("--backends", "serial,mirrored", "--name", "bout", "--output", str(tmp_path))
+    flags = (
+        "--backends",
+        "serial,mirrored",
+        "--name",
+        "bout",
+        "--output",
+        str(tmp_path),
+        "--fresh",
+    )
     process = started(tmp_path, *flags, *BRIEF, fresh=True)
     try:
         assert process.stdout is not None
