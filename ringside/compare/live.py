@@ -26,6 +26,7 @@ from ringside_core.specs import Block, Execution, Load, MachineCounts, RefusalEr
 # Long against the switch (some 20 ms), short against what changes on a machine.
 LEAST_BLOCK_S = 0.3
 LEAST_COUNTED = 10  # executions of a block, beside those at its beginning that do not count
+ENOUGH_PASSES = 10
 MOST_PASSES = 60
 QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
@@ -237,13 +238,15 @@ def _passes(
 def number_of_passes(runs: Sequence[LiveRun]) -> int:
     """Into how many parts every training is divided after its start, the same for all.
 
-    A block of the fastest run lasts LEAST_BLOCK_S at least, and each has executions that count.
+    A block of the fastest run lasts LEAST_BLOCK_S at least, or less where the training is too short
+    for ENOUGH_PASSES of that. Each has executions that count.
     """
     live = [run for run in runs if run.alive and run.total > run.warm and run.update_s]
     if not live:
         return 1
     fastest = min(live, key=lambda run: run.update_s * run.total)
     most = (fastest.total - fastest.warm) * fastest.update_s / LEAST_BLOCK_S
+    most = max(most, ENOUGH_PASSES)
     for run in live:
         spec = run.plan.spec
         updates = (marked_executions(spec) + LEAST_COUNTED) * spec.steps_per_execution

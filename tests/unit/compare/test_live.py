@@ -8,6 +8,7 @@ import pytest
 
 from launch import make_plan
 from ringside.compare.live import (
+    ENOUGH_PASSES,
     LEAST_BLOCK_S,
     LEAST_COUNTED,
     LiveRun,
@@ -31,12 +32,14 @@ def begun(run_dir: Path, *, updates: int, warm: int, update_s: float, **spec: An
 
 def test_a_block_lasts_long_enough(tmp_path: Path) -> None:
     """In the fastest run; a slower one only has longer blocks."""
-    fast = begun(tmp_path / "fast", updates=1100, warm=100, update_s=0.002)
-    slow = begun(tmp_path / "slow", updates=1100, warm=100, update_s=0.02)
+    fast = begun(tmp_path / "fast", updates=5100, warm=100, update_s=0.002)
+    slow = begun(tmp_path / "slow", updates=5100, warm=100, update_s=0.02)
+    short = begun(tmp_path / "short", updates=1100, warm=100, update_s=0.002)
 
     each = LEAST_BLOCK_S / 0.002
 
-    assert number_of_passes([fast]) == number_of_passes([slow, fast]) == 1000 // each
+    assert number_of_passes([fast]) == number_of_passes([slow, fast]) == 5000 // each
+    assert number_of_passes([short]) == ENOUGH_PASSES
 
 
 def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
