@@ -81,14 +81,14 @@ def _train_once(
     from trainers import prepare as prepared
     from trainers.driver import Progress
     from trainers.fit import fit
-    from trainers.turns import Turns
+    from trainers.turns import WaitForTurn
 
     spec = record.spec
     reporter.phase("building")
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     listeners: list[Listener] = [Progress(reporter.step, reporter.epoch)]
     if takes_turns(run_dir):
-        listeners.append(Turns(partial(allowed_until, run_dir), reporter.waiting))
+        listeners.append(WaitForTurn(partial(allowed_until, run_dir), reporter.waiting))
     make_ready = prepare or prepared.prepare
     fit(make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners))
 

@@ -37,12 +37,12 @@ from launch.flags import spec_from_flags
 from ringside.compare.arms import parse_arms, twin
 from ringside.compare.experiment import (
     Executor,
-    Observer,
     PlanOf,
     launched,
     run_arm,
     run_rounds,
 )
+from ringside.compare.observer import Observer
 from ringside.compare.progress import ComparisonProgress
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import relative_width, summarize

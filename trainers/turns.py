@@ -9,7 +9,7 @@ from trainers.driver import Listener
 POLL_S = 0.0005
 
 
-class Turns(Listener):
+class WaitForTurn(Listener):
     """Waits within a training after each of its turns. It must be the last of the listeners.
 
     Args:

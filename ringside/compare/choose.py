@@ -21,7 +21,7 @@ from ringside.compare.arms import (
     twin,
 )
 from ringside.compare.available_arms import available
-from ringside.compare.experiment import keep, planned
+from ringside.compare.experiment import keep
 from ringside.compare.hosts import (
     all_slots,
     fullest,
@@ -32,6 +32,7 @@ from ringside.compare.hosts import (
 )
 from ringside.compare.live import refuse_without_memory
 from ringside.stats.breakdown import breakdown_arms
+from ringside.stats.step_times import expected_processes
 from ringside.verify import store
 from ringside.verify.certify import Subject
 from ringside_core.specs import (
@@ -175,9 +176,8 @@ def begin(
     machine = machine_of(placement)
     live = live and not _needs_whole_devices(console, machine)
     if live and not placement.names:
-        plans = planned(placement)
-        specs = [(arm, chosen.shared.spec_of(arm, placement)) for arm in able]
-        refuse_without_memory([len(plans(arm, spec, folder).expects) for arm, spec in specs])
+        specs = [chosen.shared.spec_of(arm, placement) for arm in able]
+        refuse_without_memory([expected_processes(spec)[1] for spec in specs])
     addresses = {name: one.address for name, one in facts.items()}
     links = links_between(console, placement, addresses)
     comparison = Comparison(

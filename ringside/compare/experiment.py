@@ -8,15 +8,14 @@ from pathlib import Path
 
 from launch import Plan, execute, make_plan
 from ringside.compare import durations
-from ringside.compare.budget import State, round_order, spent_s, state_of, why_end
-from ringside.compare.hosts import (
-    used_hosts,
-)
+from ringside.compare.budget import round_order, spent_s, state_of, why_end
+from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveObserver, LiveRun, live_round
+from ringside.compare.live import LiveRun, live_round
+from ringside.compare.observer import Observer
 from ringside.stats.pairs import LEAST_PASSES
 from ringside.stats.rounds import disturbance
-from ringside.stats.step_times import blocks_examples_s
+from ringside.stats.step_times import counted_blocks
 from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
@@ -24,6 +23,7 @@ from ringside_core.specs import (
     LOAD_FILE,
     THIS_MACHINE,
     Arm,
+    Block,
     Comparison,
     Execution,
     Load,
@@ -41,16 +41,6 @@ LONGEST_NAME = 80  # characters of a label in the name of a folder
 PlanOf = Callable[[Arm, RunSpec, Path], Plan]
 # Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
-
-
-class Observer(LiveObserver):
-    """Is told what happens. This one ignores it."""
-
-    def end(self, run: Run, disturbed: str) -> None:
-        """A run is over; `disturbed` says what disturbed it, and is empty if nothing did."""
-
-    def round_end(self, comparison: Comparison, state: State) -> None:
-        """A whole round is made."""
 
 
 def planned(placement: Placement = THIS_MACHINE) -> PlanOf:
@@ -171,29 +161,23 @@ def _live_round(
         deadline_s=comparison.deadline_s,
         observer=observer,
     )
-    runs = [_live_run(one, number, begun + at, folder) for at, one in enumerate(live)]
-    for run in runs:
-        if run.outcome.completed:
-            durations.remember(run.spec, run.wall_s, comparison.placement)
+    runs = [
+        _kept(
+            one.execution,
+            one.plan.spec,
+            Path(one.plan.run_dir),
+            arm=one.label,
+            number=number,
+            position=position,
+            folder=folder,
+            placement=comparison.placement,
+            load=one.load,
+            blocks=tuple(one.blocks),
+        )
+        for position, one in enumerate(live, begun)
+    ]
     # All or none: an arm that a later call ran alone would be no pair of these.
     return _with_runs(comparison, runs, folder, observer)
-
-
-def _live_run(one: LiveRun, number: int, position: int, folder: Path) -> Run:
-    """A run that is over, as the comparison keeps it."""
-    run_dir, load = Path(one.plan.run_dir), one.load
-    if load is not None:
-        write_whole(run_dir / LOAD_FILE, load.to_json())
-    return Run(
-        **dict(one.execution),
-        arm=one.label,
-        round=number,
-        position=position,
-        spec=one.plan.spec,
-        log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
-        load=load,
-        blocks=tuple(one.blocks),
-    )
 
 
 def _with_runs(
@@ -223,8 +207,10 @@ def _after_round(
 
 def too_short(comparison: Comparison) -> str:
     """Why more live rounds would show nothing; empty: they may."""
-    counted = [len(blocks_examples_s(run)) for run in comparison.runs if run.outcome.completed]
-    if not comparison.live or max(counted, default=LEAST_PASSES) >= LEAST_PASSES:
+    if not comparison.live:
+        return ""
+    counted = [len(counted_blocks(run)) for run in comparison.runs if run.outcome.completed]
+    if max(counted, default=LEAST_PASSES) >= LEAST_PASSES:
         return ""
     return (
         f"The trainings are too short: no arm has {LEAST_PASSES} blocks that count. Ask for more "
@@ -267,18 +253,46 @@ def run_arm(
     """
     run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
+    return _kept(
+        execution,
+        spec,
+        run_dir,
+        arm=arm.label,
+        number=number,
+        position=position,
+        folder=folder,
+        placement=placement,
+        load=load,
+    )
+
+
+def _kept(
+    execution: Execution,
+    spec: RunSpec,
+    run_dir: Path,
+    *,
+    arm: str,
+    number: int,
+    position: int,
+    folder: Path,
+    placement: Placement,
+    load: Load | None,
+    blocks: tuple[Block, ...] = (),
+) -> Run:
+    """A run that is over, with its witness of the load on disk and its duration remembered."""
     if load is not None:
         write_whole(run_dir / LOAD_FILE, load.to_json())
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(
         **dict(execution),
-        arm=arm.label,
+        arm=arm,
         round=number,
         position=position,
         spec=spec,
-        log_dir=os.fspath((run_dir / "logs").relative_to(folder)),
+        log_dir=os.fspath((run_dir / "logs").absolute().relative_to(folder.absolute())),
         load=load,
+        blocks=blocks,
     )
 
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import psutil
 
-from launch import Plan, Progress, execute
+from launch import Plan, execute
 from launch.interrupts import Interrupts
 from launch.turns import Turns
+from ringside.compare.observer import Observer
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cores import usable_cores
-from ringside_core.readings.load import PROC_STAT, cores_of, counted_between, own_cpu_s
-from ringside_core.specs import Block, Execution, Load, MachineCounts, RefusalError
+from ringside_core.readings.load import LoadWatch, cores_of, own_cpu_s
+from ringside_core.specs import Block, Execution, Load, RefusalError
 
 # Long against the switch (some 20 ms), short against what changes on a machine.
 LEAST_BLOCK_S = 0.3
@@ -48,8 +49,7 @@ class LiveRun:
         update_s: time of an update of its first epoch.
         started: its start is over.
         blocks: its turns so far.
-        counts: what the machine counted in them.
-        counted_s: how long that was.
+        loads: what else the machine did in them.
         result: of its execution.
     """
 
@@ -63,8 +63,7 @@ class LiveRun:
     update_s: float = 0.0
     started: bool = False
     blocks: list[Block] = field(default_factory=list)
-    counts: list[MachineCounts] = field(default_factory=list)
-    counted_s: float = 0.0
+    loads: list[Load] = field(default_factory=list)
     result: "Future[Execution] | None" = None
 
     def __post_init__(self) -> None:
@@ -96,14 +95,7 @@ class LiveRun:
     @property
     def load(self) -> Load | None:
         """What else this machine did in its blocks; None: not known."""
-        if not self.counts:
-            return None
-        first = self.counts[0]
-        sums = {
-            name: sum(getattr(one, name) for one in self.counts)
-            for name in ("busy_s", "steal_s", "own_s", "machine_busy_s", "machine_steal_s")
-        }
-        return Load.counted([first.replace(**sums)], wall_s=self.counted_s, swapped_bytes=0)
+        return Load.over(self.loads) if self.loads else None
 
     @property
     def execution(self) -> Execution:
@@ -112,25 +104,12 @@ class LiveRun:
         return self.result.result().replace(wall_s=self.active_s)
 
 
-class LiveObserver:
-    """Is told what happens in a live round. This one ignores it."""
-
-    def start(self, label: str) -> None:
-        """An arm is being started."""
-
-    def step(self, progress: Progress) -> None:
-        """A process of the arm that is being started made progress."""
-
-    def passes(self, done: int, total: int) -> None:
-        """So many passes over all arms are made."""
-
-
 def live_round(
     runs: Sequence[LiveRun],
     *,
     seed: str,
     deadline_s: float,
-    observer: LiveObserver,
+    observer: Observer,
 ) -> None:
     """Start the runs one after the other, let them train in turns, and wait until all are over.
 
@@ -188,7 +167,7 @@ def _start(
     pool: ThreadPoolExecutor,
     interrupts: Interrupts,
     deadline_s: float,
-    observer: LiveObserver,
+    observer: Observer,
 ) -> None:
     """Start a run and let it train alone for an epoch, with all that it traces; then freeze it."""
 
@@ -219,9 +198,7 @@ def _start(
     run.warm, run.started = run.done, True
 
 
-def _passes(
-    runs: Sequence[LiveRun], seed: str, interrupts: Interrupts, observer: LiveObserver
-) -> None:
+def _passes(runs: Sequence[LiveRun], seed: str, interrupts: Interrupts, observer: Observer) -> None:
     """Give each run its blocks. In the last pass each goes on to its end."""
     count = number_of_passes(runs)
     for number in range(count):
@@ -257,38 +234,26 @@ def number_of_passes(runs: Sequence[LiveRun]) -> int:
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
     """One turn, with what else the machine did meanwhile."""
     before, kernel = run.done, kernel_s()
-    first, own_s = _proc_stat(), own_cpu_s() + run.turns.cpu_s()
     expected_s = QUIET * min((one.wall_s for one in run.blocks), default=0.0)
-    seconds = run.turn(until, interrupts.raise_noted, expected_s=expected_s)
+    cores = cores_of(run.plan.spec, usable_cores())
+    with LoadWatch(cores, own_s=lambda: own_cpu_s() + run.turns.cpu_s()) as watch:
+        seconds = run.turn(until, interrupts.raise_noted, expected_s=expected_s)
     if run.done <= before or not (run.alive or run.completed):
         return
-    counts = None
     # What runs on other machines is not known here, and neither is the time of what has ended.
-    if run.alive and not run.plan.remote_hosts:
-        own_s = own_cpu_s() + run.turns.cpu_s() - own_s
-        cores = cores_of(run.plan.spec, usable_cores())
-        counts = counted_between(first, _proc_stat(), cores, own_s=max(0.0, own_s))
-    if counts is not None:
-        run.counts.append(counts)
-        run.counted_s += seconds
+    load = watch.load if run.alive and not run.plan.remote_hosts else None
+    if load is not None:
+        run.loads.append(load)
     run.blocks.append(
         Block(
             number=number,
             begun_after=before,
             ended_after=run.done,
             wall_s=seconds,
-            others_cpu_s=None if counts is None else max(0.0, counts.busy_s - counts.own_s),
+            others_cpu_s=None if load is None else load.others_cpu_s,
             kernel_s=kernel,
         )
     )
-
-
-def _proc_stat() -> str:
-    """Counters of the processors; empty where there are none, and then nothing is counted."""
-    try:
-        return PROC_STAT.read_text(encoding="ascii")
-    except OSError:
-        return ""
 
 
 def kernel_s() -> float:

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from launch import Progress as TaskProgress
 from ringside.compare.budget import State, time_left_s, width_of
-from ringside.compare.experiment import Observer
+from ringside.compare.observer import Observer
 from ringside_core.specs import Comparison, Run
 from ringside_core.text import duration, plural
 

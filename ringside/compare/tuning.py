@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.compare.arms import largest
-from ringside.compare.experiment import Executor, Observer, keep, run_arm
+from ringside.compare.experiment import Executor, keep, run_arm
+from ringside.compare.observer import Observer
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import (
     Arm,

@@ -178,7 +178,8 @@ def counted_times(run: Run) -> tuple[Floats, int]:
     """
     if run.blocks:
         line = timeline(run)
-        times, steps = (line.seconds / line.steps)[line.block >= 0], line.steps[line.block >= 0]
+        counts = line.block >= 0
+        times, steps = (line.seconds.max(axis=0) / line.steps)[counts], line.steps[counts]
         most = int(steps.max(initial=1))
         return times[steps == most], most
     epochs = counted_epochs(run)

@@ -55,14 +55,15 @@ def _rounds(comparison: Comparison) -> Iterator[Difference]:
 def _folders(folder: Path, comparison: Comparison) -> Iterator[Difference]:
     """Folders of runs that the results do not name.
 
-    A comparison that can go on may have one more: of the run that was interrupted.
+    A comparison that can go on may have those of the run, or the live round, that was interrupted.
     """
     named = {PurePosixPath(run.log_dir).parent.as_posix() for run in comparison.runs}
-    next_one = f"{len(comparison.runs):03d}-"
+    count = len(comparison.arms) if comparison.live else 1
+    begun = range(len(comparison.runs), len(comparison.runs) + count)
+    interrupted = () if comparison.ended_because else tuple(f"{one:03d}-" for one in begun)
     for place in sorted((folder / "runs").glob("*/")):
         name = place.relative_to(folder).as_posix()
-        interrupted = not comparison.ended_because and place.name.startswith(next_one)
-        if name not in named and not interrupted:
+        if name not in named and not place.name.startswith(interrupted):
             yield Difference(name, "the whole folder", "a run", f"none in {RESULTS}")
 
 

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from ringside.stats.rounds import disturbance
 from ringside.stats.run_figures import FIGURES
-from ringside.stats.step_times import warm_up
+from ringside.stats.step_times import counted_executions
 from ringside.stats.summary import RunRow, Summary
 from ringside_core.specs import Comparison, EpochRecord, Run, RunRecord
 
@@ -136,7 +136,8 @@ def sample_rows(comparison: Comparison) -> Iterator[Row]:
     One row for each entry of `step_end_s`, which is one step, or one execution of several
     (`steps`). Numbers of rounds, epochs and executions count from 0, as in results.json.
     `duration_s` is the time since the end of the one before in the same process; of the first,
-    since the barrier before it. `counted` is `no` for warm-up. A process that trained nothing has
+    since the barrier before it. `counted` is `no` for warm-up, and for what
+    lies between the blocks of a live run or at their beginning. A process that trained nothing has
     no row.
     """
     for trial in comparison.trials:
@@ -146,17 +147,16 @@ def sample_rows(comparison: Comparison) -> Iterator[Row]:
 
 
 def _of_run(kind: str, run: Run) -> Iterator[Row]:
-    warm = warm_up(run)
     for record in run.records:
+        counted = iter(counted_executions(run, record))
         for number in range(len(record.epochs)):
-            counted = "yes" if number >= warm.epochs else "no"
             yield from _of_epoch((kind, run.position, run.round, run.arm), record, number, counted)
 
 
-def _of_epoch(run: Row, record: RunRecord, number: int, counted: str) -> Iterator[Row]:
+def _of_epoch(run: Row, record: RunRecord, number: int, counted: Iterator[bool]) -> Iterator[Row]:
     epoch = record.epochs[number]
     before = 0.0
-    for index, end in enumerate(epoch.step_end_s):
+    for index, (end, counts) in enumerate(zip(epoch.step_end_s, counted, strict=False)):
         yield (
             *run,
             record.task,
@@ -166,7 +166,7 @@ def _of_epoch(run: Row, record: RunRecord, number: int, counted: str) -> Iterato
             _steps(epoch, index),
             end,
             end - before,
-            counted,
+            "yes" if counts else "no",
             epoch.examples,
             epoch.train_s,
         )

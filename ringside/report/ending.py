@@ -12,8 +12,6 @@ from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Rounds
 from ringside_core.text import listed
 
-DEFAULT_BUDGET_S = 900.0
-
 
 def headline(summary: Summary) -> str:
     """The verdict at the largest size in one plain sentence; tables hold the intervals."""
@@ -80,9 +78,9 @@ def next_step(summary: Summary, asked: Rounds, folder: str) -> str:
             f"{summary.quality_metric} {summary.quality_target:g}"
         )
     if _is_open(summary, asked):
-        if asked.interval_width is None:
+        if asked.budget_s is None:
             return f"more rounds, until intervals are narrower: {resume} --interval-width 5%"
-        minutes = math.ceil(2 * (asked.budget_s or DEFAULT_BUDGET_S) / 60)
+        minutes = math.ceil(2 * asked.budget_s / 60)
         return f"more rounds, because the verdict is still open: {resume} --budget {minutes}m"
     if not summary.breakdown_arms:
         return "see where the time of a step goes: the same command with --why"

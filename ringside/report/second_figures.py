@@ -16,18 +16,23 @@ MARKED = 4  # executions at the beginning of a block, beside those whose input w
 
 
 def executions_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
-    """The executions that count in the blocks of a live run: pass, examples, steps, s."""
+    """The executions that count in the blocks of a live run: pass, examples, steps, seconds.
+
+    Columns 0, 1, … are the seconds of each process, and `each` is those a step of the slowest one.
+    """
     timed = [record["epochs"] for record in run["records"] if record["role"] != "server"]
     rows = []
     for number, of_all in enumerate(zip(*timed, strict=True)):
         first = of_all[0]
-        each = _durations(of_all).max(axis=0)
-        ends = np.minimum(first["steps_per_time"] * np.arange(1, len(each) + 1), first["steps"])
-        frame = pd.DataFrame({"steps": np.diff(ends, prepend=0), "each": each, "epoch": number})
+        each = _durations(of_all)
+        count = each.shape[1]
+        ends = np.minimum(first["steps_per_time"] * np.arange(1, count + 1), first["steps"])
+        frame = pd.DataFrame({"steps": np.diff(ends, prepend=0), "epoch": number})
+        frame["each"] = each.max(axis=0)
+        frame[list(range(len(each)))] = (each * frame["steps"].to_numpy()).T
         frame["examples"] = frame["steps"] * (first["examples"] / first["steps"])
         rows.append(frame)
     line = pd.concat(rows, ignore_index=True)
-    line["s"] = line["each"] * line["steps"]
     line["done"] = line["steps"].cumsum()
     warm = line.loc[line["epoch"] < warm_up_epochs, "steps"].sum()
     edges = [run["blocks"][0]["begun_after"], *(one["ended_after"] for one in run["blocks"])]
@@ -40,6 +45,13 @@ def executions_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
         marked *= int(np.prod(list(run["spec"]["topology"].values())))
     counting: pd.Series = (line["nth"] >= marked) & (line["pass"].map(begun) >= warm)
     return pd.DataFrame(line.loc[counting])
+
+
+def blocks_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
+    """Examples and seconds of each block that counts, by its pass; seconds of the slowest."""
+    sums = executions_of(run, warm_up_epochs).drop(columns="epoch").groupby("pass").sum()
+    processes = sum(record["role"] != "server" for record in run["records"])
+    return sums[["examples"]].assign(s=sums[list(range(processes))].max(axis=1))
 
 
 def figures_of(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
@@ -60,7 +72,8 @@ def figures_of(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
             if line.empty:
                 del found["throughput_examples_s"]
             else:
-                found["throughput_examples_s"] = float(line["examples"].sum() / line["s"].sum())
+                total = blocks_of(run, warm_up_epochs).sum()
+                found["throughput_examples_s"] = float(total["examples"] / total["s"])
         whole = pd.DataFrame(
             [
                 (number, epoch["examples"], epoch["train_s"], epoch["beside_s"])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ringside.report.differences import Difference
-from ringside.report.second_figures import executions_of, figures_of
+from ringside.report.second_figures import blocks_of, figures_of
 from ringside.report.source import RESULTS, read_text
 from ringside.stats.figure import Figure
 from ringside.stats.summary import ArmRow, Summary
@@ -118,10 +118,7 @@ def second_opinion(
     ]
     where = {one["position"]: (one["arm"], one["round"]) for one in counting}
     blocks = {
-        where[run["position"]]: executions_of(run, warm_up_epochs[run["position"]])
-        .groupby("pass")[["examples", "s"]]
-        .sum()
-        .eval("examples / s")
+        where[run["position"]]: blocks_of(run, warm_up_epochs[run["position"]]).eval("examples / s")
         for run in body["runs"]
         if run["blocks"] and run["position"] in where and rows[run["position"]]
     }

@@ -7,7 +7,7 @@ from typing import Literal
 from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
-from ringside.stats.step_times import check_records_agree, counted_epochs, timeline
+from ringside.stats.step_times import check_records_agree, counted_blocks, counted_epochs
 from ringside_core.specs import (
     REFERENCE,
     Arm,
@@ -279,10 +279,10 @@ def _runs_by_arm(comparison: Comparison) -> dict[str, list[Run]]:
 def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
     """Time for a global batch by round, ms, of the runs that were timed.
 
-    Σ train_s of the slowest process ÷ Σ steps, over the counted epochs, or over the executions of a
-    live run that count. For an asynchronous run it
-    is multiplied by the number of replicas: each step is one replica's part of a batch, and
-    replicas work in parallel. The padded last batch of an epoch counts as a whole one in both.
+    Σ train_s of the slowest process ÷ Σ steps, over the counted epochs, or over the blocks of a
+    live run (`counted_blocks`). For an asynchronous run it is multiplied by the number of replicas:
+    each step is one replica's part of a batch, and replicas work in parallel. The padded last batch
+    of an epoch counts as a whole one in both.
     """
     times = {}
     for run in runs:
@@ -292,9 +292,8 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
         if throughput_examples_s(run).value is None:
             continue
         if run.blocks:
-            line = timeline(run)
-            counts = line.block >= 0
-            seconds, steps = float(line.seconds[counts].sum()), int(line.steps[counts].sum())
+            blocks = counted_blocks(run).values()
+            seconds, steps = sum(one.seconds for one in blocks), sum(one.steps for one in blocks)
         else:
             epochs = counted_epochs(run)
             seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)

@@ -86,7 +86,7 @@ def judge(
     apart = told_apart(samples, [Question(*pair) for pair in itertools.combinations(own, 2)])
     asked = questions(rows, serial, apart)
     by_pair = {
-        frozenset((one.first, one.second)): _without_interval(one, untrusted) if untrusted else one
+        frozenset((one.first, one.second)): _trusted(one, untrusted)
         for family in (asked.first, asked.others)
         for one in pair_verdicts(samples, family, level=level)
     }
@@ -95,7 +95,7 @@ def judge(
     }
     twins = [(row.arm.label, row.arm.twin_of) for row in rows if row.arm.twin_of in samples]
     floor = [
-        _without_interval(one, untrusted) if untrusted else one
+        _trusted(one, untrusted)
         for pair in twins
         for one in pair_verdicts(samples, [Question(*pair)])
     ]
@@ -108,16 +108,18 @@ def judge(
     )
 
 
-def _without_interval(verdict: PairVerdict, why: str) -> PairVerdict:
-    """The plain ratio, and why there is no more."""
+def _trusted(verdict: PairVerdict, why_not: str) -> PairVerdict:
+    """The verdict; if there is a reason not to trust it, the plain ratio and that reason."""
+    if not why_not:
+        return verdict
     return replace(
         verdict,
-        ratio=replace(verdict.ratio, interval=None, reason=why),
+        ratio=replace(verdict.ratio, interval=None, reason=why_not),
         word="cannot tell",
         p_value=None,
         p_adjusted=None,
         smallest_visible=None,
-        reason=why,
+        reason=why_not,
     )
 
 

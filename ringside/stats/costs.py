@@ -12,7 +12,7 @@ def peak_pss_bytes(run: Run) -> Figure:
 
     The peaks need not be at the same time, so it is an upper bound.
     """
-    why_not = missing(run.records, expected_processes(run)[1])
+    why_not = missing(run.records, expected_processes(run.spec)[1])
     each = [pss_of(run, record) for record in run.records]
     known = [size for size in each if size is not None]
     if not why_not and len(known) < len(each):
@@ -59,7 +59,7 @@ def startup_cpu_s(run: Run) -> Figure:
 
     It is mostly import and tracing.
     """
-    why_not = missing(run.records, expected_processes(run)[1])
+    why_not = missing(run.records, expected_processes(run.spec)[1])
     known = [one.startup_cpu_s for one in run.records if one.startup_cpu_s is not None]
     if not why_not and (len(known) < len(run.records) or not all(one.cpu_s for one in run.records)):
         why_not = NOT_RECORDED

@@ -19,14 +19,14 @@ from ringside.stats.step_times import (
     NEEDS_TWO_EPOCHS,
     check_records_agree,
     chief_of,
+    counted_blocks,
     counted_epochs,
+    counted_executions,
     durations_s,
     expected_processes,
     missing,
     step_times_ms,
     timed_records,
-    timeline,
-    warm_up,
     why_untimed,
 )
 from ringside_core.specs import Run, RunRecord
@@ -143,9 +143,7 @@ def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
         p50 = p95 = p99 = Figure(None, "it trains no step of its own")
     else:
         own = np.concatenate([durations_s(epoch) for epoch in record.epochs] or [np.zeros(0)])
-        before = sum(len(epoch.step_end_s) for epoch in record.epochs[: warm_up(run).epochs])
-        counts = timeline(run).block >= 0 if run.blocks else np.arange(len(own)) >= before
-        times = [1000 * float(s) for s in own[counts]]
+        times = [1000 * float(s) for s in own[counted_executions(run, record)]]
         why_not = "" if times else NEEDS_TWO_EPOCHS
         p50, p95, p99 = _quantiles(times, why_not)
     return ProcessFigures(
@@ -173,17 +171,16 @@ def throughput_examples_s(run: Run) -> Figure:
 
     Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` counts
     all replicas; train_s begins at a barrier and ends with the last step of the process. Of a live
-    run: Σ examples ÷ Σ seconds of the executions that count, see `timeline`.
+    run: Σ examples ÷ Σ seconds over the blocks, see `counted_blocks`.
     """
     why_not = why_untimed(run)
     if why_not:
         return Figure(None, why_not)
     if run.blocks:
-        line = timeline(run)
-        counts = line.block >= 0
-        if not counts.any():
+        blocks = counted_blocks(run).values()
+        if not blocks:
             return Figure(None, "no block of it counts: it trained too few updates")
-        return Figure(float(line.examples[counts].sum() / line.seconds[counts].sum()))
+        return Figure(sum(one.examples for one in blocks) / sum(one.seconds for one in blocks))
     epochs = counted_epochs(run)
     examples = sum(records[0].examples for records in epochs)
     seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
@@ -313,7 +310,7 @@ def startup_s(run: Run) -> Figure:
     """
     records = timed_records(run)
     values = [seconds for one in records if (seconds := startup_of(run, one)) is not None]
-    why_not = missing(records, expected_processes(run)[0])
+    why_not = missing(records, expected_processes(run.spec)[0])
     if not why_not and len(values) < len(records):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(max(values))

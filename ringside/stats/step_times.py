@@ -35,12 +35,11 @@ def chief_of(run: Run) -> RunRecord | None:
     return next((record for record in run.records if record.is_chief), None)
 
 
-def expected_processes(run: Run) -> tuple[int, int]:
+def expected_processes(spec: RunSpec) -> tuple[int, int]:
     """How many processes a run has: those whose clocks count, and all of them."""
-    replicas = run.spec.topology.num_processes
-    if run.spec.capabilities.process_model == "coordinator":
-        servers = run.spec.options.num_servers
-        return 1, 1 + replicas + servers
+    replicas = spec.topology.num_processes
+    if spec.capabilities.process_model == "coordinator":
+        return 1, 1 + replicas + spec.options.num_servers
     return replicas, replicas
 
 
@@ -112,7 +111,7 @@ def check_records_agree(run: Run) -> None:
 def why_untimed(run: Run) -> str:
     """Why a run has no step times that count; empty: it has some."""
     records = timed_records(run)
-    why_not = missing(records, expected_processes(run)[0])
+    why_not = missing(records, expected_processes(run.spec)[0])
     if not why_not and len(records[0].epochs) < 2:
         why_not = NEEDS_TWO_EPOCHS
     return why_not
@@ -139,7 +138,7 @@ def step_times_ms(run: Run) -> list[float]:
         return []
     if run.blocks:
         line = timeline(run)
-        times = (line.seconds / line.steps)[line.block >= 0]
+        times = (line.seconds.max(axis=0) / line.steps)[line.block >= 0]
     else:
         times = np.concatenate([slowest_s(records) for records in counted_epochs(run)])
     return [1000 * float(second) for second in times]
@@ -153,7 +152,7 @@ class Timeline:
     """Every execution of a live run, in order; arrays are [executions].
 
     Attributes:
-        seconds: of the slowest process.
+        seconds: of each process, [processes, executions].
         steps: updates.
         examples: trained, as a share of their epoch.
         block: number of the pass of the block in which it counts; -1: it does not count.
@@ -163,6 +162,14 @@ class Timeline:
     steps: NDArray[np.int64]
     examples: NDArray[np.float64]
     block: NDArray[np.int64]
+
+
+def counted_executions(run: Run, record: RunRecord) -> NDArray[np.bool_]:
+    """Which entries of step_end_s count, over all epochs of one process, [executions]."""
+    times = [len(epoch.step_end_s) for epoch in record.epochs]
+    if run.blocks and run.outcome.completed:
+        return (timeline(run).block >= 0)[: sum(times)]
+    return np.arange(sum(times)) >= sum(times[: warm_up(run).epochs])
 
 
 def marked_executions(spec: RunSpec) -> int:
@@ -191,7 +198,10 @@ def timeline(run: Run) -> Timeline:
         if one.begun_after >= warm:
             block[within[marked_executions(run.spec) :]] = one.number
     return Timeline(
-        seconds=np.concatenate([slowest_s(one) * steps_of_times(one[0]) for one in epochs]),
+        seconds=np.concatenate(
+            [[durations_s(epoch) * steps_of_times(epoch) for epoch in of_all] for of_all in epochs],
+            axis=1,
+        ),
         steps=steps,
         examples=np.concatenate(
             [steps_of_times(one[0]) * one[0].examples / one[0].steps for one in epochs]
@@ -200,16 +210,34 @@ def timeline(run: Run) -> Timeline:
     )
 
 
-def blocks_examples_s(run: Run) -> dict[int, float]:
-    """Examples a second of each counted block of a live run, by the number of its pass."""
+@dataclass(frozen=True)
+class Counted:
+    """What counts of one block.
+
+    Attributes:
+        seconds: of the slowest process. Not the sum of the slowest times: where processes see the
+            end of one reduction a little earlier or later, that would be longer than the block.
+    """
+
+    steps: int
+    examples: float
+    seconds: float
+
+
+def counted_blocks(run: Run) -> dict[int, Counted]:
+    """What counts of a live run, by the number of the pass; empty: nothing."""
     if not run.blocks or why_untimed(run):
         return {}
     line = timeline(run)
-    rates = {}
+    found = {}
     for number in np.unique(line.block[line.block >= 0]):
         within = line.block == number
-        rates[int(number)] = float(line.examples[within].sum() / line.seconds[within].sum())
-    return rates
+        found[int(number)] = Counted(
+            steps=int(line.steps[within].sum()),
+            examples=float(line.examples[within].sum()),
+            seconds=float(line.seconds[:, within].sum(axis=1).max()),
+        )
+    return found
 
 
 # Warm-up

@@ -17,7 +17,7 @@ from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_
 from ringside.stats.looks import level
 from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
 from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
-from ringside.stats.step_times import blocks_examples_s
+from ringside.stats.step_times import counted_blocks
 from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
@@ -371,7 +371,8 @@ def _samples(rows: Sequence[RunRow]) -> list[Sample]:
     for row in rows:
         value = row.figures.throughput_examples_s.value
         if row.used and value is not None:
-            blocks = blocks_examples_s(row.run)
+            counted = counted_blocks(row.run).items()
+            blocks = {number: one.examples / one.seconds for number, one in counted}
             samples.append(Sample(row.run.round, row.run.position, value, blocks))
             checked(row.arm.label, samples[-1])
     return samples

@@ -94,7 +94,7 @@ def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_M
         return "it was made on other hosts"
     if certificate.machine != machine_of(placement):
         return "it was made on another machine, or with other packages"
-    return _changed(certificate.orders) or _changed_source(certificate.sources.items())
+    return _changed(certificate.orders, orders()) or _changed_source(certificate.sources.items())
 
 
 def changed_since(certificates: Iterable[Certificate], code: str) -> str:
@@ -108,7 +108,8 @@ def changed_since(certificates: Iterable[Certificate], code: str) -> str:
     versions = {one.code_version for one in certificates} | ({code} if code else set())
     if versions - {code_now()}:
         return "Ringside's code has changed since"
-    changed = next(filter(None, (_changed(one.orders) for one in certificates)), "")
+    now = orders()
+    changed = next(filter(None, (_changed(one.orders, now) for one in certificates)), "")
     return changed or _changed_source(
         {item for one in certificates for item in one.sources.items()}
     )
@@ -186,11 +187,10 @@ def _installed() -> str:
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
-def _changed(before: Mapping[str, str]) -> str:
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The first of these orders that is another now, in a sentence; empty: none."""
     if not before:
         return "it does not say what libraries were told"
-    now = orders()
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             how = "is new" if name not in before else "is gone"

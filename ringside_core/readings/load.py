@@ -3,7 +3,7 @@
 import os
 import resource
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -127,13 +127,17 @@ class LoadWatch:
 
     Args:
         cores: those of the run, see `cores_of`; None: all that this process may use.
+        own_s: CPU time that the run and this process have used so far.
 
     Attributes:
         load: the result, after the block; None without /proc/stat.
     """
 
-    def __init__(self, cores: Collection[int] | None = None) -> None:
+    def __init__(
+        self, cores: Collection[int] | None = None, own_s: Callable[[], float] = own_cpu_s
+    ) -> None:
         self.load: Load | None = None
+        self._own_s = own_s
         self._cores = os.sched_getaffinity(0) if cores is None else set(cores)
 
     def __enter__(self) -> Self:
@@ -151,9 +155,9 @@ class LoadWatch:
         before, after = self._seen, self._look()
         if before is None or after is None or wall_s <= 0:
             return
-        counts = counted_between(
-            before.text, after.text, self._cores, own_s=after.own_s - before.own_s
-        )
+        # The time of a process is gone between its end and the moment at which it is waited for.
+        own_s = max(0.0, after.own_s - before.own_s)
+        counts = counted_between(before.text, after.text, self._cores, own_s=own_s)
         if counts is not None:
             swapped = max(0, after.swapped_bytes - before.swapped_bytes)
             self.load = Load.counted([counts], wall_s=wall_s, swapped_bytes=swapped)
@@ -164,4 +168,4 @@ class LoadWatch:
         except OSError:
             return None
         swap = psutil.swap_memory()
-        return _Look(text, own_cpu_s(), swap.sin + swap.sout)
+        return _Look(text, self._own_s(), swap.sin + swap.sout)

@@ -156,6 +156,7 @@ _ROWS = (
         ),
         ParameterServerOptions,
         knobs=(Knob("servers", (1, 2)),),
+        compared_by_default="never",  # asynchronous: to certify it takes as long as all the others
     ),
     BackendRow(
         "horovod",

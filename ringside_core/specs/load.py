@@ -68,6 +68,20 @@ class Load(Document):
             machines=tuple(machines),
         )
 
+    @classmethod
+    def over(cls, spans: Sequence[Self]) -> Self:
+        """The load of several spans of time on one machine, taken together."""
+        counts = [span.machines[0] for span in spans]
+        sums = {
+            name: sum(getattr(one, name) for one in counts)
+            for name in ("busy_s", "steal_s", "own_s", "machine_busy_s", "machine_steal_s")
+        }
+        return cls.counted(
+            [counts[0].replace(**sums)],
+            wall_s=sum(span.wall_s for span in spans),
+            swapped_bytes=sum(span.swapped_bytes for span in spans),
+        )
+
     @property
     def machine_cores(self) -> int:
         """Number of all processors of the machines; 0: the file is older."""

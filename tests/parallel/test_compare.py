@@ -1,20 +1,13 @@
 """`ringside compare`, typed: stopped by Ctrl-C and gone on with; a search for settings."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ringside.compare.budget import round_order
-from ringside_core.specs import Comparison
+from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 
-ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 420
-FORKS = "RINGSIDE_TESTS_PYTHON"
 # Two short epochs, one replica, no certificates; others on the machine may double the rounds.
 BRIEF = (
     *("--workload", "digits", "--epochs", "2"),
@@ -26,49 +19,9 @@ pytestmark = [
 ]
 
 
-def started(tmp_path: Path, *flags: str, fresh: bool = False) -> subprocess.Popen[str]:
-    """`ringside compare` with a cache of its own, in a process of its own.
-
-    `fresh`: with tasks that are no forks, so that it is known by its command who is left.
-    """
-    env = {name: value for name, value in os.environ.items() if name != FORKS or not fresh}
-    return subprocess.Popen(
-        [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
-        cwd=ROOT,
-        env={**env, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 def compared(tmp_path: Path, *flags: str) -> tuple[int, str]:
     """Exit code and output of `ringside compare`."""
-    process = started(tmp_path, *flags)
-    try:
-        said = process.communicate(timeout=LIMIT_S)[0]
-        return process.returncode, said
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def results(folder: Path) -> Comparison:
-    """What a comparison has left."""
-    return Comparison.from_json((folder / "results.json").read_text(encoding="utf-8"))
-
-
-def left_of(folder: Path) -> list[list[str]]:
-    """Commands of living processes that work in a folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            command = process.cmdline()
-        except psutil.Error:
-            continue
-        if any(str(folder) in word for word in command):
-            found.append(command)
-    return found
+    return ended(started(tmp_path, *flags))
 
 
 def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> None:
@@ -86,7 +39,7 @@ def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> No
         str(tmp_path),
         "--fresh",
     )
-    process = started(tmp_path, *flags, *BRIEF, fresh=True)
+    process = started(tmp_path, *flags, *BRIEF, forks=False)
     try:
         assert process.stdout is not None
         told = ""

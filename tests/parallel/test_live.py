@@ -1,9 +1,7 @@
 """Live rounds: real stacks are frozen and thawed, and nobody is left when something dies."""
 
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,11 +11,10 @@ import pytest
 
 from launch import execute, make_plan
 from launch.turns import Turns
-from ringside_core.specs import Comparison
+from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 from tests.unit.stats.factory import spec_of
 
-ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 420
+FOLDER = "runs/bout"
 HEARTBEAT_S = 13  # the coordination service of TensorFlow gives a silent peer up after 10 to 12
 STACKS = "multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
 pytestmark = [
@@ -28,45 +25,11 @@ pytestmark = [
 
 def compare(tmp_path: Path, *flags: str) -> "subprocess.Popen[str]":
     """One live round of two replicas, without certificates."""
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "ringside.cli.main", "compare", "--workload", "digits"),
-            *("--replicas", "2", "--rounds", "1", "--no-verify", "--epochs", "6"),
-            *("--name", "bout", "--output", str(tmp_path), *flags),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    return started(
+        tmp_path,
+        *("--workload", "digits", "--replicas", "2", "--rounds", "1", "--no-verify"),
+        *("--epochs", "6", "--name", "bout", *flags),
     )
-
-
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Exit code and output."""
-    try:
-        said = process.communicate(timeout=LIMIT_S)[0]
-        return process.returncode, said
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def results(tmp_path: Path) -> Comparison:
-    """What the comparison has left."""
-    return Comparison.from_json((tmp_path / "bout" / "results.json").read_text(encoding="utf-8"))
-
-
-def tasks(tmp_path: Path) -> list[psutil.Process]:
-    """Living processes of its runs."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(str(tmp_path / "bout") in word for word in process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Process:
@@ -74,7 +37,7 @@ def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Proc
     give_up = time.monotonic() + LIMIT_S
     while time.monotonic() < give_up:
         assert process.poll() is None, process.communicate()[0]
-        for one in tasks(tmp_path):
+        for one in left_of(tmp_path / FOLDER):
             try:
                 words = one.cmdline()
                 stopped = one.status() == psutil.STATUS_STOPPED
@@ -89,7 +52,7 @@ def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Proc
 def nobody_left(tmp_path: Path) -> bool:
     """Whether every process has ended, given the time that a kill takes."""
     give_up = time.monotonic() + 30
-    while (left := tasks(tmp_path)) and time.monotonic() < give_up:
+    while (left := left_of(tmp_path / FOLDER)) and time.monotonic() < give_up:
         time.sleep(0.1)
     return not left
 
@@ -99,7 +62,7 @@ def test_every_stack_takes_turns(tmp_path: Path) -> None:
     code, said = ended(compare(tmp_path, "--backends", STACKS))
 
     assert code == 0, said
-    comparison = results(tmp_path)
+    comparison = results(tmp_path / FOLDER)
     assert comparison.live
     assert len(comparison.runs) == len(comparison.arms) == 6
     (passes,) = {tuple(block.number for block in run.blocks) for run in comparison.runs}
@@ -127,7 +90,7 @@ def test_an_arm_that_dies_while_it_is_frozen(tmp_path: Path) -> None:
     code, said = ended(process)
 
     assert code == 1, said
-    outcomes = {run.arm: run.outcome for run in results(tmp_path).runs}
+    outcomes = {run.arm: run.outcome for run in results(tmp_path / FOLDER).runs}
     died = outcomes.pop(arm)
     assert died.kind == "failed"
     assert "SIGKILL" in died.reason

@@ -52,7 +52,7 @@ def _most_telling(runs: Sequence[RunRow]) -> Run:
 
 def _resources_of(row: ArmRow, run: Run) -> ArmResources:
     resources, topology = run.spec.resources, run.spec.topology
-    _, processes = expected_processes(run)
+    _, processes = expected_processes(run.spec)
     threads = resources.intra_op_threads
     return ArmResources(
         arm=row,

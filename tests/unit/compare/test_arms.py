@@ -200,7 +200,6 @@ def test_the_default_comparison_has_one_arm_of_each_family_at_one_replica() -> N
         "mirrored ×2",
         "multi_worker_mirrored ×1",
         "multi_worker_mirrored ×2",
-        "parameter_server ×2",
         "horovod ×1",
         "horovod ×2",
         "horovod:controller=mpi ×2",

@@ -11,13 +11,14 @@ from launch.placement import cores_each
 from ringside.compare import durations, stages
 from ringside.compare.arms import parse_arms
 from ringside.compare.choose import choose_arms
-from ringside.compare.experiment import Observer, launched
+from ringside.compare.experiment import launched
 from ringside.compare.hosts import (
     fullest,
     used_hosts,
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch, Look
+from ringside.compare.observer import Observer
 from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import (
     Comparison,

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ringside.compare import stages
 from ringside.compare.arms import parse_arms
-from ringside.compare.experiment import Observer
+from ringside.compare.observer import Observer
 from ringside.compare.tuning import (
     Tried,
     arms_to_tune,

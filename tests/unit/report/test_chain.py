@@ -127,6 +127,19 @@ def test_a_folder_of_a_run_that_nobody_names_is_told(folder: Path) -> None:
     assert [one.file for one in finished] == ["runs/012-serial"]
 
 
+def test_folders_of_an_interrupted_live_round_are_no_surplus(folder: Path) -> None:
+    """All its arms have been started, and none of them is a run; one more was never an arm's."""
+    change(folder, lambda body: body.update(live=True))
+    for position in range(12, 12 + EACH + 1):
+        (folder / f"runs/{position:03d}-serial").mkdir(parents=True)
+
+    found = [
+        one.file for one in check_report(folder).differences if one.place == "the whole folder"
+    ]
+
+    assert found == [f"runs/{12 + EACH:03d}-serial"]
+
+
 def test_an_older_file_without_hashes_is_told_as_such(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,9 +6,18 @@ import pandas as pd
 import pytest
 
 from ringside.report.data import SAMPLE_COLUMNS, samples_into
+from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import Comparison, Outcome, Trial
 from tests.unit.report.small import EXAMPLES, small
-from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    arm_of,
+    comparison_of,
+    epoch,
+    live_run,
+    record,
+    run_of,
+    spec_of,
+)
 
 
 def table(comparison: Comparison) -> pd.DataFrame:
@@ -77,6 +86,20 @@ def test_trials_are_samples_too() -> None:
     kinds = table(comparison)["kind"].tolist()
 
     assert kinds == ["trial", "trial", "run", "run"]
+
+
+def test_of_a_live_run_what_counts_is_what_its_throughput_is_made_of() -> None:
+    """Not the beginning of a block, and not the warm-up; the slowest process has the time."""
+    run = live_run(prefetch=2)
+
+    rows = table(comparison_of([arm_of("horovod", 2)], [run]))
+    counted = rows[rows["counted"] == "yes"]
+    each = counted.groupby("task")["duration_s"]
+
+    assert each.count().tolist() == [15 - 6 + 35 - 6] * 2
+    assert 3 * each.count().max() / each.sum().max() == pytest.approx(
+        throughput_examples_s(run).value
+    )
 
 
 def test_a_label_cannot_break_a_row() -> None:

@@ -4,8 +4,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ringside_core.specs import (
     Arm,
+    Block,
     Comparison,
     EpochRecord,
     LedgerDigest,
@@ -184,3 +187,33 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
         "runs": tuple(runs),
     }
     return Comparison(**{**fields, **changes})
+
+
+def live_run(*, prefetch: int) -> Run:
+    """Two ranks, three epochs of 30 updates; the blocks cross the ends of epochs.
+
+    Update k of rank 0 takes k ms, of rank 1 half of it but 100 ms at update 50.
+    """
+    spec = spec_of("horovod", 2)
+    spec = spec.replace(pipeline=spec.pipeline.replace(prefetch=prefetch))
+
+    def epochs(seconds: list[float]) -> list[EpochRecord]:
+        found = []
+        for first in (0, 30, 60):
+            ends = np.cumsum(seconds[first : first + 30])
+            found.append(epoch(float(ends[-1]), step_end_s=tuple(ends.tolist()), examples=90))
+        return found
+
+    slow = [k / 1000 for k in range(1, 91)]
+    fast = [k / 2000 if k != 50 else 0.1 for k in range(1, 91)]
+    blocks = (
+        Block(number=0, begun_after=20, ended_after=40, wall_s=1.0),
+        Block(number=1, begun_after=40, ended_after=55, wall_s=1.0),
+        Block(number=2, begun_after=55, ended_after=90, wall_s=1.0),
+    )
+    return run_of(
+        arm_of("horovod", 2),
+        [record(spec, epochs(slow), 0), record(spec, epochs(fast), 1)],
+        spec=spec,
+        blocks=blocks,
+    )

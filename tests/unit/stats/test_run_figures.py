@@ -8,12 +8,12 @@ import pytest
 from ringside.stats import costs, run_figures
 from ringside.stats.step_times import (
     MARKED,
-    blocks_examples_s,
+    counted_blocks,
     counted_epochs,
     step_times_ms,
 )
-from ringside_core.specs import Block, EpochRecord, RefusalError, Run
-from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
+from ringside_core.specs import EpochRecord, RefusalError, Run
+from tests.unit.stats.factory import arm_of, epoch, live_run, record, run_of, spec_of
 
 SPEC = spec_of("horovod", 2)
 ARM = arm_of("horovod", 2)
@@ -419,54 +419,31 @@ def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
     assert run_figures.run_figures(run, "yes").step_time_ms.value == pytest.approx(100)
 
 
-def live_run(*, prefetch: int) -> Run:
-    """Two ranks, three epochs of 30 updates; the blocks cross the ends of epochs.
-
-    Update k of rank 0 takes k ms, of rank 1 half of it but 100 ms at update 45.
-    """
-    spec = SPEC.replace(pipeline=SPEC.pipeline.replace(prefetch=prefetch))
-
-    def epochs(seconds: list[float]) -> list[EpochRecord]:
-        found = []
-        for first in (0, 30, 60):
-            ends = np.cumsum(seconds[first : first + 30])
-            found.append(epoch(float(ends[-1]), step_end_s=tuple(ends.tolist()), examples=90))
-        return found
-
-    slow = [k / 1000 for k in range(1, 91)]
-    fast = [k / 2000 if k != 45 else 0.1 for k in range(1, 91)]
-    blocks = (
-        Block(number=0, begun_after=20, ended_after=40, wall_s=1.0),
-        Block(number=1, begun_after=40, ended_after=55, wall_s=1.0),
-        Block(number=2, begun_after=55, ended_after=90, wall_s=1.0),
-    )
-    return run_of(
-        ARM.replace(label="live"),
-        [record(spec, epochs(slow), 0), record(spec, epochs(fast), 1)],
-        spec=spec,
-        blocks=blocks,
-    )
-
-
 def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
-    """Three examples an update ÷ the slowest rank's times; block 0 holds a part of the warm-up."""
+    """Three examples an update ÷ the slowest rank's sum; block 0 holds a part of the warm-up.
+
+    Rank 1 is late once, and never the slowest of a block.
+    """
     prefetch = 2
     run = live_run(prefetch=prefetch)
     first = MARKED + prefetch
-    seconds = {k: max(k / 1000, 0.1 if k == 45 else 0) for k in range(1, 91)}
-    counted = {1: range(41 + first, 56), 2: range(56 + first, 91)}
+    updates = {1: range(41 + first, 56), 2: range(56 + first, 91)}
+    examples = {number: 3 * len(steps) for number, steps in updates.items()}
+    seconds = {number: sum(steps) / 1000 for number, steps in updates.items()}
 
-    rates = blocks_examples_s(run)
+    blocks = counted_blocks(run)
 
-    assert rates == {
-        number: pytest.approx(3 * len(steps) / sum(seconds[k] for k in steps))
-        for number, steps in counted.items()
+    assert {number: one.steps for number, one in blocks.items()} == {
+        number: len(steps) for number, steps in updates.items()
     }
-    all_counted = [k for steps in counted.values() for k in steps]
+    assert {number: one.examples for number, one in blocks.items()} == pytest.approx(examples)
+    assert {number: one.seconds for number, one in blocks.items()} == pytest.approx(seconds)
     assert run_figures.throughput_examples_s(run).value == pytest.approx(
-        3 * len(all_counted) / sum(seconds[k] for k in all_counted)
+        sum(examples.values()) / sum(seconds.values())
     )
-    assert step_times_ms(run) == pytest.approx([1000 * seconds[k] for k in all_counted])
+    assert step_times_ms(run) == pytest.approx(
+        [100 if k == 50 else k for steps in updates.values() for k in steps]
+    )
 
 
 def test_a_live_run_whose_blocks_are_all_marked_has_no_throughput() -> None:

@@ -1,0 +1,59 @@
+"""`ringside compare` as it is typed: in a process of its own, with a cache of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from ringside_core.specs import Comparison
+
+LIMIT_S = 420
+FORKS = "RINGSIDE_TESTS_PYTHON"
+
+
+def started(tmp_path: Path, *flags: str, forks: bool = True) -> "subprocess.Popen[str]":
+    """`ringside compare` with these flags.
+
+    Args:
+        tmp_path: where it is typed; holds its cache too.
+        flags: as they are typed.
+        forks: tasks may be forks of one process; if not, it is known by its command who is left.
+    """
+    env = {name: value for name, value in os.environ.items() if name != FORKS or forks}
+    return subprocess.Popen(
+        [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
+        cwd=tmp_path,
+        env={**env, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Exit code and output."""
+    try:
+        said = process.communicate(timeout=LIMIT_S)[0]
+        return process.returncode, said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def results(folder: Path) -> Comparison:
+    """What a comparison has left."""
+    return Comparison.from_json((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def left_of(folder: Path) -> list[psutil.Process]:
+    """Living processes whose command names a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
