@@ -8,15 +8,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from backends.base import Backend, GradientReduction, Reduction, statistics
+from backends.base import GradientReduction, Reduction
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
+from backends.ranks import Ranks
 from ringside_core.keras import build_optimizer, tf, variables_of
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
 
 
-class HorovodRing(Backend):
+class HorovodRing(Ranks):
     """Horovod under horovodrun, mpirun or srun; alone it is a job of size 1."""
 
     _hvd: Any = None
@@ -137,11 +138,6 @@ class HorovodRing(Backend):
         variables = [*model.variables, *variables_of(model.optimizer)]
         hvd.broadcast_variables(variables, root_rank=0)
 
-    def average_statistics(self, model: Any) -> None:
-        """The mean over the ranks."""
-        for variable in statistics(model):
-            variable.assign(self.all_reduce(variable.numpy(), "mean"))
-
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd
 
@@ -149,20 +145,6 @@ class HorovodRing(Backend):
         # For some types, such as 64-bit sums, Horovod needs at least one dimension.
         flat = tf.constant(array.reshape(-1))
         return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)
-
-    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
-        """The sum over the ranks: to TensorFlow their variables are not connected."""
-        return [self.all_reduce(value) for value in super().summed_state(metric)]
-
-    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
-        """The results after the states have been summed over the ranks.
-
-        The sums stay in the variables: reset the metrics before you call this again.
-        """
-        for metric in metrics:
-            for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
-                variable.assign(value)
-        return super().merged_results(metrics)
 
 
 def import_horovod() -> Any:

@@ -2,10 +2,10 @@
 
 python benchmarks/tax.py --rounds 8 --backends serial,horovod --workload conv
 
-Both sides of every arm run in fresh processes, interleaved. Each round holds all arms, in an order
-that is drawn. The two sides of an arm run right after each other; which goes first is drawn too. A
-round gives one ratio of step times for each arm. Printed are their geometric mean and its 95 %
-interval. benchmarks/README.md says what is the same on both sides, and what is not.
+In each round both sides of every arm are started anew, an arm at a time, and train in turns: short
+blocks, each side frozen while the other one trains, as the live rounds of `ringside compare`. A
+launch of both gives one ratio of step times. Printed are the geometric mean of the launches and its
+95 % interval. benchmarks/README.md says what is the same on both sides, and what is not.
 """
 
 import json
@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,21 +26,29 @@ from rich.table import Table
 
 from benchmarks.starting import start
 from benchmarks.tax_sides import (
+    BLOCKS,
+    SIDES,
     WARM_UP_EPOCHS,
     WORKLOADS,
     RunFailedError,
+    Side,
     Timing,
-    by_hand,
     check_options,
-    through_ringside,
+    epochs_of,
+    launched_pair,
+    log_ratio,
+    plan_by_hand,
+    run_script,
     unlike,
 )
 from launch.flags import spec_from_flags
+from launch.interrupts import Interrupts
 from ringside.cli.common import new_folder
 from ringside.compare.arms import cores_here, parse_arms
 from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, write_whole
+from ringside_core.text import file_name
 
 BACKENDS = (
     "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
@@ -48,8 +56,6 @@ BACKENDS = (
 )
 SIZING_EPOCHS = WARM_UP_EPOCHS + 4
 AT_MOST = 1.02
-Side = Literal["ringside", "by hand"]
-SIDES: tuple[Side, ...] = ("ringside", "by hand")
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,6 @@ class Sample:
     arm: str
     side: Side
     round: int
-    position: int
     timing: Timing
 
 
@@ -71,6 +76,7 @@ class Tax:
     workload: str
     seed: int
     specs: dict[str, RunSpec]
+    steps: dict[str, int] = field(default_factory=dict)  # of an epoch
     samples: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -103,8 +109,8 @@ class Tax:
 
 
 def ratio(pairs: list[tuple[Timing, Timing]]) -> Figure:
-    """Step time through Ringside ÷ step time by hand: geometric mean over rounds."""
-    return geometric_mean_with_interval([here.step_ms / there.step_ms for here, there in pairs])
+    """Step time through Ringside ÷ step time by hand: geometric mean over launches."""
+    return geometric_mean_with_interval([math.exp(log_ratio(*pair)) for pair in pairs])
 
 
 def holds(figure: Figure) -> str:
@@ -117,9 +123,9 @@ def holds(figure: Figure) -> str:
 
 
 def epochs_for(seconds: float, sizing: Timing) -> int:
-    """Number of epochs, so that those after the warm-up take about so many seconds."""
-    epoch_s = sizing.step_ms * sizing.steps_per_epoch / 1e3
-    return WARM_UP_EPOCHS + max(2, math.ceil(seconds / epoch_s))
+    """Number of epochs, so that those that count take about so many seconds."""
+    epoch_s = statistics.mean(sizing.epoch_s[WARM_UP_EPOCHS:])
+    return epochs_of(2 + max(1, math.ceil(seconds / BLOCKS / epoch_s)))
 
 
 def main(
@@ -129,7 +135,7 @@ def main(
         str, typer.Option(help="Replicas of each backend that can have several.")
     ] = "2",
     workload: Annotated[str, typer.Option(help=f"Either {' or '.join(WORKLOADS)}.")] = "digits",
-    rounds: Annotated[int, typer.Option(min=1, help="Pairs of runs of each arm.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Launches of both sides of each arm.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="Timed part of each run.")] = 5.0,
     order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
     output: Annotated[Path, typer.Option(help="Where the folder of the results is made.")] = Path(
@@ -189,19 +195,18 @@ def _size(console: Console, tax: Tax, folder: Path, *, seconds: float, rounds: i
     left_s = 0.0
     for number, (arm, spec) in enumerate(list(tax.specs.items())):
         began = time.monotonic()
-        with console.status(f"how long is an epoch of {arm}?"):
+        place = folder / "sizing" / f"{number:03d}"
+        short = spec.replace(epochs=SIZING_EPOCHS)
+        with console.status(f"how long is an epoch of {arm}?"), Interrupts() as interrupts:
             try:
-                timing = by_hand(
-                    spec.replace(epochs=SIZING_EPOCHS),
-                    tax.workload,
-                    folder / "sizing" / f"{number:03d}",
-                )
+                timing = run_script(plan_by_hand(short, tax.workload, place), interrupts)
             except RunFailedError as error:
                 tax.problems.append(f"{arm} by hand: {error}")
                 del tax.specs[arm]
                 continue
         left_s += len(SIDES) * rounds * (time.monotonic() - began + seconds)
         tax.specs[arm] = spec.replace(epochs=epochs_for(seconds, timing))
+        tax.steps[arm] = timing.steps_per_epoch
     console.print(
         f"{len(tax.specs)} arms × {len(SIDES)} sides × {rounds} rounds: "
         f"about {left_s / 60:.0f} minutes",
@@ -210,41 +215,25 @@ def _size(console: Console, tax: Tax, folder: Path, *, seconds: float, rounds: i
 
 
 def _measure(console: Console, tax: Tax, folder: Path, *, rounds: int) -> None:
-    """Run all rounds; results are written to disk after each run."""
+    """Launch all arms so many times; results are written to disk after each launch."""
     generator = random.Random(tax.seed)
-    position = 0
     for number in range(rounds):
-        for arm, side in draw_round(list(tax.specs), generator):
-            with console.status(f"round {number + 1} of {rounds}: {arm}, {side}"):
-                _one(tax, arm, side, number, position, folder / "runs" / f"{position:03d}")
-            position += 1
+        for arm in generator.sample(list(tax.specs), len(tax.specs)):
+            place = folder / "runs" / f"{number:03d}-{file_name(arm)}"
+            with console.status(f"round {number + 1} of {rounds}: {arm}"):
+                try:
+                    timings = launched_pair(
+                        tax.specs[arm], tax.workload, tax.steps[arm], place, generator
+                    )
+                except RunFailedError as error:
+                    tax.problems.append(f"{arm}, round {number + 1}: {error}")
+                    continue
+            tax.samples += [Sample(arm, side, number, one) for side, one in timings.items()]
             write_whole(folder / "tax.json", tax.to_json())
         _check(tax, number)
         so_far = {arm: ratio(tax.pairs(arm)).value for arm in tax.specs}
         ratios = ", ".join(f"{arm} {value:.3f}" for arm, value in so_far.items() if value)
         console.print(f"after round {number + 1}: {ratios}", highlight=False)
-
-
-def draw_round(arms: list[str], generator: random.Random) -> list[tuple[str, Side]]:
-    """(arm, side) in the order of execution."""
-    return [
-        (arm, side)
-        for arm in generator.sample(arms, len(arms))
-        for side in generator.sample(SIDES, len(SIDES))
-    ]
-
-
-def _one(tax: Tax, arm: str, side: Side, number: int, position: int, folder: Path) -> None:
-    spec = tax.specs[arm]
-    try:
-        if side == "ringside":
-            timing = through_ringside(spec, folder)
-        else:
-            timing = by_hand(spec, tax.workload, folder)
-    except RunFailedError as error:
-        tax.problems.append(f"{arm}, {side}, round {number + 1}: {error}")
-        return
-    tax.samples.append(Sample(arm, side, number, position, timing))
 
 
 def _check(tax: Tax, number: int) -> None:
@@ -258,7 +247,7 @@ def _check(tax: Tax, number: int) -> None:
 def table(tax: Tax) -> Table:
     """A row for each arm."""
     result = Table(title=f"Ringside's own cost, workload {tax.workload}", title_justify="left")
-    for heading in ("arm", "Ringside, ms a step", "by hand", "ratio", "95 % interval", "rounds"):
+    for heading in ("arm", "Ringside, ms a step", "by hand", "ratio", "95 % interval", "launches"):
         result.add_column(heading, justify="left" if heading == "arm" else "right")
     result.add_column("beside the steps, ms an epoch", justify="right")
     result.add_column("loss, Ringside / by hand", justify="right")

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,17 @@ def tensorflow(job: Job, *, replicas: int) -> Any:
         )
     tf.keras.utils.set_random_seed(job.seed)
     return tf
+
+
+def be_patient(job: Job) -> None:
+    """Survive a freeze: TensorFlow gives a peer up that was silent for 10 s."""
+    if (Path(job.out).parent / "turn").exists():
+        from tensorflow.python.eager import context
+
+        configured = context.context().configure_coordination_service
+        context.context().configure_coordination_service = partial(
+            configured, heartbeat_timeout_in_ms=3_600_000
+        )
 
 
 def load(workload: str) -> tuple[Any, Any]:
@@ -168,7 +180,8 @@ def train(
 ) -> None:
     """`Model.fit` with a timer; the chief writes what came out, and the process ends."""
     steps = steps or steps_per_epoch(job)
-    callbacks = (timer(tf), *callbacks, _result(tf, job, steps, is_chief))
+    turns = _turns(tf, job, steps, is_chief)
+    callbacks = (timer(tf), *callbacks, _result(tf, job, steps, is_chief), turns)
     model.fit(data, epochs=job.epochs, steps_per_epoch=steps, callbacks=[*callbacks], verbose=0)
 
 
@@ -186,6 +199,29 @@ def timer(tf: Any) -> Any:
             self.model.seconds.append(time.perf_counter() - self.began)
 
     return Timer()
+
+
+def _turns(tf: Any, job: Job, steps: int, is_chief: bool) -> Any:
+    """Waits between epochs while another run has its turn; between is not timed.
+
+    Beside the result a file `turn` may say after how many updates to wait; `progress/chief` answers
+    that it waits.
+    """
+    folder = Path(job.out).parent
+
+    class Turns(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            done = (epoch + 1) * steps
+            if epoch + 1 == job.epochs or not (folder / "turn").exists():
+                return
+            if is_chief and done >= float((folder / "turn").read_text()):
+                (folder / "progress").mkdir(exist_ok=True)
+                told = f"{time.time():.3f} {done} {job.epochs * steps} waiting\n"
+                (folder / "progress" / "chief").write_text(told)
+            while done >= float((folder / "turn").read_text()):
+                time.sleep(0.0005)
+
+    return Turns()
 
 
 def _result(tf: Any, job: Job, steps: int, is_chief: bool) -> Any:

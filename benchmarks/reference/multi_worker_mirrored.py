@@ -12,6 +12,7 @@ job = common.job_from_flags()
 index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 common.pin(job, first_replica=index, replicas=1)
 tf = common.tensorflow(job, replicas=1)
+common.be_patient(job)
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():
     model = common.compiled_model(tf, job)

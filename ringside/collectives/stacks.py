@@ -3,10 +3,13 @@
 A stack may have settings after its name, options of its backend: `horovod mpi:btl_tcp_flags=9`.
 """
 
+import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 from ringside_core.readings.machine import gpu_names
@@ -48,10 +51,13 @@ class Stack:
     needs_nccl: bool = False
 
 
-def _no_mpi() -> str:
+def no_mpi() -> str:
+    """Why no ranks of MPI can be started here, as far as that shows; empty: nothing is known."""
     if find_spec("mpi4py") is None:
         return "mpi4py is not installed"
-    return ""
+    # Where processes of a run are started, see launch/children.py.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return "" if shutil.which("mpirun", path=path) else "mpirun is not installed"
 
 
 def _no_gpu() -> str:
@@ -70,7 +76,7 @@ def _no_horovod_with_gpu() -> str:
 
 STACKS: Mapping[str, Stack] = {
     # The backend serves only to plan ranks under mpirun; no TensorFlow is imported.
-    "mpi": Stack("mpi", "horovod", {"controller": "mpi"}, obstacle=_no_mpi),
+    "mpi": Stack("mpi", "horovod", {"controller": "mpi"}, obstacle=no_mpi),
     "horovod mpi": Stack("horovod", "horovod", {"controller": "mpi"}, obstacle=_no_horovod),
     "horovod gloo": Stack("horovod", "horovod", {"controller": "gloo"}, obstacle=_no_horovod),
     "horovod nccl": Stack("horovod", "horovod", obstacle=_no_horovod_with_gpu, needs_nccl=True),
@@ -138,6 +144,5 @@ def options_of(name: str) -> BackendOptions:
 def obstacle(name: str) -> str:
     """Why a stack cannot run on this machine, as far as that is seen without starting it."""
     stack = stack_of(name)
-    if stack.options.get("controller") == "mpi" and shutil.which("mpirun") is None:
-        return "mpirun is not installed"
-    return stack.obstacle()
+    needs_mpi = stack.options.get("controller") == "mpi"
+    return (no_mpi() if needs_mpi else "") or stack.obstacle()

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ringside_core.readings.cores import cpu_quota, whole_cores
+from ringside_core.readings.cgroups import cpu_quota
+from ringside_core.readings.cores import whole_cores
 from ringside_core.specs import (
     BACKENDS,
     REFERENCE,

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
+from ringside.collectives.stacks import no_mpi
 from ringside.compare.arms import (
     cores_here,
     default_backends,
@@ -31,7 +32,7 @@ from ringside.compare.hosts import (
     with_room,
 )
 from ringside.compare.live import refuse_without_memory
-from ringside.stats.breakdown import breakdown_arms
+from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.step_times import expected_processes
 from ringside.verify import store
 from ringside.verify.certify import Subject
@@ -172,7 +173,7 @@ def begin(
     if able and each and not placement.names and (few := too_few_cores(able, each)):
         console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:
-        able += breakdown_arms(able, chosen.shared)
+        able += _for_breakdown(console, able, chosen.shared)
     machine = machine_of(placement)
     live = live and not _needs_whole_devices(console, machine)
     if live and not placement.names:
@@ -208,6 +209,15 @@ def begin(
     )
     keep(comparison, folder)
     return comparison
+
+
+def _for_breakdown(console: Console, arms: tuple[Arm, ...], shared: Shared) -> tuple[Arm, ...]:
+    """The breakdown arms that can run here: independent replicas need MPI to begin together."""
+    needed = breakdown_arms(arms, shared)
+    if why_not := no_mpi():
+        console.print(f"[yellow]no independent replicas[/]: {why_not}", highlight=False)
+        return tuple(arm for arm in needed if arm.capabilities.one_model)
+    return needed
 
 
 def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:

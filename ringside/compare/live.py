@@ -20,6 +20,7 @@ from launch.interrupts import Interrupts
 from launch.turns import Turns
 from ringside.compare.observer import Observer
 from ringside.stats.step_times import marked_executions
+from ringside_core.readings.cgroups import memory_left_bytes
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of, own_cpu_s
 from ringside_core.specs import Block, Execution, Load, RefusalError
@@ -150,7 +151,8 @@ def refuse_without_memory(
         each: bytes that a process takes.
         begun: arms that were started already.
     """
-    available = psutil.virtual_memory().available
+    free, left = psutil.virtual_memory().available, memory_left_bytes()
+    available = free if left is None else min(free, left)
     sums = np.cumsum([each * count for count in processes])
     if len(sums) and sums[-1] > available:
         fits = begun + int(np.searchsorted(sums, available, side="right"))

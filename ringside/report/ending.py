@@ -79,7 +79,9 @@ def next_step(summary: Summary, asked: Rounds, folder: str) -> str:
         )
     if _is_open(summary, asked):
         if asked.budget_s is None:
-            return f"more rounds, until intervals are narrower: {resume} --interval-width 5%"
+            return (
+                "more rounds, because the verdict is still open: the same command without --rounds"
+            )
         minutes = math.ceil(2 * asked.budget_s / 60)
         return f"more rounds, because the verdict is still open: {resume} --budget {minutes}m"
     if not summary.breakdown_arms:

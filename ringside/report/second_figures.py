@@ -1,7 +1,7 @@
 """The figures of one run, computed again from the JSON; see `second_opinion`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,18 @@ def executions_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
 
 
 def blocks_of(run: dict[str, Any], warm_up_epochs: int) -> pd.DataFrame:
-    """Examples and seconds of each block that counts, by its pass; seconds of the slowest."""
-    sums = executions_of(run, warm_up_epochs).drop(columns="epoch").groupby("pass").sum()
+    """Examples and seconds of each block that counts, by its pass."""
+    parts = executions_of(run, warm_up_epochs).groupby(["pass", "epoch"]).sum()
     processes = sum(record["role"] != "server" for record in run["records"])
-    return sums[["examples"]].assign(s=sums[list(range(processes))].max(axis=1))
+    parts["s"] = parts[list(range(processes))].apply(_together(run), axis=1)
+    return parts.groupby("pass")[["examples", "s"]].sum()
+
+
+def _together(run: dict[str, Any]) -> Callable[[Sequence[float]], float]:
+    """The slowest of processes that wait for each other; else as fast as all together."""
+    if capabilities_of(run["spec"]["backend"]).one_model:
+        return max
+    return lambda seconds: len(seconds) / sum(1 / one for one in seconds)
 
 
 def figures_of(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
@@ -63,7 +71,8 @@ def figures_of(run: dict[str, Any], warm_up_epochs: int) -> dict[str, float]:
     timed = [record["epochs"] for record in records if record["role"] != "server"]
     epochs = list(zip(*timed, strict=True))[warm_up_epochs:]
     if epochs:
-        seconds = sum(max(epoch["train_s"] for epoch in of_all) for of_all in epochs)
+        together = _together(run)
+        seconds = sum(together([epoch["train_s"] for epoch in of_all]) for of_all in epochs)
         found["throughput_examples_s"] = sum(of_all[0]["examples"] for of_all in epochs) / seconds
         times = 1000 * np.concatenate([_durations(of_all).max(axis=0) for of_all in epochs])
         if run["blocks"]:

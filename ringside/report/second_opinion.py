@@ -59,6 +59,7 @@ class Opinion:
         replicas: of each arm.
         blocks: [(arm, round), pass], examples/s of the blocks of live rounds, not a number where
             there is none; empty: the rounds are fresh.
+        every: as `counting`, of all arms.
         trusted: others left the runs so much of the processors that intervals mean something.
     """
 
@@ -66,6 +67,7 @@ class Opinion:
     counting: pd.DataFrame
     replicas: Mapping[str, int]
     blocks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    every: pd.DataFrame = field(default_factory=pd.DataFrame)
     trusted: bool = True
 
     @property
@@ -106,17 +108,21 @@ def second_opinion(
         for arm in body["arms"]
         if arm["ablation"] == "none" and arm["global_batch"] is None
     }
-    counting = [
-        {
-            "arm": run["arm"],
-            "round": run["round"],
-            "position": run["position"],
-            "rate": rows[run["position"]].get("throughput_examples_s", math.nan),
-        }
-        for run in body["runs"]
-        if run["round"] in rounds and run["arm"] in ranked
-    ]
-    where = {one["position"]: (one["arm"], one["round"]) for one in counting}
+    every = pd.DataFrame(
+        [
+            {
+                "arm": run["arm"],
+                "round": run["round"],
+                "position": run["position"],
+                "rate": rows[run["position"]].get("throughput_examples_s", math.nan),
+            }
+            for run in body["runs"]
+            if run["round"] in rounds
+        ],
+        columns=["arm", "round", "position", "rate"],
+    )
+    counting = every[every["arm"].isin(list(ranked))].reset_index(drop=True)
+    where = {one.position: (one.arm, one.round) for one in counting.itertuples()}
     blocks = {
         where[run["position"]]: blocks_of(run, warm_up_epochs[run["position"]]).eval("examples / s")
         for run in body["runs"]
@@ -124,7 +130,8 @@ def second_opinion(
     }
     return Opinion(
         figures=pd.DataFrame.from_dict(rows, orient="index", columns=list(FIGURES)),
-        counting=pd.DataFrame(counting, columns=["arm", "round", "position", "rate"]),
+        every=every,
+        counting=counting,
         replicas=ranked,
         blocks=pd.DataFrame(blocks).T.rename_axis(["arm", "round"]) if blocks else pd.DataFrame(),
         trusted=not body["live"] or _taken(body["runs"]) <= MOST_TAKEN,
@@ -332,6 +339,17 @@ def _of_arm(opinion: Opinion, row: ArmRow, summary: Summary) -> Iterator[Pair]:
             filled = [_filled(opinion, label) for label in (one.base, arm)]
             share = [end * filled[0] / filled[1] for end in share]
             yield from _of_figure(place, one.in_slots, share)
+    if row.of_ceiling.value is not None:
+        of_ceiling = geometric_mean(_shares(opinion, arm, row.of_ceiling.base))
+        if not opinion.trusted:
+            of_ceiling = (of_ceiling[0], math.nan, math.nan)
+        yield from _of_figure(f"arm {arm} / of the ceiling", row.of_ceiling, of_ceiling)
+
+
+def _shares(opinion: Opinion, arm: str, of: str) -> pd.Series:
+    """Throughput of one arm ÷ that of another in each round that has both."""
+    rates = opinion.every.dropna().pivot(index="round", columns="arm", values="rate")
+    return (rates[arm] / rates[of]).dropna()
 
 
 def _filled(opinion: Opinion, arm: str) -> float:

@@ -2,32 +2,27 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from ringside.stats.breakdown_arms import Role, roles_of, work_of
 from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
-from ringside.stats.step_times import check_records_agree, counted_blocks, counted_epochs
-from ringside_core.specs import (
-    REFERENCE,
-    Arm,
-    Comparison,
-    RefusalError,
-    Run,
-    Settings,
-    Shared,
-    backend_options,
+from ringside.stats.step_times import (
+    check_records_agree,
+    counted_blocks,
+    counted_epochs,
+    together_s,
 )
-from ringside_core.specs.run_spec import Ablation
-
-Role = Literal["arm", "no_reduction", "no_input", "alone", "unused", "serial", "serial_no_input"]
-Work = tuple[str, str, str, int, int, str]
+from ringside_core.specs import Arm, Comparison, RefusalError, Run
 
 COMPUTE = "compute"
 INPUT = "input"
 STARTED = "framework tax, started"
 USED = "framework tax, used"
+CONTENTION = "contention"
 COMMUNICATION = "exposed communication"
+# Their runs serve every arm of a size: an arm without breakdown runs of its own has them too.
+OF_EVERY_ARM = frozenset({COMPUTE, CONTENTION})
 
 # A part is the time of one kind of run, or that time less the time of another kind.
 PARTS: Mapping[str, tuple[Role] | tuple[Role, Role]] = {
@@ -35,6 +30,7 @@ PARTS: Mapping[str, tuple[Role] | tuple[Role, Role]] = {
     INPUT: ("arm", "no_input"),
     STARTED: ("unused", "serial"),
     USED: ("alone", "unused"),
+    CONTENTION: ("independent", "serial"),
     COMMUNICATION: ("arm", "no_reduction"),
 }
 MEANINGS: Mapping[str, str] = {
@@ -44,6 +40,8 @@ MEANINGS: Mapping[str, str] = {
     STARTED: "how much longer one replica takes than the serial run if the backend is started and "
     "not used",
     USED: "how much longer one replica takes if the started backend is also used",
+    CONTENTION: "how much longer a replica takes while others compute beside it, each on its own "
+    "part of the batch, and nothing is combined: they share caches, memory and the clock rate",
     COMMUNICATION: "how much longer the arm takes than if gradients are not combined",
 }
 ROUNDING = 1e-9  # of the whole: a smaller remainder is a rounding error
@@ -70,8 +68,7 @@ class Breakdown:
     Attributes:
         parts: the known ones; of two arms, those known of both. Empty: the arm has no breakdown
             runs.
-        remainder: the rest of the whole: replicas that slow each other, parts that overlap, and
-            parts that are not known.
+        remainder: the rest of the whole: parts that overlap, and parts that are not known.
         reason: which parts are not known, and why.
         less: label of the arm whose time is subtracted; empty: none is.
     """
@@ -106,8 +103,8 @@ class _Account:
 
     @property
     def has_runs(self) -> bool:
-        """Whether the arm has breakdown runs of its own; compute can come from another arm's."""
-        return not set(self.parts) <= {COMPUTE}
+        """Whether the arm has breakdown runs of its own."""
+        return not set(self.parts) <= OF_EVERY_ARM
 
     @property
     def rounds(self) -> set[int]:
@@ -125,8 +122,9 @@ def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
     T(x) is the seconds that run x takes for a global batch. For an arm with N replicas:
     compute = T(serial at batch B/N, without input); input = T(arm) − T(arm, without input);
     framework tax, started = T(one replica at B/N, unused) − T(serial at B/N); framework tax,
-    used = T(one replica at B/N) − T(one replica at B/N, unused); exposed communication =
-    T(arm) − T(arm, without reduction); remainder = T(arm) − the sum of these.
+    used = T(one replica at B/N) − T(one replica at B/N, unused); contention = T(N independent
+    replicas) − T(serial at B/N); exposed communication = T(arm) − T(arm, without reduction);
+    remainder = T(arm) − the sum of these.
 
     Raises:
         RefusalError: there is no such arm.
@@ -256,9 +254,10 @@ def _add_part(
 def _nothing(arm: Arm) -> dict[str, str]:
     """The parts that an arm cannot have, with the reason."""
     if arm.capabilities.family == "none":
-        return dict.fromkeys((STARTED, USED, COMMUNICATION), "0 by definition: no distribution")
+        parts = (STARTED, USED, CONTENTION, COMMUNICATION)
+        return dict.fromkeys(parts, "0 by definition: no distribution")
     if arm.replicas == 1:
-        return {COMMUNICATION: "0 by definition: one replica"}
+        return dict.fromkeys((CONTENTION, COMMUNICATION), "0 by definition: one replica")
     return {}
 
 
@@ -279,10 +278,10 @@ def _runs_by_arm(comparison: Comparison) -> dict[str, list[Run]]:
 def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
     """Time for a global batch by round, ms, of the runs that were timed.
 
-    Σ train_s of the slowest process ÷ Σ steps, over the counted epochs, or over the blocks of a
-    live run (`counted_blocks`). For an asynchronous run it is multiplied by the number of replicas:
-    each step is one replica's part of a batch, and replicas work in parallel. The padded last batch
-    of an epoch counts as a whole one in both.
+    Σ train_s of all processes together (`together_s`) ÷ Σ steps, over the counted epochs, or over
+    the blocks of a live run (`counted_blocks`). For an asynchronous run it is multiplied by the
+    number of replicas: each step is one replica's part of a batch, and replicas work in parallel.
+    The padded last batch of an epoch counts as a whole one in both.
     """
     times = {}
     for run in runs:
@@ -296,107 +295,9 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
             seconds, steps = sum(one.seconds for one in blocks), sum(one.steps for one in blocks)
         else:
             epochs = counted_epochs(run)
-            seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
+            seconds = sum(together_s(run, [one.train_s for one in records]) for records in epochs)
             steps = sum(records[0].steps for records in epochs)
         synchronous = run.spec.capabilities.synchronous
         in_batch = 1 if synchronous else run.spec.topology.num_replicas
         times[run.round] = 1000 * seconds * in_batch / steps
     return times
-
-
-# Which arms run for it
-
-
-def breakdown_arms(arms: Sequence[Arm], shared: Shared) -> tuple[Arm, ...]:
-    """The breakdown arms of every arm of the largest size and of the serial one, each once."""
-    most = max(arm.replicas for arm in arms)
-    found: dict[str, Arm] = {}
-    for arm in arms:
-        if arm.replicas == most or arm.backend == REFERENCE:
-            for one in breakdown_arms_of(arm, shared):
-                found.setdefault(one.label, one)
-    return tuple(found.values())
-
-
-def breakdown_arms_of(arm: Arm, shared: Shared) -> tuple[Arm, ...]:
-    """The arms that `breakdown_of` needs beside `arm` and the serial reference.
-
-    An arm that several others need has the same label for each of them. A twin and a breakdown arm
-    need none themselves.
-
-    Args:
-        arm: whose time is broken down.
-        shared: what all arms share.
-    """
-    if arm.twin_of or arm.for_breakdown:
-        return ()
-    batch, alone = (shared.global_batch_at(size) for size in (arm.replicas, 1))
-    reference = _one_replica(REFERENCE, Settings(), alone)
-    there = {work_of(arm, batch), work_of(reference, alone)}
-    needed = roles_of(arm, batch).values()
-    return tuple(one for one in needed if work_of(one, one.global_batch or batch) not in there)
-
-
-def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
-    """Every kind of run that the breakdown of an arm needs beside its own runs.
-
-    Args:
-        arm: whose time is broken down.
-        batch: global batch of its runs.
-    """
-    part = batch // arm.replicas
-    several = arm.replicas > 1
-    roles: dict[Role, Arm] = {}
-    if several and arm.capabilities.synchronous:
-        roles["no_reduction"] = _without(arm, "no_reduction", "without reduction")
-    roles["no_input"] = (
-        _without(arm, "no_input", "without input")
-        if several
-        else _one_replica(arm, arm.settings, part, "no_input")
-    )
-    if arm.capabilities.family != "none":
-        roles["alone"] = _one_replica(arm, arm.settings, part)
-        roles["unused"] = _one_replica(arm, arm.settings, part, "unused")
-        roles["serial"] = _one_replica(REFERENCE, arm.settings, part)
-    roles["serial_no_input"] = _one_replica(REFERENCE, arm.settings, part, "no_input")
-    return roles
-
-
-def work_of(arm: Arm, batch: int) -> Work:
-    """What the runs of an arm do; the label of the arm does not matter."""
-    return (
-        arm.backend,
-        arm.options.model_dump_json(),
-        arm.settings.model_dump_json(),
-        arm.replicas,
-        batch,
-        arm.ablation,
-    )
-
-
-def _without(arm: Arm, ablation: Ablation, words: str) -> Arm:
-    label = f"{arm.label} {words}"
-    return arm.replace(label=label, group=label, ablation=ablation, tuned_from="")
-
-
-def _one_replica(of: Arm | str, settings: Settings, batch: int, ablation: Ablation = "none") -> Arm:
-    """One replica of an arm's backend, or of the serial one with the arm's settings."""
-    if isinstance(of, Arm):
-        group, backend, options = of.group, of.backend, of.options
-    else:
-        own = settings.model_dump(exclude_none=True)
-        named = [f"{name}={str(value).lower()}" for name, value in own.items()]
-        group, backend, options = ":".join([of, *named]), of, backend_options(of, {})
-    unused = " unused" if ablation == "unused" else ""
-    without = " without input" if ablation == "no_input" else ""
-    label = f"{group} ×1{unused} at batch {batch}{without}"
-    return Arm(
-        label=label,
-        group=label,
-        backend=backend,
-        options=options,
-        replicas=1,
-        settings=settings,
-        ablation=ablation,
-        global_batch=batch,
-    )

@@ -1,5 +1,6 @@
 """Which rounds of a comparison count: not those in which other programs used the machine."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,6 +98,19 @@ def beside(run: Run) -> float | None:
         max(0.0, one.machine_busy_s - one.own_s) + one.machine_steal_s for one in load.machines
     )
     return taken_s / (load.machine_cores * load.wall_s)
+
+
+def fixed_computation_ms(comparison: Comparison) -> dict[int, float]:
+    """How long the fixed computation before each block took in a live round, ms: the median.
+
+    What slows it down slowed the arms down too, whether it ran on their processors or not.
+    """
+    times: dict[int, list[float]] = {}
+    for run in comparison.runs:
+        for block in run.blocks:
+            if block.kernel_s is not None:
+                times.setdefault(run.round, []).append(1000 * block.kernel_s)
+    return {number: statistics.median(found) for number, found in sorted(times.items())}
 
 
 def rounds_used(comparison: Comparison) -> RoundsUsed:

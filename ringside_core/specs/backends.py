@@ -31,6 +31,8 @@ FAMILIES: Mapping[Family, str] = {
 }
 # The backend to which all others are compared.
 REFERENCE = "serial"
+# The backend whose replicas combine nothing: what others reach is held against it.
+CEILING = "independent"
 MIB = 2**20
 
 
@@ -43,6 +45,7 @@ class Capabilities(Noun):
             process. `coordinator`: each replica has a process, and there are servers and a
             coordinator too.
         synchronous: all replicas contribute to each update.
+        one_model: all replicas train the same one. False: each has its own, and is only timed.
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
         accelerator: type of device without which it cannot run, or None.
@@ -51,6 +54,7 @@ class Capabilities(Noun):
     family: Family
     process_model: ProcessModel
     synchronous: bool = True
+    one_model: bool = True
     always_one_replica: bool = False
     joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
     accelerator: Literal["TPU"] | None = None
@@ -83,7 +87,7 @@ class BackendRow:
         options: the type of its options.
         knobs: what `--tuned` may change, beside the knobs that every arm has.
         default_arms: an arm for each, if nobody names backends: the options, as they are typed
-            after the name and a colon. Empty: without options.
+            after the name and a colon. The empty text: without options.
         compared_by_default: at which sizes the default comparison has it. The first of its default
             arms stands for it at one replica: there the others do nothing else.
     """
@@ -182,6 +186,14 @@ _ROWS = (
         ),
         default_arms=("", "controller=mpi"),
         compared_by_default="every size",
+    ),
+    BackendRow(
+        "independent",
+        "backends.independent:Independent",
+        Capabilities(
+            family="none", process_model="per_replica", one_model=False, joins=("mpirun",)
+        ),
+        default_arms=(),
     ),
     BackendRow(
         "tpu",

@@ -213,6 +213,16 @@ class RunSpec(TrainingSpec, Document):
         return self
 
     @model_validator(mode="after")
+    def _one_model_is_trained(self) -> Self:
+        if self.capabilities.one_model or self.ablation == "no_reduction":
+            return self
+        raise RefusalError(
+            "All replicas of a run must train one model.",
+            received=f"backend {self.backend}, which trains one for each replica",
+            advice="Use another backend. ringside compare --why runs this one beside the others.",
+        )
+
+    @model_validator(mode="after")
     def _an_ablation_is_only_timed(self) -> Self:
         if self.ablation == "none":
             return self

@@ -67,7 +67,7 @@ class Pipeline:
         """The source as it is read: in memory if it is cached, without what the filter drops."""
         source = self.source
         if self.options.cache and isinstance(source, StreamSource):
-            source = source.into_memory()
+            source = source.in_memory
         keep = self._filter
         if keep is not None:
             source = _filtered(source, keep)

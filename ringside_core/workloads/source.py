@@ -83,8 +83,9 @@ class StreamSource:
 
         return StreamSource(self.parts, read, tuple(lengths), self.decode)
 
-    def into_memory(self) -> ArraySource:
-        """Read and decode everything once, in order."""
+    @cached_property
+    def in_memory(self) -> ArraySource:
+        """Everything, read and decoded once, in order."""
         dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
         if self.decode is not None:
             dataset = dataset.map(self.decode, num_parallel_calls=tf.data.AUTOTUNE)

@@ -1,5 +1,6 @@
 """TFDS data sets as sources: Ringside's own pipeline reads the files, TFDS prepares and decodes."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import StreamSource, writable_dir
 
 
+@functools.cache  # a certificate loads its workload for each case: the data are read once
 def prepared_source(
     builder_class: Callable[..., Any], root: str | Path, split: str, *, num_shards: int
 ) -> StreamSource:

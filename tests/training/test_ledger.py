@@ -116,7 +116,7 @@ def test_a_stream_is_cut_in_each_part(
     assert cut.parts == source.parts
     assert cut.lengths == expected
     assert cut.num_examples == count
-    kept = [float(x[0]) for x in cut.into_memory().arrays[0]]
+    kept = [float(x[0]) for x in cut.in_memory.arrays[0]]
     assert kept == [s + i for s, n in zip(starts, expected, strict=True) for i in range(n)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import tf
-from ringside_core.specs import RecordInProgress, Surroundings
+from ringside_core.specs import RecordInProgress, Surroundings, capabilities_of
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, PAIRS, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
 from tests.training.replicas.runs import batches, replicas_of, train_launched, train_serial
@@ -53,10 +53,11 @@ def assert_close(found: Weights, expected: Weights) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
-@pairs
+@pytest.mark.parametrize("case", [*PAIRS, Case("independent", 2)], ids=str)
 def test_without_reduction_each_replica_trains_on_its_own_slices(case: Case) -> None:
     """Strategies leave a replica's gradient divided by two: half the rate on its own loss."""
-    rate = LEARNING_RATE if case.backend == "horovod" else LEARNING_RATE / 2
+    family = capabilities_of(case.backend).family
+    rate = LEARNING_RATE / 2 if family == "tf.distribute" else LEARNING_RATE
 
     first, second = replicas_of(case, "no_reduction")
 

@@ -35,7 +35,7 @@ def test_digits_are_the_real_ones_in_several_files(tmp_path: Path) -> None:
 
     assert isinstance(workload.train, StreamSource)
     assert len(workload.train.parts) == 4
-    arrays = [source.into_memory().arrays for source in (workload.train, workload.validation)]
+    arrays = [source.in_memory.arrays for source in (workload.train, workload.validation)]
     images = np.concatenate([a[0] for a in arrays]).reshape(-1, 64)
     labels = np.concatenate([a[1] for a in arrays])
     assert (len(arrays[0][1]), len(arrays[1][1])) == (1437, 360)

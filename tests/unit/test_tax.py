@@ -1,13 +1,12 @@
 import dataclasses
 import math
-import random
 
 import pytest
 from scipy import stats
 
 from benchmarks.starting import start
-from benchmarks.tax import SIDES, Sample, Tax, draw_round, epochs_for, holds, ratio
-from benchmarks.tax_sides import Timing, unlike
+from benchmarks.tax import Sample, Tax, epochs_for, holds, ratio
+from benchmarks.tax_sides import BLOCKS, Timing, unlike
 from ringside.stats.figure import Figure, Interval
 from ringside_core.specs import RefusalError
 
@@ -33,8 +32,10 @@ def test_a_refusal_of_a_benchmark_is_a_line(
     assert capsys.readouterr().err == "one.py: Rounds must be few. Received: 6.\n"
 
 
-def timing(*epoch_s: float, steps: int = 10) -> Timing:
-    """A run of such epochs."""
+def timing(*block_s: float, steps: int = 10, slow: float = 9.0) -> Timing:
+    """Two epochs of warm-up, then blocks of four epochs, slow at both ends."""
+    epochs = (one for block in block_s for one in (slow, 0.5 * block, 1.5 * block, slow))
+    epoch_s = (9.0, 5.0, *epochs)
     return Timing(
         epoch_s=epoch_s,
         steps_per_epoch=steps,
@@ -43,16 +44,20 @@ def timing(*epoch_s: float, steps: int = 10) -> Timing:
     )
 
 
-def test_a_step_is_the_mean_after_the_first_two_epochs() -> None:
-    """(0.2 + 0.4) s over 2 epochs of 10 steps are 30 ms; the slow first two do not count."""
-    assert timing(9.0, 5.0, 0.2, 0.4).step_ms == pytest.approx(30.0)
+def times(*block_s: float) -> tuple[float, ...]:
+    """BLOCKS blocks, the last one again and again."""
+    return block_s + (block_s[-1],) * (BLOCKS - len(block_s))
 
 
-def test_the_ratio_is_a_geometric_mean_with_an_interval_of_the_logarithms() -> None:
-    """Against SciPy's own geometric mean and t interval."""
-    here, there = [0.31, 0.33, 0.29, 0.40], [0.30, 0.31, 0.30, 0.38]
-    pairs = [(timing(1, 1, a), timing(1, 1, b)) for a, b in zip(here, there, strict=True)]
-    ratios = [a / b for a, b in zip(here, there, strict=True)]
+def test_a_step_of_a_block_is_the_mean_without_the_epochs_at_its_ends() -> None:
+    """0.2 s an epoch of 10 steps are 20 ms; the epochs at a pause and the warm-up are not in."""
+    assert timing(*times(0.4, 0.2)).blocks_ms == pytest.approx([40.0] + [20.0] * (BLOCKS - 1))
+
+
+def test_the_ratio_of_a_launch_is_robust_and_that_of_all_has_an_interval() -> None:
+    """One block of each launch is disturbed on one side; then SciPy's geometric mean and t."""
+    ratios = [1.04, 1.01, 1.03, 0.99]
+    pairs = [(timing(*times(7.0, 0.2 * one)), timing(*times(0.2))) for one in ratios]
     logs = [math.log(value) for value in ratios]
 
     found = ratio(pairs)
@@ -68,12 +73,12 @@ def test_the_ratio_is_a_geometric_mean_with_an_interval_of_the_logarithms() -> N
 def test_a_round_counts_only_with_both_sides() -> None:
     """If the run by hand failed, its partner does not count; pairs are of one round."""
     tax = Tax("", "digits", 1, {})
-    a, b, c = timing(1, 1, 0.1), timing(1, 1, 0.2), timing(1, 1, 0.3)
+    a, b, c = timing(*times(0.1)), timing(*times(0.2)), timing(*times(0.3))
     tax.samples = [
-        Sample("x", "by hand", 1, 3, c),
-        Sample("x", "ringside", 0, 0, a),
-        Sample("y", "by hand", 0, 1, a),
-        Sample("x", "ringside", 1, 2, b),
+        Sample("x", "by hand", 1, c),
+        Sample("x", "ringside", 0, a),
+        Sample("y", "by hand", 0, a),
+        Sample("x", "ringside", 1, b),
     ]
 
     assert tax.pairs("x") == [(b, c)]
@@ -98,20 +103,11 @@ def test_without_an_interval_nothing_is_said_of_the_limit() -> None:
     assert holds(Figure(0.9, n=2)) == "cannot tell"
 
 
-def test_each_round_holds_both_sides_of_an_arm_next_to_each_other() -> None:
-    """Each (arm, side) runs once, in pairs; which side is first is drawn."""
-    generator = random.Random(3)
-    rounds = [draw_round(["a", "b", "c"], generator) for _ in range(40)]
-
-    for order in rounds:
-        assert sorted(order) == sorted((arm, side) for arm in "abc" for side in SIDES)
-        assert all(order[i][0] == order[i + 1][0] for i in (0, 2, 4))
-    assert {order[0] for order in rounds} == {(arm, side) for arm in "abc" for side in SIDES}
-
-
 def test_epochs_are_enough_for_the_seconds_asked_for() -> None:
-    """With epochs of 0.3 s, 17 of them take 5 s, after two of warm-up."""
-    assert epochs_for(5.0, timing(2.0, 1.0, 0.3, 0.3)) == 2 + 17
+    """12 blocks of 5 s in all are 0.42 s each: two epochs of 0.3 s, and two that do not count."""
+    sizing = dataclasses.replace(timing(*times(0.3)), epoch_s=(2.0, 1.0, 0.3, 0.3))
+
+    assert epochs_for(5.0, sizing) == 2 + 12 * (2 + 2)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +124,7 @@ def test_epochs_are_enough_for_the_seconds_asked_for() -> None:
 )
 def test_a_pair_that_did_not_do_the_same_is_told(change: dict, why: str) -> None:
     """Steps, processors, epochs and the loss after two epochs are compared."""
-    here = timing(1.0, 1.0, 0.2, 0.2)
+    here = timing(*times(0.2))
 
     found = unlike(here, dataclasses.replace(here, **change))
 

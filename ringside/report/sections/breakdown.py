@@ -17,7 +17,7 @@ from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
 from ringside.stats.accuracy import TargetBreakdown, target_breakdown
-from ringside.stats.breakdown import COMPUTE, Breakdown, Part, breakdown_between, breakdown_of
+from ringside.stats.breakdown import OF_EVERY_ARM, Breakdown, Part, breakdown_between, breakdown_of
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -55,13 +55,13 @@ def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None
     labels = [row.arm.label for row in rows if row.arm.replicas == largest]
     arms = tuple(breakdown_of(comparison, label) for label in labels)
     pair = contenders(summary, largest)
-    # The time of the serial run is known for every arm; alone it says nothing about one.
-    shown = tuple(one for one in arms if {part.name for part in one.parts} - {COMPUTE})
+    # What is known of every arm says nothing about one.
+    shown = tuple(one for one in arms if {part.name for part in one.parts} - OF_EVERY_ARM)
     if pair is None:
         return Breakdowns(shown, None)
     first, second = (row.arm.label for row in pair)
     difference = breakdown_between(comparison, first, second)
-    if not {part.name for part in difference.parts} - {COMPUTE}:
+    if not {part.name for part in difference.parts} - OF_EVERY_ARM:
         return Breakdowns(shown, None)
     faster = summary.verdict_of(first, second).word == "faster"
     return Breakdowns(shown, difference, faster, target_breakdown(comparison, first, second))

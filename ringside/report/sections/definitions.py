@@ -13,7 +13,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "examples/s",
         "Examples that were really trained ÷ time of the slowest process, after warm-up: Σ "
         "examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first "
-        "step to the end of the process's last step. Validation and start-up are not included. "
+        "step to the end of the process's last step; in a live round, over the steps of blocks "
+        "that count. Validation and start-up are not included. "
         "For an arm: the geometric mean over the rounds that count.",
     ),
     (
@@ -114,6 +115,12 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "its time is the time between two completions that the coordinator sees.",
     ),
     (
+        "of the ceiling",
+        "Throughput of the arm ÷ that of as many independent replicas (--why), which train a model "
+        "each and combine nothing: geometric mean and interval over rounds. The throughput of "
+        "independent replicas is the sum of their own.",
+    ),
+    (
         "rank skew",
         "Milliseconds. For each step, the longest minus the shortest time over the processes; of "
         "these the median.",
@@ -127,8 +134,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "parts of a step",
         "Milliseconds for one global batch, from paired rounds. Each part is the time of the arm "
         "minus its time with something left out; the list below the table says what is left out. "
-        "The remainder is the whole minus all parts: replicas that slow each other down, and "
-        "parts that overlap. The parts add up if the interval of the remainder contains 0.",
+        "The remainder is the whole minus all parts, such as what overlaps. The parts add up if "
+        "the interval of the remainder contains 0.",
     ),
     (
         "time of a collective",

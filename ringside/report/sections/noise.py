@@ -7,10 +7,11 @@ from ringside.report.ranking import verdict_cell, word_of
 from ringside.report.sections.machine import beside_line
 from ringside.report.sections.verdicts import SURE, visible_cell
 from ringside.report.words import ratio_between, times, why_no_interval
+from ringside.stats.rounds import fixed_computation_ms
 from ringside.stats.summary import Summary
 from ringside.stats.verdicts import CHANCE, PairVerdict
 from ringside_core.specs import Comparison
-from ringside_core.text import duration, listed, percent, plural
+from ringside_core.text import duration, listed, number, percent, plural
 
 NO_TWIN = "Not measured: no arm ran twice, under two names."
 
@@ -123,6 +124,9 @@ def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     ]
     if told := beside_line(comparison):
         facts.append(("All cores of the machine", told))
+    if times := fixed_computation_ms(comparison).values():
+        told = ", ".join(number(one) for one in times)
+        facts.append(("A fixed computation before each block", f"{told} ms, by round"))
     if widest := summary.widest_of_interest():
         pair, width = widest
         width_told = percent(width) if math.isfinite(width) else "not there yet"

@@ -12,7 +12,13 @@ from ringside.report.blocks import (
     Text,
 )
 from ringside.report.ranking import ranked, sizes_of, twins_aside
-from ringside.report.sections.tables import NO_SERIAL, efficiency_cell, steps_table, throughput_cell
+from ringside.report.sections.tables import (
+    NO_CEILING,
+    NO_SERIAL,
+    efficiency_cell,
+    steps_table,
+    throughput_cell,
+)
 from ringside.report.words import efficiency, said, why_no_interval
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Comparison
@@ -56,7 +62,9 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
     told = (
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
         "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. In "
-        "slots: the padding that fills the last batch of an epoch counts as examples do."
+        "slots: the padding that fills the last batch of an epoch counts as examples do. The "
+        "ceiling is what as many separate trainings reach at once, each of a model of its own; "
+        "only an arm whose replicas share work can exceed it. ringside compare --why measures it."
     )
     why_not = why_no_interval(row.mean_throughput for row in rows)
     blocks: list[Block] = [Text(told), _efficiencies(rows)]
@@ -77,19 +85,28 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
             told.append(
                 f"with {size} replicas {best.arm.label} reaches "
                 f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
+                + _and_of_ceiling(best)
             )
     if not told:
         return "No arm with one replica is comparable, so there is no base for scaling."
     return f"At best, {'; '.join(told)}."
 
 
+def _and_of_ceiling(row: ArmRow) -> str:
+    if row.of_ceiling.value is None:
+        return ""
+    return f" ({efficiency(row.of_ceiling)} of as many separate trainings)"
+
+
 def _efficiencies(rows: list[ArmRow]) -> Table:
+    ceiling = any(row.of_ceiling.base for row in rows)
     columns = (
         Column("Arm", numeric=False),
         Column("Replicas"),
         Column("Examples/s", "mean [95 % interval] n"),
         Column("Efficiency", "vs its own ×1"),
         Column("Efficiency", "vs serial"),
+        *([Column("Of the ceiling", "N separate trainings")] if ceiling else []),
     )
     body = tuple(
         (
@@ -98,6 +115,7 @@ def _efficiencies(rows: list[ArmRow]) -> Table:
             throughput_cell(row),
             efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
             efficiency_cell(row.against_serial, row, NO_SERIAL),
+            *([efficiency_cell(row.of_ceiling, row, NO_CEILING)] if ceiling else []),
         )
         for row in rows
     )

@@ -11,6 +11,7 @@ from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
 NO_SERIAL = "no arm without distribution"
+NO_CEILING = "no independent replicas with its settings"
 
 
 def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:

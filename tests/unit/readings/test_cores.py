@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ringside.compare.arms import cores_here, parse_arms, too_few_cores
-from ringside_core.readings import cores
-from ringside_core.readings.cores import cpu_quota, physical_cores, usable_cores
+from ringside_core.readings import cgroups, cores
+from ringside_core.readings.cgroups import cpu_quota, memory_left_bytes
+from ringside_core.readings.cores import physical_cores, usable_cores
 from ringside_core.readings.process import cores_for
 
 
@@ -19,8 +20,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         place.mkdir(parents=True)
         (place / "thread_siblings_list").write_text(f"{number % 4},{number % 4 + 4}\n")
     monkeypatch.setattr(cores, "CPUS", tmp_path)
-    monkeypatch.setattr(cores, "CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(cores, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(cgroups, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "OWN_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     return tmp_path
 
@@ -94,6 +95,55 @@ def test_the_quota_of_a_container(
         file.write_text(text)
 
     assert cpu_quota() == quota
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "left"),
+    [
+        (
+            "0::/\n",  # version 2
+            {
+                "memory.max": "1000",
+                "memory.current": "700",
+                "memory.stat": "anon 5\ninactive_file 20\nactive_file 30",
+            },
+            350,
+        ),
+        ("0::/\n", {"memory.max": "max", "memory.current": "700"}, None),
+        (
+            "0::/a/b\n",
+            {
+                "a/memory.max": "1000",
+                "a/memory.current": "900",
+                "a/b/memory.max": "500",
+                "a/b/memory.current": "100",
+            },
+            100,
+        ),
+        (
+            "4:memory:/docker/x\n0::/\n",  # version 1; its own folder is mounted at the top
+            {
+                "memory/memory.limit_in_bytes": "1000",
+                "memory/memory.usage_in_bytes": "1200",
+                "memory/memory.stat": "inactive_file 7\ntotal_inactive_file 30",
+            },
+            30,
+        ),
+        ("3:cpu:/\n", {"cpu/memory.limit_in_bytes": "1"}, None),
+        ("0::/\n", {}, None),
+    ],
+)
+def test_the_memory_of_a_container(
+    machine: Path, own: str, files: dict[str, str], left: int | None
+) -> None:
+    """The least of all groups: limit − use + what the kernel would give back at once."""
+    (machine / "own").write_text(own)
+    for name, text in files.items():
+        file = machine / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    assert memory_left_bytes() == left
 
 
 @pytest.mark.parametrize(

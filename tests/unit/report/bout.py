@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.stats.breakdown import breakdown_arms_of
+from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Certificate,
@@ -69,6 +69,7 @@ TUNED = ("multi_worker_mirrored", 2, 19_300.0, 9.4)
 # What a breakdown run takes, as a share of the arm that it is for or of serial.
 WITHOUT = {"no_reduction": 0.74, "no_input": 0.95}
 HALF_BATCH = 0.58
+CEILING = 24_500.0
 LOST_PEER = "Traceback (most recent call last):\n" + "\n".join(
     [
         '  File "train.py", line 121, in _train',
@@ -181,6 +182,8 @@ def _breakdown_speed(arm: Arm, arms: list[Arm]) -> tuple[float, float]:
         share = HALF_BATCH * {"unused": 1.01, "no_input": 0.93}.get(arm.ablation, 1.0)
         tax = 1.0 if arm.backend == "serial" or arm.ablation == "unused" else 1.07
         return batch / (GLOBAL_BATCH / 15200 * share * tax), 6.5
+    if not arm.capabilities.one_model:
+        return CEILING, 7.5
     key = (arm.backend, str(getattr(arm.options, "controller", None)), arm.replicas)
     rate, startup_s = TUNED[2:] if arm.settings != Settings() else rates[key]
     return rate / WITHOUT.get(arm.ablation, 1.0), startup_s

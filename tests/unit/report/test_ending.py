@@ -124,8 +124,7 @@ WIDE = replace(TIE, ratio=Figure(1.02, interval=Interval(0.8, 1.3), n=8))
         (
             reached(judged(WIDE)),
             Rounds(least=3, most=3),
-            "more rounds, until intervals are narrower: "
-            "ringside compare --resume 'runs/a b' --interval-width 5%",
+            "more rounds, because the verdict is still open: the same command without --rounds",
         ),
         (reached(narrow(judged(TIE))), ASKED.replace(interval_width=0.2), WHY),
         (reached(judged(BEST)), ASKED, WHY),

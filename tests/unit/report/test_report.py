@@ -125,7 +125,7 @@ def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
     runs = sorted(bout().runs, key=lambda run: run.position)
 
-    assert len(rows) == len(runs) == 256
+    assert len(rows) == len(runs) == 272
     for row, run in zip(rows, runs, strict=True):
         assert (row["arm"], int(row["round"]), row["outcome"]) == (
             run.arm,
@@ -316,7 +316,7 @@ def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
     text = (folder / "report.md").read_text()
 
     assert len(text) < 65_536
-    assert "All 256 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
+    assert "All 272 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
     assert "Every process of the last run of each arm: see [report.html](report.html)." in text
 
 

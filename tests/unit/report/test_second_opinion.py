@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from ringside.report.second_figures import blocks_of
 from ringside.report.second_opinion import (
     FIGURES,
     Opinion,
@@ -22,10 +23,12 @@ from ringside.report.second_opinion import (
     second_opinion,
 )
 from ringside.stats.figure import Interval
-from ringside.stats.step_times import warm_up
+from ringside.stats.step_times import counted_blocks, warm_up
 from ringside.stats.summary import summarize
 from ringside.stats.verdicts import Question, Sample, pair_verdicts
+from ringside_core.specs import Comparison, EpochRecord, write_whole
 from tests.unit.report.small import EXAMPLES, small
+from tests.unit.stats.factory import arm_of, live_run, record, run_of, spec_of
 
 Row = tuple[str, int, int, float]  # arm, round, position, examples/s
 
@@ -114,6 +117,19 @@ def test_both_agree_on_live_rounds() -> None:
         assert one.p_value == pytest.approx(own.p_value(*one.chosen_of), rel=1e-9)
 
 
+def test_both_agree_on_the_blocks_of_a_run() -> None:
+    """Now one rank is the slowest and now the other, and a block reaches into the next epoch."""
+    run = live_run(prefetch=2)
+
+    first = counted_blocks(run)
+    second = blocks_of(run.model_dump(mode="json"), warm_up(run).epochs)
+
+    assert second["s"].to_dict() == pytest.approx({k: one.seconds for k, one in first.items()})
+    assert second["examples"].to_dict() == pytest.approx(
+        {k: one.examples for k, one in first.items()}
+    )
+
+
 @pytest.fixture(scope="module")
 def opinion(written: Path) -> Opinion:
     """Of the small comparison."""
@@ -194,6 +210,64 @@ WRONG: tuple[tuple[str, str, Change, str], ...] = (
     ("verdicts", "p_adjusted", lambda old: old * 1.0001, "adjusted"),
     ("verdicts", "word", lambda _: "slower", "verdict"),
 )
+
+
+def _train_s(one: EpochRecord) -> float:
+    return one.train_s
+
+
+def with_ceiling() -> Comparison:
+    """The small comparison beside independent replicas that were 1.1, 1.2, … times as fast."""
+    arm = arm_of("independent", 2).replace(ablation="no_reduction")
+    comparison = small().replace(arms=(*small().arms, arm))
+    for run in [run for run in comparison.runs if run.arm == "horovod ×2"]:
+        factor = 1.1 + run.round / 10
+        spec = spec_of(
+            "independent", 2, epochs=4, global_batch=4, save="record", ablation="no_reduction"
+        )
+        slowest = [
+            max(ranks, key=_train_s)
+            for ranks in zip(*(one.epochs for one in run.records), strict=True)
+        ]
+        epochs = [
+            made.replace(
+                train_s=made.train_s / factor,
+                step_end_s=tuple(end / factor for end in made.step_end_s),
+            )
+            for made in slowest
+        ]
+        records = [record(spec, epochs, rank) for rank in range(2)]
+        comparison = comparison.with_run(
+            run_of(arm, records, number=run.round, position=len(comparison.runs))
+        )
+    return comparison
+
+
+def test_what_an_arm_reaches_of_the_ceiling(tmp_path: Path) -> None:
+    """The geometric mean of the rounds and its interval, by scipy; and a wrong one is seen."""
+    summary = summarize(with_ceiling())
+    rows = {row.arm.label: row for row in summary.arms}
+    write_whole(tmp_path / "results.json", with_ceiling().to_json())
+    epochs = {run.position: warm_up(run).epochs for run in with_ceiling().runs}
+    opinion = second_opinion(tmp_path, warm_up_epochs=epochs, rounds=range(4))
+    logs = -np.log([1.1, 1.2, 1.3, 1.4])
+    low, high = stats.t.interval(0.95, 3, loc=logs.mean(), scale=stats.sem(logs))
+
+    found = rows["horovod ×2"].of_ceiling
+    wrong = replace(rows["horovod ×2"], of_ceiling=larger(found))
+    _, none = against_summary(opinion, summary)
+    _, seen = against_summary(opinion, replace(summary, arms=(*summary.arms[:2], wrong)))
+
+    assert found.base == "independent ×2"
+    assert found.value == pytest.approx(math.exp(logs.mean()))
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        (math.exp(low), math.exp(high))
+    )
+    assert rows["mirrored ×2"].of_ceiling.base == "independent ×2"
+    assert rows["serial"].of_ceiling.value is None
+    assert none == []
+    assert [one.place for one in seen] == ["arm horovod ×2 / of the ceiling"]
 
 
 @pytest.mark.parametrize(("kind", "field", "how", "place"), WRONG)

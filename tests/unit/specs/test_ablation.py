@@ -47,3 +47,10 @@ def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
         spec("parameter_server", 2, steps_per_execution=5)
     assert spec("parameter_server", 1, steps_per_execution=5).steps_per_execution == 5
     assert spec("horovod", 2, steps_per_execution=5).steps_per_execution == 5
+
+
+def test_independent_replicas_train_no_model() -> None:
+    """So nobody launches them, and a comparison has them only beside its arms."""
+    with pytest.raises(RefusalError, match="must train one model"):
+        spec("independent", 2)
+    assert spec("independent", 2, ablation="no_reduction").topology.num_processes == 2

@@ -192,7 +192,8 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
 def live_run(*, prefetch: int) -> Run:
     """Two ranks, three epochs of 30 updates; the blocks cross the ends of epochs.
 
-    Update k of rank 0 takes k ms, of rank 1 half of it but 100 ms at update 50.
+    Update k of rank 0 takes k ms. Of rank 1 it takes half of that, 100 ms at update 48, and half as
+    long again in the third epoch.
     """
     spec = spec_of("horovod", 2)
     spec = spec.replace(pipeline=spec.pipeline.replace(prefetch=prefetch))
@@ -205,11 +206,12 @@ def live_run(*, prefetch: int) -> Run:
         return found
 
     slow = [k / 1000 for k in range(1, 91)]
-    fast = [k / 2000 if k != 50 else 0.1 for k in range(1, 91)]
+    fast = [k / 2000 if k <= 60 else 1.5 * k / 1000 for k in range(1, 91)]
+    fast[47] = 0.1
     blocks = (
         Block(number=0, begun_after=20, ended_after=40, wall_s=1.0),
-        Block(number=1, begun_after=40, ended_after=55, wall_s=1.0),
-        Block(number=2, begun_after=55, ended_after=90, wall_s=1.0),
+        Block(number=1, begun_after=40, ended_after=50, wall_s=1.0),
+        Block(number=2, begun_after=50, ended_after=90, wall_s=1.0),
     )
     return run_of(
         arm_of("horovod", 2),

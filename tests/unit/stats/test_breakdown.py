@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.breakdown import Breakdown, breakdown_arms_of, breakdown_between, breakdown_of
+from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
+from ringside.stats.breakdown_arms import breakdown_arms, breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -22,7 +23,8 @@ BATCH = 32
 HOROVOD, MIRRORED, SERIAL = arm_of("horovod", 2), arm_of("mirrored", 2), arm_of("serial")
 SHARED = Shared.from_run(spec_of("serial"))
 
-# ms of each run, made of: compute 10, input 2, started 0.5, used 1.5, communication 4, remainder 3.
+# ms of each run, made of: compute 10, input 2, started 0.5, used 1.5, contention 2.5,
+# communication 4, remainder 0.5.
 HOROVOD_MS = {
     "horovod ×2": 21.0,
     "horovod ×2 without reduction": 17.0,
@@ -31,8 +33,9 @@ HOROVOD_MS = {
     "horovod ×1 unused at batch 16": 12.5,
     "serial ×1 at batch 16": 12.0,
     "serial ×1 at batch 16 without input": 10.0,
+    "independent ×2": 14.5,
 }
-# compute 10, input 3, started 0.25, used 0.25, communication 1, remainder −2.5.
+# compute 10, input 3, started 0.25, used 0.25, contention 2.5, communication 1, remainder −5.
 MIRRORED_MS = {
     "mirrored ×2": 12.0,
     "mirrored ×2 without reduction": 11.0,
@@ -86,8 +89,8 @@ def labels(arms: Sequence[Arm]) -> set[str]:
     return {arm.label for arm in arms}
 
 
-def test_two_replicas_need_six_breakdown_arms() -> None:
-    """Exactly these six, with the right batch and ablation; none is ranked."""
+def test_two_replicas_need_seven_breakdown_arms() -> None:
+    """Exactly these, with the right batch and ablation; none is ranked."""
     arms = {arm.label: arm for arm in breakdown_arms_of(HOROVOD, SHARED)}
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
@@ -103,16 +106,17 @@ def test_two_replicas_need_six_breakdown_arms() -> None:
         "horovod ×1 unused at batch 16": ("horovod", 1, 16, "unused"),
         "serial ×1 at batch 16": ("serial", 1, 16, "none"),
         "serial ×1 at batch 16 without input": ("serial", 1, 16, "no_input"),
+        "independent ×2": ("independent", 2, None, "no_reduction"),
     }
 
 
 def test_arms_of_one_size_share_the_serial_runs() -> None:
-    """Equal labels mean equal arms, so each runs once."""
+    """Equal labels mean equal arms, so each runs once; so do the independent replicas."""
     both = [*breakdown_arms_of(HOROVOD, SHARED), *breakdown_arms_of(MIRRORED, SHARED)]
 
     by_label = {arm.label: arm for arm in both}
-    assert len(both) == 12
-    assert len(by_label) == 10
+    assert len(both) == 14
+    assert len(by_label) == 11
     assert all(by_label[arm.label] == arm for arm in both)
 
 
@@ -130,8 +134,9 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
     """No asynchronous run without reduction; nothing for twins and breakdown arms."""
     twin = HOROVOD.replace(label="horovod ×2 again", twin_of=HOROVOD.label)
 
-    assert "no_reduction" not in {
-        arm.ablation for arm in breakdown_arms_of(arm_of("parameter_server", 2), SHARED)
+    assert ("parameter_server", "no_reduction") not in {
+        (arm.backend, arm.ablation)
+        for arm in breakdown_arms_of(arm_of("parameter_server", 2), SHARED)
     }
     assert breakdown_arms_of(twin, SHARED) == ()
     assert breakdown_arms_of(breakdown_arms_of(HOROVOD, SHARED)[0], SHARED) == ()
@@ -145,7 +150,18 @@ def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
         "horovod ×1 at batch 32",
         "horovod ×1 unused at batch 32",
         "serial ×1 at batch 32 without input",
+        "independent ×2",
     }
+
+
+def test_every_size_has_its_ceiling() -> None:
+    """The other breakdown arms are those of the largest size alone."""
+    arms = [SERIAL, *(arm_of("horovod", size) for size in (1, 2, 4))]
+
+    found = labels(breakdown_arms(arms, SHARED))
+
+    assert {one for one in found if "independent" in one} == {"independent ×2", "independent ×4"}
+    assert "horovod ×2 without reduction" not in found
 
 
 def test_own_settings_go_to_the_breakdown_arms() -> None:
@@ -169,8 +185,9 @@ def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
             "input": 2,
             "framework tax, started": 0.5,
             "framework tax, used": 1.5,
+            "contention": 2.5,
             "exposed communication": 4,
-            "remainder": 3,
+            "remainder": 0.5,
         }
     )
     assert found.reason == ""
@@ -235,6 +252,7 @@ def test_one_replica_has_no_communication_by_definition() -> None:
             "input": 3,
             "framework tax, started": 0.5,
             "framework tax, used": 1.5,
+            "contention": 0,
             "exposed communication": 0,
             "remainder": -1,
         }
@@ -302,7 +320,13 @@ def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
     found = breakdown_of(comparison.replace(runs=runs), "horovod ×2")
 
     assert parts_of(found) == pytest.approx(
-        {"compute": 10, "input": 2, "exposed communication": 4, "remainder": 5}
+        {
+            "compute": 10,
+            "input": 2,
+            "contention": 2.5,
+            "exposed communication": 4,
+            "remainder": 2.5,
+        }
     )
     assert "framework tax, used is in the remainder" in found.reason
     assert "no run of 'horovod ×1 unused at batch 16' was timed" in found.reason
@@ -333,6 +357,7 @@ def test_a_gap_is_the_difference_of_two_splits() -> None:
             "input": -1,
             "framework tax, started": 0.25,
             "framework tax, used": 1.25,
+            "contention": 0,
             "exposed communication": 3,
             "remainder": 5.5,
         },
@@ -366,7 +391,9 @@ def test_a_gap_of_different_work_is_not_told() -> None:
     """Milliseconds for 32 and for 64 examples are not compared."""
     comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
     larger = {
-        one.label: one for one in breakdown_arms_of(MIRRORED, SHARED.replace(global_batch=64))
+        one.label: one
+        for one in breakdown_arms_of(MIRRORED, SHARED.replace(global_batch=64))
+        if one.label not in HOROVOD_MS
     }
     runs = [run for run in comparison.runs if not run.arm.startswith("mirrored")]
     for number in range(4):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringside.stats.rounds import RoundsUsed, beside, disturbance, rounds_used
-from ringside_core.specs import Load, MachineCounts, Rounds
+from ringside.stats.rounds import RoundsUsed, beside, disturbance, fixed_computation_ms, rounds_used
+from ringside_core.specs import Block, Load, MachineCounts, Rounds
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=4.6, steal_cpu_s=0)
@@ -95,3 +95,21 @@ def test_a_run_on_all_cores_has_none_beside_it() -> None:
     assert beside(run.replace(load=watched(50, 0, machine_cores=2))) is None
     assert beside(run.replace(load=BUSY)) is None
     assert beside(run) is None
+
+
+def test_the_fixed_computation_of_each_round() -> None:
+    """The median over the blocks of all arms; a block without one does not count."""
+    seconds = {0: (0.004, 0.006, None), 1: (0.009, 0.005, 0.007)}
+    runs = [
+        simple_run("serial", 1, 1.0, number=number, position=number).replace(
+            blocks=tuple(
+                Block(number=k, begun_after=k, ended_after=k + 1, wall_s=1.0, kernel_s=one)
+                for k, one in enumerate(times)
+            )
+        )
+        for number, times in seconds.items()
+    ]
+
+    found = fixed_computation_ms(comparison_of([arm_of("serial")], runs))
+
+    assert found == pytest.approx({0: 5.0, 1: 7.0})

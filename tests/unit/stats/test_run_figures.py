@@ -422,14 +422,18 @@ def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
 def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
     """Three examples an update ÷ the slowest rank's sum; block 0 holds a part of the warm-up.
 
-    Rank 1 is late once, and never the slowest of a block.
+    Rank 1 is late once, which makes it the slowest of no block. Block 2 reaches into the third
+    epoch, in which rank 1 is the slowest; all wait between two epochs.
     """
     prefetch = 2
     run = live_run(prefetch=prefetch)
     first = MARKED + prefetch
-    updates = {1: range(41 + first, 56), 2: range(56 + first, 91)}
+    updates = {1: range(41 + first, 51), 2: range(51 + first, 91)}
     examples = {number: 3 * len(steps) for number, steps in updates.items()}
-    seconds = {number: sum(steps) / 1000 for number, steps in updates.items()}
+    seconds = {
+        1: sum(updates[1]) / 1000,
+        2: (sum(range(51 + first, 61)) + 1.5 * sum(range(61, 91))) / 1000,
+    }
 
     blocks = counted_blocks(run)
 
@@ -442,7 +446,7 @@ def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
         sum(examples.values()) / sum(seconds.values())
     )
     assert step_times_ms(run) == pytest.approx(
-        [100 if k == 50 else k for steps in updates.values() for k in steps]
+        [100 if k == 48 else k if k <= 60 else 1.5 * k for steps in updates.values() for k in steps]
     )
 
 
@@ -452,3 +456,13 @@ def test_a_live_run_whose_blocks_are_all_marked_has_no_throughput() -> None:
 
     assert figure.value is None
     assert "no block of it counts" in figure.reason
+
+
+def test_independent_replicas_do_not_wait_for_each_other() -> None:
+    """Their throughput is the sum of their own: 45 examples each, in 1 and in 2 s an epoch."""
+    spec = spec_of("independent", 2, ablation="no_reduction", save="record")
+    arm = arm_of("independent", 2).replace(ablation="no_reduction")
+    epochs = [[epoch(s, examples=90) for s in (9.0, each, each)] for each in (1.0, 2.0)]
+    run = run_of(arm, [record(spec, own, rank) for rank, own in enumerate(epochs)], spec=spec)
+
+    assert run_figures.throughput_examples_s(run).value == pytest.approx(45 / 1 + 45 / 2)

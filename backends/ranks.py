@@ -1,0 +1,30 @@
+"""Ranks: each process has a TensorFlow of its own, which does not know the others."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from backends.base import Backend, statistics
+
+
+class Ranks(Backend):
+    """What is combined over the ranks is combined by `_all_reduce`, outside of the step."""
+
+    def average_statistics(self, model: Any) -> None:
+        """The mean over the ranks."""
+        for variable in statistics(model):
+            variable.assign(self.all_reduce(variable.numpy(), "mean"))
+
+    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
+        """The sum over the ranks: to TensorFlow their variables are not connected."""
+        return [self.all_reduce(value) for value in super().summed_state(metric)]
+
+    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
+        """The results after the states have been summed over the ranks.
+
+        The sums stay in the variables: reset the metrics before you call this again.
+        """
+        for metric in metrics:
+            for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
+                variable.assign(value)
+        return super().merged_results(metrics)
