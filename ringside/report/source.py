@@ -19,7 +19,7 @@ COVERED = (
     "ringside/stats",
     "ringside_core/code_version.py",
     "ringside_core/example_ids.py",
-    "ringside_core/readings/cores.py",
+    "ringside_core/readings/cgroups.py",
     "ringside_core/readings/machine.py",
     "ringside_core/specs",
     "ringside_core/text.py",
