@@ -12,7 +12,13 @@ from backends.base import GradientReduction, Reduction
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
-from ringside_core.keras import build_optimizer, tf, variables_of
+from ringside_core.keras import (
+    build_optimizer,
+    keep_exclusions,
+    legacy_named_keras,
+    tf,
+    variables_of,
+)
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
 
@@ -107,9 +113,7 @@ class HorovodRing(Ranks):
             average_aggregated_gradients=True,
             groups=options.num_groups,  # its older name `num_groups` warns
         )
-        for name in _NOT_IN_CONFIG:  # Horovod makes a new optimizer from the old one's config
-            if hasattr(optimizer, name):
-                setattr(wrapped, name, getattr(optimizer, name))
+        keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
         return wrapped
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
@@ -169,7 +173,8 @@ def import_horovod() -> Any:
             advice=_REBUILD,
         )
     try:
-        import horovod.tensorflow.keras as hvd
+        with legacy_named_keras():
+            import horovod.tensorflow.keras as hvd
     except ImportError as error:
         raise RefusalError(
             "Horovod must load with the installed TensorFlow.", received=error, advice=_REBUILD
@@ -178,11 +183,4 @@ def import_horovod() -> Any:
 
 
 _XLA_OPS = "HOROVOD_ENABLE_XLA_OPS"
-# An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
-_NOT_IN_CONFIG = (
-    "_exclude_from_weight_decay",
-    "_exclude_from_weight_decay_names",
-    "gradient_aggregator",
-    "gradient_transformers",
-)
 _REBUILD = "Run `make setup`: it compiles Horovod against the installed TensorFlow."

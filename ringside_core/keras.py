@@ -6,7 +6,8 @@ strategies and Horovod work: with Keras 3, `fit` fails under MultiWorkerMirrored
 "'Variable' object has no attribute 'ref'" (horovod#4290).
 
 Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
-TensorFlow; so `keras` names tf_keras before Horovod is imported (workaround in horovod#4290).
+TensorFlow; so `keras` names tf_keras while Horovod is imported (workaround in horovod#4290). Not
+longer: who says `import keras` means Keras 3, and must learn that it is not what runs.
 
 Import TensorFlow through here: `from ringside_core.keras import tf`.
 """
@@ -55,17 +56,61 @@ with _without_noise():
     import tensorflow as tf
     import tf_keras
 
-sys.modules["keras"] = tf_keras
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
 tf.get_logger().setLevel("ERROR")
 
-__all__ = ["build_optimizer", "tf", "variable_names", "variables_of"]
+__all__ = [
+    "build_optimizer",
+    "keep_exclusions",
+    "legacy_named_keras",
+    "new_optimizer",
+    "tf",
+    "variable_names",
+    "variables_of",
+]
+# An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
+_NOT_IN_CONFIG = (
+    "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_names",
+    "gradient_aggregator",
+    "gradient_transformers",
+)
+
+
+@contextlib.contextmanager
+def legacy_named_keras() -> Iterator[None]:
+    """Let `import keras` mean legacy Keras, for modules that are imported within."""
+    named = sys.modules.get("keras")
+    sys.modules["keras"] = tf_keras
+    try:
+        yield
+    finally:
+        del sys.modules["keras"]
+        if named is not None:
+            sys.modules["keras"] = named
 
 
 def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
     """Make the optimizer's own variables for these of a model; a legacy one has no `build`."""
     make = getattr(optimizer, "build", None) or optimizer._create_all_weights
     make(variables)
+
+
+def new_optimizer(given: Any) -> Any:
+    """A new optimizer from what `Model.compile` takes: a name, or an instance, which is copied."""
+    optimizer = tf.keras.optimizers.get(given)
+    if optimizer is not given:
+        return optimizer
+    copy = type(optimizer).from_config(optimizer.get_config())
+    keep_exclusions(optimizer, copy)
+    return copy
+
+
+def keep_exclusions(optimizer: Any, copy: Any) -> None:
+    """Give an optimizer that was made from another one's config what that does not hold."""
+    for name in _NOT_IN_CONFIG:
+        if hasattr(optimizer, name):
+            setattr(copy, name, getattr(optimizer, name))
 
 
 def variables_of(optimizer: Any) -> list[Any]:

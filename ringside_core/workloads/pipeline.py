@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ringside_core.keras import tf
 from ringside_core.specs import (
@@ -105,7 +106,8 @@ class Pipeline:
             return ""
         sha = hashlib.sha256()
         for array in tf.nest.flatten(source.arrays):
-            sha.update(np.ascontiguousarray(array).tobytes())
+            sha.update(f"{array.dtype.str} {array.shape} ".encode())
+            sha.update(_content(array))
         return sha.hexdigest()
 
     def reader_examples(self, shard: InputShard) -> int:
@@ -374,6 +376,14 @@ def make_pipeline(
         seed=spec.seed,
         class_weight=workload.class_weight,
     )
+
+
+def _content(array: NDArray[Any]) -> bytes:
+    """The elements of an array; of strings, which are objects, each with its length."""
+    if array.dtype != object:
+        return np.ascontiguousarray(array).tobytes()
+    texts = [one if isinstance(one, bytes) else str(one).encode() for one in array.ravel()]
+    return b"".join(len(text).to_bytes(8, "little") + text for text in texts)
 
 
 def _call(function: Callable[..., Any], element: Any) -> Any:

@@ -1,10 +1,11 @@
 """Workload: what is trained. A user's own is a function that returns one of these."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import new_optimizer, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import Source, as_source
 from ringside_core.workloads.weights import check_class_weight
@@ -29,12 +30,14 @@ class Workload:
         train, validation: the data in one fixed order: nests of arrays, each [num_examples, …];
             tf.data.Datasets of single elements; or sources.
         loss: a per-example loss as for `Model.compile`; a list or dict for several outputs.
-        optimizer: builds the optimizer, with the learning rate for `reference_batch`.
+        optimizer: a name or an instance, as for `Model.compile`, or a function that returns one;
+            with the learning rate for `reference_batch`.
         loss_weights: as for `Model.compile`: the weight of each output's loss in the sum.
         class_weight: as for `Model.fit`: class → factor for the weights of its examples, in
             training only. A class is an integer label, or the index of a one-hot label's maximum.
-        metrics: builds new metrics at each call: a list; for several outputs a dict from the
-            output's name to its metrics. All metrics are weighted, so that padding counts 0.
+        metrics: as for `Model.compile`: a list of names and instances, for several outputs a dict
+            from the output's name to its metrics; or a function that builds them anew at each
+            call. All metrics are weighted, so that padding counts 0.
         preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
             without randomness. None: the elements have this form already.
         target: the quality at which training counts as done; None: there is none.
@@ -47,8 +50,8 @@ class Workload:
     train: Any
     validation: Any
     loss: Any
-    optimizer: Callable[[], Any]
-    metrics: Callable[[], list[Any] | dict[str, Any]] = field(default=list)
+    optimizer: Any
+    metrics: Any = ()
     preprocess: Callable[..., Any] | None = None
     target: QualityTarget | None = None
     reference_batch: int | None = None
@@ -59,6 +62,8 @@ class Workload:
         for attribute in ("train", "validation"):
             source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
             object.__setattr__(self, attribute, source)
+        object.__setattr__(self, "optimizer", partial(_new_optimizer, self.optimizer))
+        object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))
         for loss in tf.nest.flatten(self.loss):
             if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
                 # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
@@ -131,3 +136,34 @@ class Workload:
                 received=f"a {type(metrics).__name__} for {num_outputs} outputs",
                 advice='Return {"name of an output": [its metrics]}.',
             )
+
+
+def _new_optimizer(given: Any) -> Any:
+    """A new optimizer of a name, of an instance, or from a function that returns one of these."""
+    made = given() if callable(given) else given
+    if made is not given and not isinstance(made, str):
+        return made
+    try:
+        return new_optimizer(made)
+    except ValueError:
+        raise RefusalError(
+            "A workload's optimizer must be a name that Keras knows, an optimizer of tf.keras, or "
+            "a function that returns one.",
+            received=repr(made),
+        ) from None
+
+
+def _new_metrics(given: Any) -> list[Any] | dict[str, Any]:
+    """New metrics of names and instances, or from a function that builds them."""
+    if callable(given):
+        made: list[Any] | dict[str, Any] = given()
+        return made
+    copies = tf.nest.map_structure(
+        lambda one: (
+            type(one).from_config(one.get_config())
+            if isinstance(one, tf.keras.metrics.Metric)
+            else one
+        ),
+        given,
+    )
+    return copies if isinstance(copies, dict) else list(copies)

@@ -233,6 +233,29 @@ def test_the_digest_is_of_the_order_too() -> None:
     assert "" not in digests
 
 
+@pytest.mark.parametrize("kind", [bytes, str])
+def test_the_digest_of_strings_is_of_what_they_say(kind: type) -> None:
+    """The same text in another object is the same; the same letters divided otherwise are not."""
+
+    def digest(*texts: str) -> str:
+        made = [(" " + text)[1:].encode() for text in texts]  # new objects
+        x = np.array([one if kind is bytes else one.decode() for one in made], dtype=object)
+        return pipeline((x, np.arange(len(texts))), 2, 1).data_digest
+
+    assert digest("a fine day", "rain") == digest("a fine day", "rain")
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+def test_the_digest_is_of_the_form_too() -> None:
+    """The same bytes in another shape or type are other data."""
+    x, y = np.arange(4, dtype=np.int64), np.zeros(4)
+    others = (x.reshape(4, 1), x.view(np.uint64))
+
+    digests = {pipeline((one, y), 2, 1).data_digest for one in (x, *others)}
+
+    assert len(digests) == 3
+
+
 def test_fewer_files_than_readers_are_refused(tmp_path: Path) -> None:
     """FILE cannot give a reader nothing."""
     pipe = pipeline(records(tmp_path, (3,)), 4, 2, cache=False, shard="file")

@@ -242,3 +242,58 @@ def test_weights_of_elements_are_those_of_model_fit() -> None:
 
     for found, right in zip(final, plainly_trained(workload, data, initial), strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "adam",
+        lambda: "adam",
+        tf.keras.optimizers.Adam(),
+        tf.keras.optimizers.Adam,
+    ],
+    ids=["name", "function of a name", "instance", "class"],
+)
+def test_an_optimizer_is_given_as_to_compile(given: Any) -> None:
+    """Each call gives a new one, as plain Keras would make it; a copy of a workload does too."""
+    workload = dataclasses.replace(two_outputs(8), optimizer=given)
+
+    made = [
+        one.optimizer() for one in (workload, workload, dataclasses.replace(workload, name="b"))
+    ]
+
+    plain = tf.keras.optimizers.Adam().get_config()
+    if isinstance(given, tf.keras.optimizers.Optimizer):  # made in float32
+        plain = given.get_config()
+    assert [one.get_config() for one in made] == [plain] * 3
+    assert len({id(one) for one in [*made, given]}) == 4
+
+
+def test_a_copy_of_an_optimizer_keeps_what_its_config_does_not_hold() -> None:
+    """Exclusions from weight decay."""
+    given = tf.keras.optimizers.AdamW()
+    given.exclude_from_weight_decay(var_names=["bias"])
+
+    made = dataclasses.replace(two_outputs(8), optimizer=given).optimizer()
+
+    assert made._exclude_from_weight_decay_names == ["bias"]
+
+
+@pytest.mark.parametrize("given", ["adamant", 5])
+def test_what_is_no_optimizer_is_refused(given: Any) -> None:
+    """With what was given."""
+    with pytest.raises(RefusalError, match=f"must be a name that Keras knows.*{given}"):
+        dataclasses.replace(two_outputs(8), optimizer=given).optimizer()
+
+
+def test_metrics_are_given_as_to_compile() -> None:
+    """Names stay, and instances are copied: training and validation need their own."""
+    given = {"a": ["accuracy", tf.keras.metrics.MeanSquaredError(name="mse")]}
+    workload = dataclasses.replace(two_outputs(8), metrics=given)
+
+    first, second = workload.metrics(), workload.metrics()
+
+    assert first["a"][0] == "accuracy"
+    assert [one["a"][1].get_config() for one in (first, second)] == [given["a"][1].get_config()] * 2
+    assert len({id(one["a"][1]) for one in (first, second, given)}) == 3
+    assert dataclasses.replace(workload, metrics=["accuracy"]).metrics() == ["accuracy"]

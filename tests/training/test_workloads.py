@@ -1,5 +1,7 @@
 """Ready workloads, and what a user's own may do wrong."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.source import StreamSource
 from ringside_core.workloads.workload import Workload
 
+ROOT = Path(__file__).resolve().parents[2]
 HEAD = """
 import numpy as np
 from ringside import Workload, tf
@@ -145,6 +148,42 @@ def test_a_model_function_must_return_a_model(tmp_path: Path) -> None:
 
     with pytest.raises(RefusalError, match=r"must return a tf\.keras model"):
         workload.build_model()
+
+
+KERAS_3 = """
+import keras
+import numpy as np
+from ringside import Workload
+
+def own():
+    return Workload(
+        name="own",
+        model=lambda: keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]),
+        train=(np.zeros((4, 1)), np.zeros((4, 1))),
+        validation=(np.zeros((4, 1)), np.zeros((4, 1))),
+        loss="mse",
+        optimizer="adam",
+    )
+"""
+
+
+@pytest.mark.parametrize("backend", ["serial", "horovod"])
+def test_whoever_imports_keras_gets_keras_3_and_is_told(tmp_path: Path, backend: str) -> None:
+    """Not legacy Keras under its name, although Horovod is imported with that."""
+    (tmp_path / "own.py").write_text(KERAS_3)
+    flags = ("--workload", f"{tmp_path}/own.py:own", "--run-dir", f"{tmp_path}/run")
+
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "train.py"), "--backend", backend, *flags],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 2, done.stderr
+    assert "not from the keras package" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 DATA = (np.zeros((4, 3), np.float32), np.zeros((4, 1), np.float32))
