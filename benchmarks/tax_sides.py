@@ -19,6 +19,7 @@ from launch.logs import last_lines
 from launch.site import Site
 from launch.turns import Turns
 from launch.watch import WAITING, Progress
+from ringside.compare.live import QUIET
 from ringside.stats.pairs import middle_mean
 from ringside_core.specs import RefusalError, RunSpec
 
@@ -26,7 +27,6 @@ WARM_UP_EPOCHS = 2
 BLOCKS = 12
 POLL_S = 0.1
 DEADLINE_S = 600.0  # of a script, its pauses left out
-QUIET = 0.9  # of the shortest block: so long nobody looks whether a block is over
 LOSS_FACTOR = 1.5
 RESULT = "result.json"
 # The workloads that the scripts know, as flags of Ringside.

@@ -43,12 +43,18 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
         if name not in (*HOROVODRUN, "TF_CONFIG")
         and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
     }
-    # `.venv/bin/ringside` works without activating .venv, so horovodrun and mpirun must be found.
-    programs = str(Path(sys.executable).parent)
-    path = inherited.get("PATH", os.defpath)
-    if path.split(os.pathsep)[0] != programs:
-        inherited["PATH"] = f"{programs}{os.pathsep}{path}"
+    inherited["PATH"] = search_path(parent)
     return {**inherited, **process.env, **({LAUNCHER: tell} if tell else {})}
+
+
+def search_path(parent: Mapping[str, str]) -> str:
+    """Where the programs of a run are looked for: first beside the interpreter.
+
+    `.venv/bin/ringside` works without activating .venv, so horovodrun and mpirun must be found.
+    """
+    programs = str(Path(sys.executable).parent)
+    path = parent.get("PATH", os.defpath)
+    return path if path.split(os.pathsep)[0] == programs else f"{programs}{os.pathsep}{path}"
 
 
 @dataclass

@@ -5,13 +5,12 @@ A stack may have settings after its name, options of its backend: `horovod mpi:b
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
+from launch.children import search_path
 from ringside_core.readings.machine import gpu_names
 from ringside_core.specs import (
     BackendOptions,
@@ -53,11 +52,16 @@ class Stack:
 
 def no_mpi() -> str:
     """Why no ranks of MPI can be started here, as far as that shows; empty: nothing is known."""
-    if find_spec("mpi4py") is None:
-        return "mpi4py is not installed"
-    # Where processes of a run are started, see launch/children.py.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return "" if shutil.which("mpirun", path=path) else "mpirun is not installed"
+    return _no_mpi4py() or _no_mpirun()
+
+
+def _no_mpi4py() -> str:
+    return "" if find_spec("mpi4py") is not None else "mpi4py is not installed"
+
+
+def _no_mpirun() -> str:
+    found = shutil.which("mpirun", path=search_path(os.environ))
+    return "" if found else "mpirun is not installed"
 
 
 def _no_gpu() -> str:
@@ -76,7 +80,7 @@ def _no_horovod_with_gpu() -> str:
 
 STACKS: Mapping[str, Stack] = {
     # The backend serves only to plan ranks under mpirun; no TensorFlow is imported.
-    "mpi": Stack("mpi", "horovod", {"controller": "mpi"}, obstacle=no_mpi),
+    "mpi": Stack("mpi", "horovod", {"controller": "mpi"}, obstacle=_no_mpi4py),
     "horovod mpi": Stack("horovod", "horovod", {"controller": "mpi"}, obstacle=_no_horovod),
     "horovod gloo": Stack("horovod", "horovod", {"controller": "gloo"}, obstacle=_no_horovod),
     "horovod nccl": Stack("horovod", "horovod", obstacle=_no_horovod_with_gpu, needs_nccl=True),
@@ -145,4 +149,4 @@ def obstacle(name: str) -> str:
     """Why a stack cannot run on this machine, as far as that is seen without starting it."""
     stack = stack_of(name)
     needs_mpi = stack.options.get("controller") == "mpi"
-    return (no_mpi() if needs_mpi else "") or stack.obstacle()
+    return (_no_mpirun() if needs_mpi else "") or stack.obstacle()

@@ -190,6 +190,12 @@ def timeline(run: Run) -> Timeline:
     The first executions of a block do not count (`marked_executions`). A block counts if all of it
     lies behind the warm-up.
     """
+    return _timeline(_Same(run))
+
+
+@functools.lru_cache(maxsize=64)  # each process of a run asks, for its figures and its samples
+def _timeline(same: "_Same") -> Timeline:
+    run = same.run
     epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
     steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
     done = np.cumsum(steps)

@@ -1,7 +1,10 @@
 """What a person asks for, and how many repetitions that makes."""
 
+import shutil
+
 import pytest
 
+from ringside.collectives import stacks
 from ringside.collectives.place import Place
 from ringside.collectives.request import (
     DEFAULT_SIZES,
@@ -140,3 +143,15 @@ def test_repetitions_fit_the_budget(wall_s: float, expected: tuple[int, int]) ->
 def test_fewer_repetitions_can_be_asked_for() -> None:
     """Fewer than five, too."""
     assert repetitions(0.001, most=3, budget_s=0.5) == (2, 3)
+
+
+def test_horovod_needs_mpirun_and_no_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only bare MPI is called through it."""
+    monkeypatch.setattr(stacks, "find_spec", lambda name: None if name == "mpi4py" else object())
+    monkeypatch.setattr(shutil, "which", lambda program, path: f"/usr/bin/{program}")
+
+    assert obstacle("horovod mpi") == ""
+    assert obstacle("mpi") == stacks.no_mpi() == "mpi4py is not installed"
+
+    monkeypatch.setattr(shutil, "which", lambda program, path: None)
+    assert obstacle("horovod mpi") == "mpirun is not installed"

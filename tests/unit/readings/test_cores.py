@@ -26,6 +26,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def in_groups(place: Path, own: str, files: dict[str, str]) -> None:
+    """Put this process into control groups, with these files by name."""
+    (place / "own").write_text(own)
+    for name, text in files.items():
+        file = place / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 def neighbours(place: Path, pairs: str) -> None:
     """Number the threads of one core after each other."""
     for number in range(8):
@@ -88,11 +97,7 @@ def test_the_quota_of_a_container(
     machine: Path, own: str, files: dict[str, str], quota: float | None
 ) -> None:
     """The smallest of all groups that this process is in, as processors at once."""
-    (machine / "own").write_text(own)
-    for name, text in files.items():
-        file = machine / "cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    in_groups(machine, own, files)
 
     assert cpu_quota() == quota
 
@@ -137,11 +142,7 @@ def test_the_memory_of_a_container(
     machine: Path, own: str, files: dict[str, str], left: int | None
 ) -> None:
     """The least of all groups: limit − use + what the kernel would give back at once."""
-    (machine / "own").write_text(own)
-    for name, text in files.items():
-        file = machine / "cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+    in_groups(machine, own, files)
 
     assert memory_left_bytes() == left
 
