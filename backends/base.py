@@ -165,6 +165,29 @@ class Backend(ABC):
         """The optimizer in the form that this family needs."""
         return optimizer
 
+    def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
+        """Let `optimizer.apply_gradients` combine the gradients of all replicas first.
+
+        It then applies the sum of each replica's gradient × its share. This is for a training step
+        that `Model.fit` does not write itself; in Keras' own, `wrap_optimizer` does it.
+
+        Args:
+            optimizer: not wrapped; changed in place.
+            share: called in the step of each replica; all shares add up to 1.
+        """
+        apply = optimizer.apply_gradients
+
+        def combined(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+            pairs = [(_times(gradient, share()), v) for gradient, v in grads_and_vars]
+            return apply(self._summed(optimizer, pairs), *args, **kwargs)
+
+        optimizer.apply_gradients = combined
+
+    def _summed(self, optimizer: Any, pairs: list[Any]) -> list[Any]:
+        """(gradient, variable) pairs, summed over replicas; a strategy sums when it applies."""
+        del optimizer
+        return pairs
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Let an optimizer that this backend wrapped combine gradients in another way.
 
@@ -314,6 +337,16 @@ class Backend(ABC):
     def serve(self) -> None:
         """Serve a coordinator until it is gone (role `server`)."""
         raise NotImplementedError(f"{self.name} has no servers")
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    """A gradient × a scalar; None where a variable has no gradient."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values * tf.cast(factor, gradient.dtype)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(factor, gradient.dtype)
 
 
 def statistics(model: Any) -> list[Any]:

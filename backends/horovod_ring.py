@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
 from ringside_core.keras import (
-    build_optimizer,
     keep_exclusions,
     legacy_named_keras,
+    optimizer_variables,
     tf,
-    variables_of,
 )
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
@@ -116,6 +116,19 @@ class HorovodRing(Ranks):
         keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
         return wrapped
 
+    def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
+        """DistributedOptimizer reduces in `minimize`, but not what an author applies himself.
+
+        So its function that reduces, by averaging, is lent to the author's own optimizer.
+        """
+        optimizer._allreduce_grads = self.wrap_optimizer(tf.keras.optimizers.SGD())._allreduce_grads
+        super().combine_on_apply(optimizer, lambda: share() * self.size)
+
+    def _summed(self, optimizer: Any, pairs: list[Any]) -> list[Any]:
+        gradients, variables = zip(*pairs, strict=True)
+        reduced = optimizer._allreduce_grads(list(gradients), list(variables))
+        return list(zip(reduced, variables, strict=True))
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """DistributedOptimizer reduces by a function that it holds."""
         upstream = optimizer._allreduce_grads
@@ -137,9 +150,7 @@ class HorovodRing(Ranks):
         """
         import horovod.tensorflow as hvd
 
-        # They must exist, in all ranks alike.
-        build_optimizer(model.optimizer, model.trainable_variables)
-        variables = [*model.variables, *variables_of(model.optimizer)]
+        variables = [*model.variables, *(variable for _, variable in optimizer_variables(model))]
         hvd.broadcast_variables(variables, root_rank=0)
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:

@@ -80,13 +80,19 @@ def spec_from_flags(
         typer.Option(help="How replicas share the input; file, data and off need --no-cache."),
     ] = "batch",
     cache: Annotated[bool, typer.Option(help="Read the data into memory once.")] = True,
-    shuffle: Annotated[bool, typer.Option(help="A new order in each epoch.")] = True,
+    shuffle: Annotated[
+        bool | None,
+        typer.Option(help="A new order in each epoch. Default: as the data's author has it."),
+    ] = None,
     shuffle_buffer: Annotated[
         int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")
     ] = 4096,
     parallel_map: Annotated[
-        int, typer.Option(min=1, help="Batches prepared in parallel for each replica.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            min=1, help="Batches prepared in parallel for each replica. Default: as it has cores."
+        ),
+    ] = None,
     interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,
     filter: Annotated[
         str | None, typer.Option(help="file.py:function or module:function, element → bool.")

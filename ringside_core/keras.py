@@ -61,12 +61,18 @@ tf.get_logger().setLevel("ERROR")
 
 __all__ = [
     "build_optimizer",
+    "get_weights",
     "keep_exclusions",
     "legacy_named_keras",
     "new_optimizer",
+    "optimizer_variables",
+    "optimizers_of",
+    "set_weights",
     "tf",
+    "updates_made",
     "variable_names",
     "variables_of",
+    "weights_of",
 ]
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (
@@ -111,6 +117,53 @@ def keep_exclusions(optimizer: Any, copy: Any) -> None:
     for name in _NOT_IN_CONFIG:
         if hasattr(optimizer, name):
             setattr(copy, name, getattr(optimizer, name))
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """Every optimizer that the model or a layer of it holds, the compiled one first; each once."""
+    kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
+    held = [getattr(model, "optimizer", None)]
+    for part in dict.fromkeys([model, *model._flatten_layers()]):
+        for value in vars(part).values():
+            several = value.values() if isinstance(value, dict) else value
+            held += several if isinstance(value, list | tuple | dict) else [value]
+    return list({id(one): one for one in held if isinstance(one, kinds)}.values())
+
+
+def weights_of(model: Any) -> list[Any]:
+    """The weights of a model in order, without the states of metrics that its author gave it."""
+    states = {id(variable) for metric in model.metrics for variable in metric.variables}
+    return [weight for weight in model.weights if id(weight) not in states]
+
+
+def get_weights(model: Any) -> list[Any]:
+    """The values of `weights_of`."""
+    values: list[Any] = tf.keras.backend.batch_get_value(weights_of(model))
+    return values
+
+
+def set_weights(model: Any, values: Sequence[Any]) -> None:
+    """Assign values to `weights_of`."""
+    tf.keras.backend.batch_set_value(list(zip(weights_of(model), values, strict=True)))
+
+
+def updates_made(model: Any) -> Any:
+    """How often the optimizers of a model were applied, all together, int64."""
+    return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
+
+
+def optimizer_variables(model: Any) -> list[tuple[str, Any]]:
+    """The variables of all optimizers of a model in order, each with its name.
+
+    Names are those of `variable_names`; of several optimizers, with a number before each.
+    """
+    optimizers = optimizers_of(model)
+    heads = [f"{number}/" if len(optimizers) > 1 else "" for number, _ in enumerate(optimizers)]
+    return [
+        (head + name, variable)
+        for head, one in zip(heads, optimizers, strict=True)
+        for name, variable in zip(variable_names(one), variables_of(one), strict=True)
+    ]
 
 
 def variables_of(optimizer: Any) -> list[Any]:

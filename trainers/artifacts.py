@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ringside_core.keras import tf
+from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import EpochRecord
 from trainers import checkpoint
 from trainers.driver import Listener, Training
@@ -111,8 +111,8 @@ class _Export(Listener):
         self._path = path
 
     def on_end(self) -> None:
-        weights = self.training.model.get_weights()  # in every process, see checkpoint.snapshot
+        weights = get_weights(self.training.model)  # in every process, see checkpoint.snapshot
         if self.training.backend.is_chief:
             plain = self.training.workload.build_model()
-            plain.set_weights(weights)
+            set_weights(plain, weights)
             plain.save(self._path)

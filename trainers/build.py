@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, tf
+from ringside_core.keras import build_optimizer, get_weights, set_weights, tf
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -22,7 +22,16 @@ from ringside_core.specs import (
     Topology,
     backend_options,
 )
+from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
+from trainers.own_step import (
+    Trial,
+    build_losses,
+    has_own_step,
+    has_own_test_step,
+    try_out,
+)
+from trainers.rehearsal import first_examples
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:
@@ -48,7 +57,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     operations would be numbered otherwise.
     """
     tf.keras.utils.set_random_seed(spec.seed)
-    weights = workload.build_model().get_weights()
+    weights = get_weights(workload.build_model())
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
     # Without the rank, replicas in different processes would draw the same dropout masks.
@@ -56,23 +65,73 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     with backend.scope():
         model = workload.build_model()
         backend.prepare_model(model)
-        model.set_weights(weights)
+        set_weights(model, weights)
+        if workload.optimizer is None:
+            _check_compiled(model, spec)
+            return model
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
+        if has_own_step(model):  # it combines gradients where it applies them
+            _compile(model, workload, optimizer, spec)
+            return model
         optimizer = backend.wrap_optimizer(optimizer)
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
-        model.compile(
-            optimizer=optimizer,
-            loss=workload.loss,
-            loss_weights=workload.loss_weights,
-            weighted_metrics=workload.metrics(),
-            steps_per_execution=spec.steps_per_execution,
-            jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
-        )
+        _compile(model, workload, optimizer, spec)
         # Made in the first step, they would have TensorFlow trace the step a second time.
         build_optimizer(model.optimizer, model.trainable_variables)
     return model
+
+
+def tried_out(
+    spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline, model: Any
+) -> Trial | None:
+    """What a trial of the author's own steps shows; None: both steps are Keras' own.
+
+    Args:
+        spec: of the run.
+        workload: of the model.
+        backend: on which the model was built.
+        train: the training split.
+        model: what `build` returned.
+    """
+    if not (has_own_step(model) or has_own_test_step(model)):
+        return None
+    batch = first_examples(train, train.plan.per_replica_batch)
+    plain = workload.build_model()
+    if workload.optimizer is not None:
+        _compile(plain, workload, workload.optimizer(), spec)
+    trial = try_out(plain, batch, weighted=train.weighted)
+    tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
+    with backend.scope():
+        build_losses(model, batch[0])
+    return trial
+
+
+def _compile(model: Any, workload: Workload, optimizer: Any, spec: RunSpec) -> None:
+    model.compile(
+        optimizer=optimizer,
+        loss=workload.loss,
+        loss_weights=workload.loss_weights,
+        weighted_metrics=workload.metrics(),
+        steps_per_execution=spec.steps_per_execution,
+        jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
+    )
+
+
+def _check_compiled(model: Any, spec: RunSpec) -> None:
+    """Refuse what only `Model.compile` can be told, if the author's own `compile` was called."""
+    asked = {
+        "steps_per_execution": spec.steps_per_execution > 1,
+        "jit_compile": spec.jit_compile,
+        "learning_rate_rule": spec.learning_rate_rule.rule != "none",
+    }
+    if any(asked.values()):
+        raise RefusalError(
+            "A model with a compile of its own is trained as that has made it.",
+            received=f"{', '.join(n for n, on in asked.items() if on)} with {type(model).__name__}",
+            advice="Leave it out.",
+        )
 
 
 def held(read: Callable[[InputShard], Any], num_replicas: int) -> Callable[[InputShard], Any]:
@@ -166,6 +225,6 @@ def same_everywhere(backend: Backend, text: str) -> bool:
 def weights_digest(model: Any) -> str:
     """SHA-256 over all weights of this process's model, in order."""
     sha = hashlib.sha256()
-    for value in model.get_weights():
+    for value in get_weights(model):
         sha.update(np.ascontiguousarray(value).tobytes())
     return sha.hexdigest()

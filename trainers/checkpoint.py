@@ -11,9 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, variable_names, variables_of
+from ringside_core.keras import (
+    build_optimizer,
+    get_weights,
+    optimizer_variables,
+    optimizers_of,
+    set_weights,
+)
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
+from trainers.own_step import has_own_step
 from trainers.totals import BegunEpoch
 
 
@@ -31,9 +38,13 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     Every process must call it. Reading a variable that is summed on read is a collective; a chief
     that reads alone would wait for ever (tensorflow#38635).
     """
-    weights = {f"weight_{i:04d}": value for i, value in enumerate(model.get_weights())}
-    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(variables_of(model.optimizer))}
-    return {**weights, **state, **_identity(model.optimizer)}
+    weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
+    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(_slots(model))}
+    return {**weights, **state, **_identity(model)}
+
+
+def _slots(model: Any) -> list[Any]:
+    return [variable for _, variable in optimizer_variables(model)]
 
 
 def write(
@@ -67,10 +78,11 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     """
     arrays, position = _read_everywhere(path, backend)
     with backend.scope():
-        build_optimizer(model.optimizer, model.trainable_variables)
-        variables = variables_of(model.optimizer)
-        here = [*model.get_weights(), *(variable.numpy() for variable in variables)]
-        if difference := _difference(arrays, values_in(arrays), here, model.optimizer):
+        if not has_own_step(model):
+            build_optimizer(model.optimizer, model.trainable_variables)
+        variables = _slots(model)
+        here = [*get_weights(model), *(variable.numpy() for variable in variables)]
+        if difference := _difference(arrays, values_in(arrays), here, model):
             raise RefusalError(
                 "A checkpoint must come from the same model and optimizer.",
                 received=f"{path}: {difference}",
@@ -97,10 +109,10 @@ def put(values: list[NDArray[Any]], model: Any, backend: Backend) -> None:
         model: compiled; its optimizer is built.
         backend: on which the model was built.
     """
-    variables = variables_of(model.optimizer)
+    variables = _slots(model)
     split = len(values) - len(variables)
     with backend.scope():
-        model.set_weights(values[:split])
+        set_weights(model, values[:split])
         for variable, value in zip(variables, values[split:], strict=True):
             variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
 
@@ -159,12 +171,12 @@ def _difference(
     arrays: dict[str, NDArray[Any]],
     stored: list[NDArray[Any]],
     here: list[NDArray[Any]],
-    optimizer: Any,
+    model: Any,
 ) -> str | None:
     """How the stored arrays differ from those of the model here; None: they do not."""
     if [array.shape for array in stored] != [array.shape for array in here]:
         return f"{len(stored)} arrays, {len(here)} variables, shapes differ"
-    identity = _identity(optimizer)
+    identity = _identity(model)
     if not identity.keys() <= arrays.keys():
         return None  # written before checkpoints said whose they are
     for name, value in identity.items():
@@ -177,12 +189,13 @@ def _difference(
     return None
 
 
-def _identity(optimizer: Any) -> dict[str, NDArray[Any]]:
-    """The optimizer's class, which Horovod's wrapper keeps, and the names of its variables."""
-    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+def _identity(model: Any) -> dict[str, NDArray[Any]]:
+    """The optimizers' classes, which Horovod's wrapper keeps, and the names of their variables."""
+    # A loss scale is a wrapper.
+    scaled = [getattr(one, "inner_optimizer", one) for one in optimizers_of(model)]
     return {
-        "optimizer": np.array(type(scaled).__name__),
-        "optimizer variables": np.array(variable_names(optimizer), dtype=str),
+        "optimizer": np.array(", ".join(type(one).__name__ for one in scaled)),
+        "optimizer variables": np.array([n for n, _ in optimizer_variables(model)], dtype=str),
     }
 
 

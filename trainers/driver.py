@@ -18,8 +18,8 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.build import weights_digest
 from trainers.clock import Clock
-from trainers.evaluate import Evaluation
 from trainers.ledger import digest, fed_ids
+from trainers.own_evaluation import AnyEvaluation
 from trainers.planned import check_fed, check_validated
 from trainers.totals import BegunEpoch, Totals
 
@@ -53,7 +53,7 @@ class Training:
     steps_per_epoch: int
     model: Any
     totals: Totals
-    evaluate: Evaluation
+    evaluate: AnyEvaluation
     first_epoch: int
     begun: BegunEpoch | None
     updates_before: int
@@ -251,13 +251,19 @@ class Driver:
         if spec.ablation != "no_input" and backend.capabilities.synchronous:
             readers, ordered = backend.num_readers, totals.ordered
             check_fed(ledger, spec, train, self._epoch, readers=readers, ordered=ordered)
-        return {"loss": loss, **{name: float(v) for name, v in merged.items()}}, fed, here
+        # An author's own step may have a metric of this name, a mean over batches.
+        told = {name: float(value) for name, value in merged.items() if name != "loss"}
+        return {"loss": loss, **told}, fed, here
 
     def _validate(self) -> tuple[dict[str, float], int]:
         """The validation metrics by name, and how many examples they are over."""
         training = self.training
         training.backend.average_statistics(training.model)
+        if not training.workload.validates:
+            return {}, 0
         values, counted = training.evaluate()
+        if training.evaluate.ledger is None:
+            return values, counted  # a model that cannot be evaluated
         readers = training.backend.num_readers
         check_validated(training.evaluate.ledger, training.validation, self._epoch, readers=readers)
         return values, counted

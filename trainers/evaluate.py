@@ -8,8 +8,9 @@ from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.ledger import Ledger, digest
+from trainers.ledger import Ledger, digest, feeding
 from trainers.rehearsal import Rehearsal
 
 
@@ -76,12 +77,15 @@ class Evaluation:
             # A loss that the model adds from its activations ignores weights. So cut off the
             # padding, which is at the end. Keep at least one example: layers need one.
             size = tf.maximum(true, 1)
-            x, y, weight = tf.nest.map_structure(lambda t: t[:size], (x, y, weight))
-        predictions = self._model(x, training=False)
+            x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+        with feeding(ids):
+            predictions = self._model(x, training=False)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.
-        mean = self._losses(y, predictions, weight)
+        mean = self._losses(labels(y), predictions, weight)
+        if mean is None:  # the model adds all its losses itself
+            mean = tf.zeros([], weight.dtype)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         batch = tf.shape(weight)[0]
         loss_sum = mean * tf.cast(batch * replicas, mean.dtype)
@@ -93,7 +97,7 @@ class Evaluation:
         self._count.update_state(true)
         self._padded_count.update_state(batch)
         self._fed.update_state(ids)
-        self._metrics.update_state(y, predictions, weight)
+        self._metrics.update_state(labels(y), predictions, weight)
 
     def __call__(self) -> tuple[dict[str, float], int]:
         """Run once over the split.

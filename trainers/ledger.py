@@ -1,5 +1,8 @@
 """Which examples were really fed to the model; counted within the training step itself."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,30 @@ _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 _ONE_TIME = 1 << 40
 LOOKED_UP_EXAMPLES = 1 << 16
 """The table is part of the step's graph, 24 bytes an example; so only small data get one."""
+
+
+_here = threading.local()  # a strategy traces each replica in a thread of its own
+
+
+@contextmanager
+def feeding(ids: Any) -> Iterator[None]:
+    """Within this block of a thread, the model is called on the examples of these ids [batch]."""
+    before = current_ids()
+    feed(ids)
+    try:
+        yield
+    finally:
+        feed(before)
+
+
+def feed(ids: Any) -> None:
+    """From here on this thread calls the model on the examples of these ids."""
+    _here.ids = ids
+
+
+def current_ids() -> Any:
+    """Ids [batch] int64 of the examples on which this thread calls the model; None: of nobody's."""
+    return getattr(_here, "ids", None)
 
 
 class LedgerError(RuntimeError):

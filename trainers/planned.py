@@ -45,9 +45,10 @@ def check_fed(
     _check_examples(digest(ledger), pipeline, name, readers)
     if not (ordered and isinstance(pipeline.prepared, ArraySource)):
         return
-    if int(ledger[3]) % _WRAP != _planned_order(spec, pipeline.num_examples, epoch):
+    if int(ledger[3]) % _WRAP != _planned_order(spec, pipeline, epoch):
         raise LedgerError(
-            f"{name} was fed the planned examples in another order than seed {spec.seed} gives"
+            f"{name} was fed the planned examples in another order than "
+            + (f"seed {spec.seed} gives" if pipeline.shuffles else "the data have")
         )
 
 
@@ -76,16 +77,16 @@ def _check_examples(fed: LedgerDigest, pipeline: Pipeline, name: str, readers: i
         )
 
 
-def _planned_order(spec: RunSpec, total: int, epoch: int) -> int:
+def _planned_order(spec: RunSpec, pipeline: Pipeline, epoch: int) -> int:
     """The order of an epoch over data in memory, as `Ledger` adds it up; modulo 2**64.
 
     The shuffle is written out again here: a fault in the pipeline must not be in both.
     """
-    order = 0
+    order, total = 0, pipeline.num_examples
     for first in range(0, total, CHUNK):
         positions = np.arange(first, min(first + CHUNK, total))
         ids = positions
-        if spec.pipeline.shuffle:
+        if pipeline.shuffles:
             ids = tf.random.experimental.index_shuffle(
                 positions, seed=[spec.seed, epoch], max_index=total - 1
             ).numpy()

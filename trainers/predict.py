@@ -8,6 +8,7 @@ from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.pipeline import Pipeline
+from trainers.ledger import feeding
 
 LARGEST_TABLE_BYTES = 2**28
 """A replica adds a table of all examples in each step; larger tables would be too slow."""
@@ -56,7 +57,8 @@ class Prediction:
 
     def _step(self, data: Any) -> None:
         x, *_, ids = data
-        outputs = tf.nest.flatten(self._model(x, training=False))
+        with feeding(ids):
+            outputs = tf.nest.flatten(self._model(x, training=False))
         for table, output in zip(self._tables, outputs, strict=True):
             table.update_state(ids, output)
         self._times.update_state(ids, tf.ones_like(ids))

@@ -9,11 +9,12 @@ from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.artifacts import savers
-from trainers.build import build, check_same_data, held, trained_on, weights_digest
+from trainers.build import build, check_same_data, held, trained_on, tried_out, weights_digest
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
-from trainers.evaluate import Evaluation
 from trainers.ledger import FedTable
+from trainers.own_evaluation import evaluation
+from trainers.own_step import OwnStep
 from trainers.resume import check_begun, reader, restored
 from trainers.sync_proof import SyncProof
 from trainers.totals import Totals, updates_per_batch
@@ -56,6 +57,8 @@ def prepare(
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     model = build(spec, workload, backend, steps)
+    trial = tried_out(spec, workload, backend, train, model)
+    own = OwnStep(model, backend, spec, train, trial) if trial and trial.trained else None
     position = restored(spec, model, backend)
     record.initial_digest = weights_digest(model)
     record.gradient_bytes = sum(
@@ -64,8 +67,9 @@ def prepare(
     )
     with backend.scope():
         fed = _fed_table(spec, train, backend)
-    totals = Totals(model, backend, fed=fed, examples=train.num_examples)
-    instrument(model, totals, spec, virtual_replicas)
+    means = [] if own is None else own.means
+    totals = Totals(model, backend, fed=fed, examples=train.num_examples, means=means)
+    instrument(model, totals, spec, virtual_replicas, own=own)
     batches_before = 0 if position.begun is None else position.begun.batches
     before = batches_before * updates_per_batch(backend)
     training = Training(
@@ -78,7 +82,7 @@ def prepare(
         steps_per_epoch=steps,
         model=model,
         totals=totals,
-        evaluate=Evaluation(model, workload, backend, validation),
+        evaluate=evaluation(model, workload, backend, validation, trial),
         first_epoch=position.epochs_done,
         begun=position.begun,
         updates_before=before,

@@ -31,7 +31,7 @@ class Rehearsal:
         self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
     ) -> None:
         self._model, self._workload, self._backend = model, workload, backend
-        self._x, self._y, weight = _first_examples(pipeline, len(_WEIGHTS))
+        self._x, self._y, weight = first_examples(pipeline, len(_WEIGHTS))
         factors = tf.constant(_WEIGHTS, weight.dtype)
         self._weight = weight * tf.reshape(factors, [-1] + [1] * (weight.shape.rank - 1))
         with backend.scope():  # a layer may make variables when it is called
@@ -118,7 +118,7 @@ class Rehearsal:
         return sum(float(loss) for loss in self._model.losses)
 
 
-def _first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:
+def first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:
     """(x, y, weight) of the first examples of a split in one batch; few are repeated."""
     parts, found = [], 0
     for x, y, weight, _, ids in pipeline.dataset(InputShard(index=0, count=1)):

@@ -33,6 +33,7 @@ def feed(training: Training) -> str:
         "examples": train.num_examples,
         "data_digest": train.data_digest,
         **spec.pipeline.model_dump(exclude=_SPEED_ONLY),
+        "shuffle": train.shuffles,
     }
     if spec.pipeline.shard != "batch":
         found["readers"] = training.backend.num_readers

@@ -1,5 +1,6 @@
 """What an epoch adds up: read at its end, and kept in checkpoints within it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,7 @@ class Totals:
         *,
         fed: FedTable | None = None,
         examples: int | None = None,
+        means: Sequence[Any] = (),
     ) -> None:
         """Make the metrics, in the backend's scope.
 
@@ -75,8 +77,9 @@ class Totals:
             backend: on which the model was built.
             fed: made in the backend's scope; None: keep no full list.
             examples: of the training split, for the ledger.
+            means: metrics of what the author's own step returns, beside those of the model.
         """
-        self._model, self._backend, self.fed = model, backend, fed
+        self._model, self._backend, self.fed, self._means = model, backend, fed, means
         self.begun: BegunEpoch | None = None
         with backend.scope():
             self.ledger = Ledger(examples)
@@ -149,10 +152,11 @@ class Totals:
         # record the mean over examples.
         means = {id(metric) for metric in self._model.compiled_loss.metrics}
         metrics = [metric for metric in self._model.metrics if id(metric) not in means]
-        return [*metrics, self.ledger, self.loss_sum]
+        return [*metrics, *self._means, self.ledger, self.loss_sum]
 
     def _own(self) -> list[Any]:
-        return [self.ledger, self.loss_sum, *([] if self.fed is None else [self.fed])]
+        own = [*self._means, self.ledger, self.loss_sum]
+        return own if self.fed is None else [*own, self.fed]
 
     def _before(self) -> tuple[NDArray[Any], ...]:
         assert self.begun is not None

@@ -7,24 +7,28 @@ replicas first, and then clips. Horovod's DistributedOptimizer reduces before th
 """
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
+from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
-from trainers.ledger import take_tag
+from trainers.ledger import feed, feeding, take_tag
+from trainers.own_step import OwnStep
 from trainers.totals import Totals
 
 _CARRIED = "ringside_carried"
-_feeding = threading.local()
 
 
-def current_ids() -> Any:
-    """Ids of the examples that the replica being traced is fed, [batch] int64."""
-    return _feeding.ids
-
-
-def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int = 1) -> None:
+def instrument(
+    model: Any,
+    totals: Totals,
+    spec: RunSpec,
+    virtual_replicas: int = 1,
+    *,
+    own: OwnStep | None = None,
+) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
     Every arm updates metrics in the step and reads them once an epoch (`Backend.merged_results`).
@@ -37,27 +41,51 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
         spec: of the run; it says how many passes an update takes.
         virtual_replicas: each replica computes as this many would. For verification only: a serial
             run then gets the numbers of a model whose layers look at their whole batch.
+        own: the step of the model's author; None: it is Keras' own.
 
     Raises:
         RefusalError: the model or the optimizer cannot run a batch in several passes.
     """
+    step = (
+        _keras_step(model, totals, spec, virtual_replicas)
+        if own is None
+        else _own_step(own, totals)
+    )
+
+    def instrumented_step(data: Any) -> Any:
+        step(*take_tag(data, totals))
+        # A loop over steps must have something to carry from one to the next.
+        return {} if spec.steps_per_execution == 1 else {_CARRIED: tf.constant(0)}
+
+    model.train_step = instrumented_step
+    # Otherwise Keras would sum the carried value over the replicas: under
+    # MultiWorkerMirroredStrategy one more collective in each step.
+    model.distribute_reduction_method = "first"
+
+
+def _keras_step(
+    model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int
+) -> Callable[..., None]:
+    """Keras' own step: padding has weight 0, and true examples are scaled to an exact mean."""
     train_step, compute_loss = model.train_step, model.compute_loss
     batch = threading.local()  # a strategy traces each replica in a thread of its own
     passes = Passes(model, spec, virtual_replicas)
 
-    def instrumented_step(data: Any) -> Any:
-        x, y, batch.weight, batch.scale, _feeding.ids = take_tag(data, totals)
+    def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
+        batch.scale = scale
+        begin_pass(weight, ids)
         if passes.number == 1:
-            train_step((x, y, batch.weight * batch.scale))
+            train_step((x, labels(y), weight * scale))
         else:
-            passes.update((x, y, batch.weight, _feeding.ids), batch.scale, begin_pass)
-        # A loop over steps must have something to carry from one to the next.
-        return {} if spec.steps_per_execution == 1 else {_CARRIED: tf.constant(0)}
+            passes.update((x, y, weight, ids), scale, begin_pass)
 
     def begin_pass(weight: Any, ids: Any) -> None:
-        batch.weight, _feeding.ids = weight, ids
+        batch.weight = weight
+        feed(ids)
 
-    def loss_with_sum(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+    def loss_with_sum(
+        x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+    ) -> Any:
         loss = compute_loss(x, y, y_pred, sample_weight)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divided by them
         size = passes.size * replicas
@@ -69,10 +97,23 @@ def instrument(model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int 
         model.compiled_metrics.update_state(y, y_pred, batch.weight)
         return {}
 
-    model.train_step = instrumented_step
     model.compute_loss = loss_with_sum
     model.compute_metrics = update_metrics
     model.get_metrics_result = dict
-    # Otherwise Keras would sum the carried value over the replicas: under
-    # MultiWorkerMirroredStrategy one more collective in each step.
-    model.distribute_reduction_method = "first"
+    return step
+
+
+def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
+    """The step of the model's author, on true examples only."""
+
+    def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
+        true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
+        if own.cuts:
+            # Padding is at the end. Keep at least one example: layers need one.
+            size = tf.maximum(true, 1)
+            x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+        with feeding(ids):
+            loss = own(x, labels(y), weight, true, scale)
+        totals.loss_sum.update_state(tf.reduce_mean(loss) * tf.cast(true, loss.dtype))
+
+    return step

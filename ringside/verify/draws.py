@@ -31,7 +31,7 @@ class Draws(Watch):
 
 
 def first_draws(model: Any, backend: Any) -> dict[str, NDArray[Any]]:
-    """What each replica draws first in each random layer: [replicas, NUMBERS] by layer.
+    """What each replica draws first in each random layer, and by tf.random: [replicas, NUMBERS].
 
     Every process must call it.
 
@@ -40,24 +40,25 @@ def first_draws(model: Any, backend: Any) -> dict[str, NDArray[Any]]:
         backend: on which it was built.
     """
     layers, replicas = drawing_layers(model), backend.num_replicas
+    draws = [layer._random_generator.random_uniform for layer in layers]
+    draws.append(lambda shape: tf.random.uniform(shape, dtype=tf.keras.backend.floatx()))
     with backend.scope():
         tables = [
             Table(f"ringside_drawn_{i}", (replicas, NUMBERS), tf.keras.backend.floatx())
-            for i, _ in enumerate(layers)
+            for i, _ in enumerate(draws)
         ]
 
     def numbers_of(shard: InputShard) -> Any:
         local = replicas // shard.count
         return tf.data.Dataset.range(shard.index * local, (shard.index + 1) * local).batch(1)
 
-    def draw(replica: Any) -> None:
-        for layer, table in zip(layers, tables, strict=True):
-            table.update_state(replica, layer._random_generator.random_uniform((1, NUMBERS)))
+    def step(replica: Any) -> None:
+        for draw, table in zip(draws, tables, strict=True):
+            table.update_state(replica, draw((1, NUMBERS)))
 
     # Asynchronous workers take steps in turn, others make a step together.
-    steps = 1 if backend.capabilities.synchronous else backend.num_readers
-    backend.stepper(draw, numbers_of)(steps)
+    times = 1 if backend.capabilities.synchronous else backend.num_readers
+    backend.stepper(step, numbers_of)(times)
     drawn = backend.merged_results(tables)
-    return {
-        described(layer): drawn[table.name] for layer, table in zip(layers, tables, strict=True)
-    }
+    names = [*map(described, layers), "tf.random"]
+    return {name: drawn[table.name] for name, table in zip(names, tables, strict=True)}

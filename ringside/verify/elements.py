@@ -16,9 +16,11 @@ from backends.base import Backend
 from ringside.verify.same_elements import SPLITS, Looked, Place, Split, difference, draw_places
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RunSpec
+from ringside_core.workloads.dataset import as_tuple, tied
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source
+from ringside_core.workloads.weights import in_proof
 from ringside_core.workloads.workload import Workload
 from trainers.checkpoint import Position
 from trainers.resume import reader
@@ -123,7 +125,8 @@ def _in_tensors(pipeline: Pipeline) -> Pipeline:
     if not isinstance(source, ArraySource):
         return pipeline
     with tf.device("CPU"):
-        tensors = ArraySource(tf.nest.map_structure(tf.constant, source.arrays))
+        arrays = tf.nest.map_structure(tf.constant, source.arrays)
+        tensors = dataclasses.replace(source, arrays=arrays)
     options = pipeline.options.replace(filter=None)  # it has been applied
     return dataclasses.replace(pipeline, source=tensors, options=options)
 
@@ -155,6 +158,8 @@ def _differs(
     element = own_elements(
         source, ids, None if keep is None else load_function(keep, what="filter")
     )
+    epochs = np.array([place.epoch for place in at])
+    element = own_augmented(source.augment, pipeline.seed, epochs, ids, element)
     own = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)
@@ -198,11 +203,37 @@ def own_elements(source: Source, ids: NDArray[Any], keep: Callable[..., Any] | N
     return tf.nest.map_structure(lambda column: column[rows], element)
 
 
+def own_augmented(
+    augment: Callable[..., Any] | None,
+    seed: int,
+    epochs: NDArray[Any],
+    ids: NDArray[Any],
+    element: Any,
+) -> Any:
+    """The elements as they are in these epochs [n], as a nest of arrays [n, …].
+
+    Args:
+        augment: of the source; None: the elements are the same in all epochs.
+        seed: of the run.
+        epochs: [n], from 0.
+        ids: numbers of the examples, [n].
+        element: a nest of arrays, [n, …].
+    """
+    if augment is None:
+        return element
+    each = tf.data.Dataset.from_tensor_slices((epochs.astype(np.int64), ids, as_tuple(element)))
+    return next(each.map(tied(augment, seed)).batch(len(ids)).as_numpy_iterator())
+
+
 def own_batch(preprocess: Callable[..., Any] | None, element: Any) -> tuple[Any, ...]:
-    """(x, y) or (x, y, sample_weight), tensors, of a nest of arrays [n, …]."""
+    """(x, y) or (x, y, sample_weight) of a nest of arrays [n, …], as tensors.
+
+    Without labels, y is an empty tuple.
+    """
     batch = tf.data.Dataset.from_tensors(tuple(element) if isinstance(element, list) else element)
-    made: tuple[Any, ...] = next(iter(batch if preprocess is None else batch.map(preprocess)))
-    return made
+    made = in_proof(next(iter(batch if preprocess is None else batch.map(preprocess))))
+    parts: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
+    return (*parts, ()) if len(parts) == 1 else parts
 
 
 def own_weight(

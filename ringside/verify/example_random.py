@@ -14,6 +14,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import ByDesign, RefusalError
+from ringside_core.workloads.randomness import Stream, by_tensorflow, drawing_from, in_loop
 from trainers.ledger import mix
 
 _GAMMA = 0x9E3779B97F4A7C15  # between two outputs of splitmix64 (Steele, Lea, Flood 2014)
@@ -23,7 +24,7 @@ _BELOW, _ABOVE = 0.022750131948179195, 0.9772498680518208
 
 def tie_to_examples(
     model: Any, current_ids: Callable[[], Any], current_step: Callable[[], Any]
-) -> None:
+) -> "ExampleStream":
     """Give every random layer of a built model a generator whose draws belong to the example.
 
     Layers are numbered in the order in which Keras tracks them, so a new copy of the model gets the
@@ -33,11 +34,31 @@ def tie_to_examples(
         model: built; all its sublayers exist.
         current_ids: returns the ids of the examples of the current call, [batch] int64; called in
             the thread and graph of the model's call. A new tensor begins a new pass: the draws of
-            each layer are numbered from 0 again.
+            each layer are numbered from 0 again. None: of nobody's, and nothing is tied.
         current_step: returns the number of the update, a scalar of any integer type.
+
+    Returns:
+        What answers the draws of tf.random, which are made without a generator of Keras.
     """
     for index, layer in enumerate(drawing_layers(model)):
-        layer._random_generator = ExampleRandom(described(layer), index, current_ids, current_step)
+        layer._random_generator = ExampleRandom(
+            described(layer), index, current_ids, current_step, layer._random_generator
+        )
+    own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
+    stream = ExampleStream(own)
+    for name in ("call", "train_step", "test_step"):
+        vars(model)[name] = _answered(getattr(model, name), stream, current_ids)
+    return stream
+
+
+def _answered(
+    function: Callable[..., Any], stream: "ExampleStream", current_ids: Callable[[], Any]
+) -> Callable[..., Any]:
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        with drawing_from(None if current_ids() is None else stream):
+            return function(*args, **kwargs)
+
+    return answered
 
 
 def drawing_layers(model: Any) -> list[Any]:
@@ -56,7 +77,8 @@ class ExampleRandom:
     """Stands in for `tf.keras.backend.experimental.RandomGenerator` within one layer.
 
     Element e of an example is output e of splitmix64. Its seed is a hash of layer and draw, then of
-    the step, then of the id.
+    the step, then of the id. Where nobody says which examples they are, such as in a model that is
+    saved, Keras' own generator draws.
 
     Attributes:
         drew: whether anything was drawn.
@@ -71,8 +93,9 @@ class ExampleRandom:
         layer_index: int,
         current_ids: Callable[[], Any],
         current_step: Callable[[], Any],
+        keras: Any,
     ) -> None:
-        self._layer, self._layer_index = layer, layer_index
+        self._layer, self._layer_index, self._keras = layer, layer_index, keras
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
         self.drew = False
@@ -88,6 +111,8 @@ class ExampleRandom:
 
     def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
         """Zero for a share `rate` of the elements, the others divided by 1 - rate."""
+        if self._current_ids() is None:
+            return self._keras.dropout(inputs, rate, noise_shape)
         shape = tf.shape(inputs) if noise_shape is None else noise_shape
         # Compare in float64, so that a mask is the same in every precision.
         rate = _wide(rate)
@@ -99,6 +124,8 @@ class ExampleRandom:
         self, shape: Any, minval: Any = 0.0, maxval: Any = None, dtype: Any = None
     ) -> Any:
         """Uniform in [minval, maxval), maxval 1 if it is not given."""
+        if self._current_ids() is None:
+            return self._keras.random_uniform(shape, minval, maxval, dtype)
         dtype = self._floating(dtype)
         low = _wide(minval)
         width = _wide(1.0 if maxval is None else maxval) - low
@@ -110,21 +137,29 @@ class ExampleRandom:
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
     ) -> Any:
         """Normal, by the inverse of the cumulative distribution function."""
+        if self._current_ids() is None:
+            return self._keras.random_normal(shape, mean, stddev, dtype)
         return self._scaled(self._open_unit(shape), mean, stddev, dtype)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
     ) -> Any:
         """Normal, cut at two standard deviations."""
+        if self._current_ids() is None:
+            return self._keras.truncated_normal(shape, mean, stddev, dtype)
         inside = _BELOW + (_ABOVE - _BELOW) * self._open_unit(shape)
         return self._scaled(inside, mean, stddev, dtype)
 
     def make_legacy_seed(self) -> Any:
         """Refuse: one seed for a whole batch belongs to no example."""
+        if self._current_ids() is None:
+            return self._keras.make_legacy_seed()
         raise self._refusal("one seed for the whole batch")
 
     def make_seed_for_stateless_op(self) -> Any:
         """Refuse: one seed for a whole batch belongs to no example."""
+        if self._current_ids() is None:
+            return self._keras.make_seed_for_stateless_op()
         raise self._refusal("one seed for the whole batch")
 
     def _maybe_init(self) -> None:
@@ -165,15 +200,23 @@ class ExampleRandom:
         here.ids = ids
         return ids, here.draw
 
+    def fits(self, shape: Any) -> bool:
+        """Whether a draw of this shape may have one row for each example of the batch."""
+        shape, ids = tf.convert_to_tensor(shape), self._current_ids()
+        if not shape.shape.num_elements():
+            return False
+        rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
+        return rows is None or examples is None or rows == examples
+
     def _check_shape(self, shape: Any, ids: Any) -> None:
         """Refuse a draw that does not have one row for each example."""
         if not shape.shape.num_elements():
             raise self._refusal("one number for the whole batch")
-        rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
-        if rows is None or examples is None:
+        if not self.fits(shape):
+            rows = tf.get_static_value(shape[0])
+            raise self._refusal(f"{rows} rows of random numbers for {ids.shape[0]} examples")
+        if None in (tf.get_static_value(shape[0]), ids.shape[0]):
             tf.debugging.assert_equal(shape[0], tf.shape(ids)[0], f"{self._layer}: {_RULE}")
-        elif rows != examples:
-            raise self._refusal(f"{rows} rows of random numbers for {examples} examples")
 
     def _floating(self, dtype: Any) -> Any:
         found = tf.as_dtype(dtype or tf.keras.backend.floatx())
@@ -189,6 +232,47 @@ class ExampleRandom:
         )
 
 
+class ExampleStream(Stream):
+    """Ties what a model draws by tf.random, beside the generators of its layers."""
+
+    def __init__(self, numbers: ExampleRandom) -> None:
+        """Draw nothing yet.
+
+        Args:
+            numbers: makes them.
+        """
+        self._numbers = numbers
+
+    @property
+    def by_design(self) -> tuple[ByDesign, ...]:
+        """What a certificate says; nothing if nothing was drawn."""
+        return (self._numbers.by_design,) if self._numbers.drew else ()
+
+    def answer(self, operation: str, given: dict[str, Any]) -> Any:
+        """See Stream; TensorFlow draws what does not have one part for each example."""
+        draw = getattr(self, f"_{operation}", None)
+        if draw is None or in_loop() or not self._numbers.fits(given["shape"]):
+            return by_tensorflow(operation, given)
+        return draw(**given)
+
+    def _random_uniform(self, *, shape: Any, dtype: Any) -> Any:
+        return self._numbers.random_uniform(shape, dtype=dtype)
+
+    def _random_uniform_int(self, *, shape: Any, minval: Any, maxval: Any) -> Any:
+        """Of a width below 2**53."""
+        low = tf.convert_to_tensor(minval)
+        width = _wide(tf.convert_to_tensor(maxval) - low)
+        unit = self._numbers.random_uniform(shape, dtype=tf.float64)
+        return low + tf.cast(tf.floor(unit * width), low.dtype)
+
+    def _random_standard_normal(self, *, shape: Any, dtype: Any) -> Any:
+        return self._numbers.random_normal(shape, dtype=dtype)
+
+    def _truncated_normal(self, *, shape: Any, dtype: Any) -> Any:
+        return self._numbers.truncated_normal(shape, dtype=dtype)
+
+
+_WITHOUT_GENERATOR = 2**31 - 1  # takes the place of a layer's number
 _RULE = "To be tied to the example, random numbers must be drawn for each example of a batch."
 
 

@@ -7,44 +7,33 @@ run, whatever the layers before it return. So a difference shows only in the lay
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ringside.verify.example_random import described, drawing_layers, tie_to_examples
+from ringside.verify.own_step_inspection import inspect_own_step
+from ringside.verify.slices import (
+    COARSE,
+    TOLERANCES,
+    Inspection,
+    Part,
+    close,
+    masked_as,
+    reason,
+    slices_of,
+)
 from ringside_core.keras import tf
-from ringside_core.specs import BatchPlan, ByDesign, RefusalError
+from ringside_core.specs import ByDesign, RefusalError
+from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.own_step import has_own_step
 
 # More runs on the same batch: a layer that seldom draws can give the same result by chance.
 _REPEATS = 2
-# Relative to the largest magnitude; larger than the effect of another order of summation. Other
-# types are half precisions, with _COARSE.
-_TOLERANCES = {tf.float64: 1e-9, tf.float32: 1e-4}
-_COARSE = 1e-2
 _NO_NUMBERS = (tf.string, tf.variant, tf.resource)
 _NORM = {
     "differs": "the mean and the variance, which are those of each replica's slice of the batch",
     "treated": "checked against a serial run that takes them slice by slice",
 }
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What was found.
-
-    Attributes:
-        by_design: what depends on the split or on chance, and can be allowed for.
-        obstacles: what cannot be allowed for; one sentence each.
-        random_layers: name and type of each layer that draws random numbers.
-        split_layers: name and type of each layer whose output for an example depends on the split.
-    """
-
-    by_design: tuple[ByDesign, ...]
-    obstacles: tuple[str, ...]
-    random_layers: tuple[str, ...]
-    split_layers: tuple[str, ...]
 
 
 def inspect_model(
@@ -62,16 +51,18 @@ def inspect_model(
     """
     x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in batch)
     examples = int(tf.nest.flatten(x)[0].shape[0])
-    splits = [_slices(examples, number) for number in sorted(set(replicas)) if number > 1]
+    splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
     with _layers_run_eagerly():
         try:
             model = workload.build_model()
+            if has_own_step(model):
+                return inspect_own_step(model, workload, (x, y), splits)
             model(x, training=True)
         except RefusalError:
             raise
         # Some of Keras' own layers compute in float32 only.
         except Exception as error:
-            told = f"the model cannot be called in {tf.keras.backend.floatx()}: {_reason(error)}"
+            told = f"the model cannot be called in {tf.keras.backend.floatx()}: {reason(error)}"
             return Inspection((), (told,), (), ())
         lab = _Lab(model, x, examples)
         lab.repeat()
@@ -82,31 +73,13 @@ def inspect_model(
     return Inspection(
         by_design=(
             *(one._random_generator.by_design for one in lab.tied),
+            *lab.drawn.by_design,
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
         ),
         obstacles=(*lab.obstacles(), *loss),
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
         split_layers=tuple(described(one) for one in lab.of_split),
     )
-
-
-@dataclass(frozen=True)
-class _Part:
-    """`size` examples from `start` on, of a batch of `of`."""
-
-    start: int
-    size: int
-    of: int
-
-    def cut(self, nest: Any) -> Any:
-        """These examples of a nest of tensors, with their masks."""
-        rows = slice(self.start, self.start + self.size)
-        return tf.nest.map_structure(lambda one: _masked_as(one, one[rows], self.cut), nest)
-
-
-def _slices(examples: int, replicas: int) -> list[_Part]:
-    size = BatchPlan(global_batch=examples, num_replicas=replicas).per_replica_batch
-    return [_Part(start, size, examples) for start in range(0, examples, size)]
 
 
 @contextmanager
@@ -127,18 +100,19 @@ class _Lab:
         predictions: output of the first run.
         of_chance: layers whose random numbers cannot be tied to the example.
         of_split: layers whose output for an example depends on the split.
+        drawn: what answered the draws of tf.random.
     """
 
     def __init__(self, model: Any, x: Any, examples: int) -> None:
         self._model, self._x = model, x
-        self._whole = _Part(0, examples, examples)
+        self._whole = Part(0, examples, examples)
         self._state = [variable.numpy() for variable in model.variables]
         self._loss_layers: dict[Any, None] = {}  # as the next two, a set in order
         self._failures: dict[Any, str] = {}
         self.of_chance: dict[Any, None] = {}
         self.of_split: dict[Any, None] = {}
         self._generators = {layer: layer._random_generator for layer in drawing_layers(model)}
-        tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
+        self.drawn = tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
         self._layers = list(dict.fromkeys(model._flatten_layers()))
         for layer in self._layers:
             # Keras' `__call__` asks the layer itself for it: masks, casts and losses stay as usual.
@@ -159,7 +133,7 @@ class _Lab:
         for _ in range(_REPEATS):
             self.of_chance |= self._blamed_on(self._whole)
 
-    def split(self, slices: list[_Part]) -> None:
+    def split(self, slices: list[Part]) -> None:
         """Run on slices of the batch: differences come from the split."""
         means = dict.fromkeys(self._losses, 0.0)
         for part in slices:
@@ -193,7 +167,7 @@ class _Lab:
                 if len(self.of_chance) == untied:
                     raise
 
-    def _blamed_on(self, part: _Part) -> dict[Any, None]:
+    def _blamed_on(self, part: Part) -> dict[Any, None]:
         """Run on a part; returns the layers where a difference from the first run begins."""
         try:
             self._run(part)
@@ -206,7 +180,7 @@ class _Lab:
         mine = [one for one in self._blamed if _batch_norm(one) != "global"]
         return dict.fromkeys(one for one in mine if one not in self.of_chance)
 
-    def _run(self, part: _Part) -> Any:
+    def _run(self, part: Part) -> Any:
         for variable, value in zip(self._model.variables, self._state, strict=True):
             variable.assign(value)
         self._part = part
@@ -269,7 +243,7 @@ class _Lab:
             return call(*args, **kwargs)
         except Exception as error:
             if self._failed is None:
-                self._failed, self._reason = layer, _reason(error)
+                self._failed, self._reason = layer, reason(error)
                 if isinstance(error, RefusalError) and layer in self._generators:
                     layer._random_generator = self._generators[layer]
                     self.of_chance[layer] = None
@@ -296,7 +270,7 @@ class _Lab:
         return tf.nest.pack_sequence_as(nest, held)
 
 
-def _matched(value: Any, before: Any, part: _Part) -> tuple[bool | None, Any]:
+def _matched(value: Any, before: Any, part: Part) -> tuple[bool | None, Any]:
     """(whether a tensor equals that of the first run for the same examples, the latter).
 
     None instead of a truth value: it differs, but is not a value per example. It may be a mean over
@@ -310,48 +284,30 @@ def _matched(value: Any, before: Any, part: _Part) -> tuple[bool | None, Any]:
         return None, value
     axes = [axis for axis, sizes in enumerate(zip(small, large, strict=True)) if len({*sizes}) > 1]
     if not axes:
-        if _close(value, before, before):
-            return True, _masked_as(value, tf.identity(before))
-        return (None, value) if part.size < part.of else (False, _masked_as(value, before))
+        if close(value, before, before):
+            return True, masked_as(value, tf.identity(before))
+        return (None, value) if part.size < part.of else (False, masked_as(value, before))
     # Examples may stand on any axis, and have several rows each, as in TimeDistributed.
     rows, left = divmod(large[axes[0]], part.of)
     if len(axes) > 1 or left or small[axes[0]] != rows * part.size:
         return None, value
     places = part.start * rows + tf.range(small[axes[0]])
     instead = tf.gather(before, places, axis=axes[0])
-    if _close(value, instead, before):
-        return True, _masked_as(value, instead)
+    if close(value, instead, before):
+        return True, masked_as(value, instead)
     if rows == 1 and value.dtype.is_floating:
-        return False, _masked_as(value, instead)
+        return False, masked_as(value, instead)
     return None, value
-
-
-def _masked_as(tensor: Any, other: Any, change: Callable[[Any], Any] = lambda mask: mask) -> Any:
-    """`other` with the mask that Keras has attached to `tensor`."""
-    mask = getattr(tensor, "_keras_mask", None)
-    if mask is not None:
-        other._keras_mask = change(mask)
-    return other
-
-
-def _close(value: Any, reference: Any, scale_of: Any) -> bool:
-    """Whether two tensors are equal up to rounding, relative to the largest of `scale_of`."""
-    if value.dtype.is_integer or value.dtype.is_bool:
-        return np.array_equal(value, reference)
-    a, b, of = (np.asarray(one).astype(np.complex128) for one in (value, reference, scale_of))
-    scale = np.max(np.abs(of[np.isfinite(of)]), initial=0.0)
-    tolerance = _TOLERANCES.get(value.dtype.real_dtype, _COARSE)
-    return np.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
 
 
 def _near(a: float, b: float) -> bool:
     """Whether two sums are equal up to rounding in the precision of Keras."""
-    tolerance = _TOLERANCES.get(tf.as_dtype(tf.keras.backend.floatx()), _COARSE)
+    tolerance = TOLERANCES.get(tf.as_dtype(tf.keras.backend.floatx()), COARSE)
     return abs(a - b) <= tolerance * max(abs(a), abs(b))
 
 
 def _loss_obstacles(
-    model: Any, workload: Workload, batch: tuple[Any, Any, Any], splits: list[list[_Part]]
+    model: Any, workload: Workload, batch: tuple[Any, Any, Any], splits: list[list[Part]]
 ) -> list[str]:
     """Check that the loss of (x, y, outputs), and its gradient, is the mean over the slices.
 
@@ -359,20 +315,20 @@ def _loss_obstacles(
     """
     model.compile(loss=workload.loss)
 
-    def loss_and_gradients(part: _Part) -> tuple[float, list[Any]]:
+    def loss_and_gradients(part: Part) -> tuple[float, list[Any]]:
         x, y, outputs = part.cut(batch)
         watched = [one for one in tf.nest.flatten(outputs) if one.dtype.is_floating]
         with tf.GradientTape() as tape:
             tape.watch(watched)
-            loss = model.compute_loss(x, y, outputs, None)
+            loss = model.compute_loss(x, labels(y), outputs, None)
         gradients = tape.gradient(loss, watched, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return float(loss) * part.size / part.of, [one * part.size / part.of for one in gradients]
 
     for slices in splits:
-        whole_loss, whole = loss_and_gradients(_Part(0, slices[0].of, slices[0].of))
+        whole_loss, whole = loss_and_gradients(Part(0, slices[0].of, slices[0].of))
         losses, gradients = zip(*map(loss_and_gradients, slices), strict=True)
         means = [tf.concat(pieces, axis=0) for pieces in zip(*gradients, strict=True)]
-        alike = [_close(mean, one, one) for mean, one in zip(means, whole, strict=True)]
+        alike = [close(mean, one, one) for mean, one in zip(means, whole, strict=True)]
         if not (_near(sum(losses), whole_loss) and all(alike)):
             names = ", ".join(map(_loss_name, tf.nest.flatten(workload.loss)))
             return [f"the loss {names} couples a batch's examples: it is not the mean over them"]
@@ -393,9 +349,3 @@ def _batch_norm(layer: Any) -> str:
 
 def _subject(layer: Any) -> str:
     return f"{'model' if isinstance(layer, tf.keras.Model) else 'layer'} {described(layer)}"
-
-
-def _reason(error: Exception) -> str:
-    """The first line with information; Keras puts a line of its own before it."""
-    lines = [line for line in str(error).split("\n") if line and "encountered when" not in line]
-    return lines[0].strip() if lines else type(error).__name__

@@ -6,19 +6,30 @@ scale, no accumulation, no totals and no changed training step. ringside/verify/
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.elements import own_batch, own_elements, own_weight
+from ringside.verify.elements import own_augmented, own_batch, own_elements, own_weight
 from ringside.verify.example_random import tie_to_examples
 from ringside.verify.recorder import KEPT_ELEMENTS
 from ringside.verify.trace import Trace
-from ringside_core.keras import build_optimizer, tf, variables_of
+from ringside_core.keras import (
+    build_optimizer,
+    get_weights,
+    optimizer_variables,
+    set_weights,
+    tf,
+    updates_made,
+    weights_of,
+)
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.source import ArraySource, Source
+from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.own_step import has_own_step, packed
 
 FILLED = (
     "short batches filled up as in the reference, because the model looks at its whole batch; "
@@ -47,29 +58,32 @@ class _Plain:
     """A model that plain Keras trains on given examples."""
 
     def __init__(self, spec: RunSpec, workload: Workload, reference: Trace) -> None:
-        self._reference, self._batch = reference, spec.global_batch
-        self._train = _examples(workload, workload.train, training=True)
-        self._held_out = _examples(workload, workload.validation, training=False)
+        self._workload, self._reference, self._batch = workload, reference, spec.global_batch
+        self._examples = partial(_examples, workload, spec.seed)
+        self._train = self._examples(workload.train, training=True)
+        self._held_out = self._examples(workload.validation, training=False)
+        self._augmented = workload.train.augment is not None
         self._in_order = not isinstance(workload.train, ArraySource)
         self._model = model = _compiled(spec, workload, len(reference.fed[0]))
         self._ids: Any = None
-        tie_to_examples(model, lambda: self._ids, lambda: model.optimizer.iterations)
-        size = sum(int(np.prod(weight.shape)) for weight in model.weights)
+        tie_to_examples(model, lambda: self._ids, lambda: updates_made(model))
+        size = sum(int(np.prod(weight.shape)) for weight in weights_of(model))
         self._stride = max(1, -(-size // KEPT_ELEMENTS))
-        norms = _normalises(model)
-        self._fills = norms or self._adds_a_loss_of_its_batch()
+        norms, self._own_step = _normalises(model), has_own_step(model)
+        # A step of the author's own is never given padding.
+        self._fills = not self._own_step and (norms or self._adds_a_loss_of_its_batch())
         self._trains = not norms or spec.gradient_accumulation_steps == 1
-        self._own_step = type(model).train_step is not tf.keras.Model.train_step
 
     def trace(self) -> Trace:
         """Evaluate, train, and evaluate."""
         ref, trace = self._reference, Trace()
-        trace.before = self._evaluated(ref.before)
+        trace.before = self._evaluated(ref.before) if ref.before else {}
         if self._trains:
             self._train_all(trace)
-            trace.final = dict(zip(ref.final, self._model.get_weights(), strict=False))
-        self._model.set_weights(list(ref.final.values()))
-        ends = self._evaluated({**ref.evaluation, **ref.predictions})
+            trace.final = dict(zip(ref.final, get_weights(self._model), strict=False))
+        set_weights(self._model, list(ref.final.values()))
+        asked = {**ref.evaluation, **ref.predictions}
+        ends = self._evaluated(asked) if asked else {}
         trace.predictions = {name: ends[name] for name in ends if name in ref.predictions}
         trace.evaluation = {name: ends[name][None] for name in ends if name not in ref.predictions}
         found = {
@@ -88,11 +102,15 @@ class _Plain:
     def _train_all(self, trace: Trace) -> None:
         """Every batch that the reference was fed, in order."""
         model, ref = self._model, self._reference
-        weights = [self._sampled(model.weights)]
-        slots = [self._sampled(variables_of(model.optimizer))]
+        weights = [self._sampled(weights_of(model))]
+        initial = {name: tf.identity(variable) for name, variable in optimizer_variables(model)}
+        slots: list[list[NDArray[Any]]] = []
         losses: list[float] = []
         metrics: list[dict[str, float]] = []
-        for fed in ref.fed:
+        for epoch, fed in enumerate(ref.fed):
+            if self._augmented:
+                source = self._workload.train
+                self._train = self._examples(source, training=True, epoch=epoch)
             model.reset_metrics()
             total, count, epoch_loss = 0.0, 0, 0.0
             order = fed[fed >= 0]
@@ -102,8 +120,13 @@ class _Plain:
                 before, total, count = total, told.get("loss", 0.0) * (count + rows), count + rows
                 losses.append((total - before) / rows)
                 epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)
-                weights.append(self._sampled(model.weights))
-                slots.append(self._sampled(variables_of(model.optimizer)))
+                weights.append(self._sampled(weights_of(model)))
+                now = optimizer_variables(model)
+                if not slots:
+                    # An author's own optimizer makes what it remembers, zero, in its first update.
+                    first = [initial.get(name, tf.zeros_like(v)) for name, v in now]
+                    slots.append(self._sampled(first))
+                slots.append(self._sampled(v for _, v in now))
             metrics.append({**told, "loss": epoch_loss})
         trace.loss = np.array(losses)
         trace.weights = _columns(ref.weights, weights)
@@ -129,8 +152,12 @@ class _Plain:
             weight = np.ones(len(ids)) if weight is None else np.asarray(weight)
             weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
         self._ids = tf.constant(ids, tf.int64)
+        if self._own_step:  # `train_on_batch` makes a tuple of a batch without labels
+            batch = packed(x, labels(y), weight)
+            self._model.make_train_function()(iter([batch]))
+            return {}, len(ids)
         told: dict[str, float] = self._model.train_on_batch(
-            x, y, weight, reset_metrics=False, return_dict=True
+            x, labels(y), weight, reset_metrics=False, return_dict=True
         )
         return told, len(ids)
 
@@ -155,8 +182,9 @@ class _Plain:
     def _evaluated(self, names: Any) -> dict[str, NDArray[Any]]:
         """What Keras makes of the held-out examples: by name, and outputs by number."""
         x, y, weight = self._held_out
+        self._ids = None
         values = self._model.evaluate(
-            x, y, sample_weight=weight, batch_size=self._batch, verbose=0, return_dict=True
+            x, labels(y), sample_weight=weight, batch_size=self._batch, verbose=0, return_dict=True
         )
         outputs = tf.nest.flatten(self._model.predict(x, batch_size=self._batch, verbose=0))
         found = {name: np.array(value) for name, value in values.items() if name in names}
@@ -175,7 +203,11 @@ def _normalises(model: Any) -> bool:
 def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(spec.seed)
-    model, optimizer = workload.build_model(), workload.optimizer()
+    model = workload.build_model()
+    if workload.optimizer is None:  # its author compiled it
+        model.run_eagerly = True
+        return model
+    optimizer = workload.optimizer()
     rule = spec.learning_rate_rule
     if rule.rule != "none":
         assert workload.reference_batch is not None
@@ -197,9 +229,14 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
     return model
 
 
-def _examples(workload: Workload, source: Source, *, training: bool) -> Any:
+def _examples(
+    workload: Workload, seed: int, source: Source, *, training: bool, epoch: int = 0
+) -> Any:
     """All examples of a split in its order, (x, y, weight); weight None: they have none."""
-    batch = own_batch(workload.preprocess, own_elements(source, np.arange(source.num_examples)))
+    ids = np.arange(source.num_examples)
+    element = own_elements(source, ids)
+    element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
+    batch = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if training else None
     weighted = len(batch) > 2 or class_weight is not None
     weight = own_weight(source.num_examples, batch, class_weight) if weighted else None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
-from ringside_core.keras import tf, variable_names, variables_of
+from ringside_core.keras import get_weights, optimizer_variables, tf, weights_of
 from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
 from trainers.predict import Prediction
@@ -82,13 +82,12 @@ class Last(Watch):
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         model = self.training.model
         trainable = {id(variable) for variable in model.trainable_variables}
-        for index, variable in enumerate(model.weights):
+        for index, variable in enumerate(weights_of(model)):
             read = self._one_value if id(variable) in trainable else self._mean_value
             yield f"{index:03d} {variable.name.removesuffix(':0')}", read(variable)
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        optimizer = self.training.model.optimizer
-        pairs = zip(variable_names(optimizer), variables_of(optimizer), strict=True)
+        pairs = optimizer_variables(self.training.model)
         for index, (name, variable) in enumerate(pairs):
             yield f"{index:03d} {name}", self._one_value(variable)
 
@@ -111,7 +110,7 @@ class Last(Watch):
 
     @cached_property
     def _stride(self) -> int:
-        total = sum(int(np.prod(w.shape)) for w in self.training.model.weights)
+        total = sum(int(np.prod(w.shape)) for w in weights_of(self.training.model))
         return max(1, -(-total // KEPT_ELEMENTS))
 
 
@@ -126,16 +125,16 @@ class Recorder(Last):
         self._gaps: list[float] = []
         self._seen = (0.0, 0)
         self._started = False
+        self._predict: Prediction | None = None
 
     def on_start(self) -> None:
         """Note the initial state, and what the model makes of the validation split with it."""
         training, self._started = self.training, True
-        self._predict = Prediction(
-            training.model,
-            training.backend,
-            training.validation,
-            like=training.evaluate.predictions,
-        )
+        like = training.evaluate.predictions
+        if like is not None:
+            self._predict = Prediction(
+                training.model, training.backend, training.validation, like=like
+            )
         values, _ = training.evaluate()
         self._trace.before = {name: np.array(value) for name, value in values.items()}
         if not training.first_epoch:
@@ -178,6 +177,8 @@ class Recorder(Last):
         super().finish(record)
 
     def _predictions(self) -> dict[str, NDArray[Any]]:
+        if self._predict is None:
+            return {}
         outputs = tf.nest.flatten(self._predict())
         return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
 
@@ -221,8 +222,8 @@ class Digests(Listener):
 
     def _note(self) -> None:
         model = self.training.model
-        state = [variable.numpy() for variable in variables_of(model.optimizer)]
-        self._noted.append(_digest_of([*model.get_weights(), *state]))
+        state = [variable.numpy() for _, variable in optimizer_variables(model)]
+        self._noted.append(_digest_of([*get_weights(model), *state]))
 
 
 def _digest_of(arrays: Sequence[NDArray[Any]]) -> str:

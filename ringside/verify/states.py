@@ -75,9 +75,13 @@ class FromStates(Listener):
 
 def updates_to_keep(workload: Workload, steps: int) -> int:
     """Of how many of these updates the states are kept: the same in every process."""
-    model, optimizer = workload.build_model(), workload.optimizer()
-    build_optimizer(optimizer, model.trainable_variables)
-    variables: list[Any] = [*model.variables, *variables_of(optimizer)]
+    model = workload.build_model()
+    variables: list[Any] = list(model.variables)
+    slots = 2  # of each weight, as Adam has, unless the optimizer can be asked
+    if workload.optimizer is not None:
+        optimizer, slots = workload.optimizer(), 0
+        build_optimizer(optimizer, model.trainable_variables)
+        variables += variables_of(optimizer)
     # In the bytes of float32: the same updates are made in float64, and must be as many.
-    size = sum(v.shape.num_elements() * min(4, v.dtype.size) for v in variables)
+    size = (1 + slots) * sum(v.shape.num_elements() * min(4, v.dtype.size) for v in variables)
     return min(steps, max(FEWEST_UPDATES, KEPT_BYTES // max(1, size) - 1))

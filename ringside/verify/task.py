@@ -243,8 +243,8 @@ def _prepared_to_stop(
 def _tied(workload: Any) -> Any:
     """The workload whose model draws random numbers by example, so that arms draw the same."""
     from ringside.verify.example_random import tie_to_examples
-    from ringside_core.keras import tf
-    from trainers.train_step import current_ids
+    from ringside_core.keras import optimizers_of, tf, updates_made
+    from trainers.ledger import current_ids
 
     build = workload.model
 
@@ -252,8 +252,7 @@ def _tied(workload: Any) -> Any:
         built = build()
 
         def step() -> Any:
-            optimizer = getattr(built, "optimizer", None)
-            return tf.constant(0, tf.int64) if optimizer is None else optimizer.iterations
+            return updates_made(built) if optimizers_of(built) else tf.constant(0, tf.int64)
 
         tie_to_examples(built, current_ids, step)
         return built

@@ -27,9 +27,11 @@ class PipelineOptions(Noun):
             batch, so global batch k has the same examples under every backend. `file`, `data`,
             `off`: tf.data's AutoShardPolicy of that name; these change the batches.
         cache: read every element into memory once; shuffled positions are then looked up.
-        shuffle: a new order in each epoch, a function of seed and epoch only.
+        shuffle: a new order in each epoch, a function of seed and epoch only. None: where the data
+            have it so; a tf.data.Dataset that nothing shuffles keeps its order.
         shuffle_buffer: elements held to shuffle a stream (cache off).
-        parallel_map: elements or batches prepared in parallel for each replica.
+        parallel_map: elements or batches prepared in parallel for each replica. None: one for each
+            of its cores, and at least two for what is read from a stream.
         interleave_files: files read in parallel (cache off).
         filter: `module:function` or `file.py:function`, element → bool; applied before examples are
             counted.
@@ -38,9 +40,9 @@ class PipelineOptions(Noun):
 
     shard: ShardPolicy = "batch"
     cache: bool = True
-    shuffle: bool = True
+    shuffle: bool | None = None
     shuffle_buffer: PositiveInt = 4096
-    parallel_map: PositiveInt = 2
+    parallel_map: PositiveInt | None = None
     interleave_files: PositiveInt = 1
     filter: str | None = None
     prefetch: NonNegativeInt = 2

@@ -13,8 +13,9 @@ family without a special case. Metrics use the weight alone.
 """
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,12 +31,14 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
 )
+from ringside_core.workloads.dataset import as_tuple, called, joined, rewritten, tied
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source, StreamSource, stack_elements
-from ringside_core.workloads.weights import unpacked
+from ringside_core.workloads.weights import in_proof, unpacked
 from ringside_core.workloads.workload import Workload
 
 PAD_ID = -1
+_MANY = np.iinfo(np.int32).max  # epochs
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Pipeline:
             its own: its weights are normalised within the slice, and empty slices are left out.
         seed: of the order.
         class_weight: see Workload; in training only.
+        cores: of each replica.
     """
 
     source: Source
@@ -62,6 +66,7 @@ class Pipeline:
     synchronous: bool
     seed: int
     class_weight: Mapping[int, float] | None = None
+    cores: int = 2
 
     @cached_property
     def prepared(self) -> Source:
@@ -93,6 +98,12 @@ class Pipeline:
     def num_examples(self) -> int:
         """Examples that remain after the filter."""
         return self.prepared.num_examples
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether each epoch has an order of its own."""
+        asked = self.options.shuffle
+        return self.training and (self.source.shuffled if asked is None else asked)
 
     @cached_property
     def data_digest(self) -> str:
@@ -171,29 +182,14 @@ class Pipeline:
                 "Each reader must feed the same number of replicas.",
                 received=f"{self.plan.num_replicas} replicas, {shard.count} readers",
             )
-        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int32).max if self.training else 1)
         replicas = self.plan.num_replicas // shard.count
-        calls = self._calls(shard)
-        # The slot of a batch: its number within the reader's epoch.
-        begin = tf.cast(first_step * replicas, tf.int64)
-        epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, begin, 0)))
-        source = self.prepared
-        if isinstance(source, ArraySource):
-            # Tensors made here are captured by reference. Inside flat_map they would be copied
-            # into its graph, which cannot hold more than 2 GB.
-            arrays = tf.nest.map_structure(tf.convert_to_tensor, source.arrays)
-            dataset = epochs.flat_map(lambda *first: self._looked_up(arrays, *first, shard))
-        else:
-            dataset = epochs.flat_map(lambda *first: self._streamed(source, *first, shard))
-        if self.preprocess is not None:
-            dataset = dataset.map(self._preprocessed, num_parallel_calls=calls, deterministic=True)
-        dataset = dataset.map(self._unpacked)
+        dataset = self._batches(shard, first_epoch, first_step)
         if self.options.prefetch:
             dataset = dataset.prefetch(self.options.prefetch * replicas)
         options = tf.data.Options()
         options.deterministic = True
         # Else the calls share the threads of TensorFlow's operations, which wait for the batches.
-        options.threading.private_threadpool_size = calls
+        options.threading.private_threadpool_size = self._calls(shard)
         # The sharding is decided above; TensorFlow must not shard again.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         # The spec sets parallelism and prefetching, the same in every arm. The autotuner would
@@ -207,11 +203,44 @@ class Pipeline:
             )
         return dataset.with_options(options)
 
+    @cached_property
+    def weighted(self) -> bool:
+        """Whether the examples have weights of their own, from their sample or their class."""
+        form: list[Any] = []
+        keeping = replace(self, preprocess=lambda *element: self._noted(element, form))
+        keeping._batches(InputShard(index=0, count=1), 0, 0)
+        given = isinstance(form[0], tuple) and len(form[0]) == 3
+        return given or (self.training and self.class_weight is not None)
+
+    def _noted(self, element: tuple[Any, ...], form: list[Any]) -> Any:
+        made = joined(element) if self.preprocess is None else self.preprocess(*element)
+        form.append(made)
+        return made
+
+    def _batches(self, shard: InputShard, first_epoch: Any, first_step: Any) -> Any:
+        """(x, y, weight, scale, id) of each batch of one reader, from a place on."""
+        source, calls = self.prepared, self._calls(shard)
+        # The slot of a batch: its number within the reader's epoch.
+        first = tf.cast(first_step * (self.plan.num_replicas // shard.count), tf.int64)
+        if isinstance(source, ArraySource):
+            return self._looked_up(source, first_epoch, first, shard)
+        epochs = tf.data.Dataset.range(first_epoch, _MANY if self.training else 1)
+        epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, first, 0)))
+        read = epochs.flat_map(lambda *begin: self._streamed(source, *begin, shard))
+        if self.preprocess is None:
+            return read.map(self._finished)
+        return read.map(self._finished, num_parallel_calls=calls, deterministic=True)
+
     # How much each reader gets
 
     def _calls(self, shard: InputShard) -> int:
         """Elements or batches that a reader prepares at once: so many for each of its replicas."""
-        return self.options.parallel_map * (self.plan.num_replicas // shard.count)
+        calls = self.options.parallel_map
+        if calls is None:
+            # On one core a second call computes nothing sooner, but a file may keep one waiting.
+            streamed = isinstance(self.prepared, StreamSource)
+            calls = max(2, self.cores) if streamed else self.cores
+        return calls * (self.plan.num_replicas // shard.count)
 
     @property
     def _plain_steps(self) -> int:
@@ -254,31 +283,67 @@ class Pipeline:
     # Ringside's own graph code has no Python control flow on tensors, so autograph need not rewrite
     # it. That saves half a second at every start. A user's functions are still rewritten.
     @tf.autograph.experimental.do_not_convert
-    def _looked_up(self, arrays: Any, epoch: Any, first_slot: Any, shard: InputShard) -> Any:
-        """One epoch from memory: positions are computed, elements gathered."""
+    def _looked_up(
+        self, source: ArraySource, first_epoch: Any, first: Any, shard: InputShard
+    ) -> Any:
+        """Batches from memory: positions are computed, elements gathered.
+
+        A batch is made in one call: handing it from thread to thread took as long as making it.
+        """
         replicas = self.plan.num_replicas // shard.count
-        batch = self.plan.per_replica_batch
-        total = self.num_examples
-        slots = self.reader_batches(shard) * replicas
+        batch, total, calls = self.plan.per_replica_batch, self.num_examples, self._calls(shard)
+        # Of an epoch; an asynchronous reader may have none.
+        slots = max(1, own := self.reader_batches(shard) * replicas)
+        # Captured by reference. Within a function they would be copied into its graph, which cannot
+        # hold more than 2 GB.
+        arrays = tf.nest.map_structure(tf.convert_to_tensor, source.arrays)
+
+        def positions_of(slot: Any, places: Any) -> Any:
+            step, replica = slot // replicas, shard.index * replicas + slot % replicas
+            return step * self.plan.global_batch + replica * batch + places
+
+        def gathered(numbers: Any) -> Any:
+            return tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
 
         @tf.autograph.experimental.do_not_convert
-        def batch_at(slot: Any) -> Any:
-            step, replica = slot // replicas, shard.index * replicas + slot % replicas
-            start = step * self.plan.global_batch + replica * batch
-            positions = start + tf.range(batch, dtype=tf.int64)
+        def batch_at(slot: Any, element: Any = None) -> Any:
+            epoch, slot = slot // slots, slot % slots
+            positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
             true = positions < total
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
             numbers = self._order(positions % total, epoch, total)
-            element = tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
-            return element, *self._weights(true, step, shard.count), tf.where(true, numbers, PAD_ID)
+            element = gathered(numbers) if element is None else element
+            weights = self._weights(true, slot // replicas, shard.count)
+            return self._finished(element, *weights, tf.where(true, numbers, PAD_ID))
 
-        return tf.data.Dataset.range(first_slot, slots).map(
-            batch_at, num_parallel_calls=self._calls(shard), deterministic=True
-        )
+        @tf.autograph.experimental.do_not_convert
+        def element_at(place: Any) -> Any:
+            slot = place // batch
+            epoch, position = slot // slots, positions_of(slot % slots, place % batch)
+            number = self._order(position % total, epoch, total)
+            return self._augmented(epoch, number, gathered(number))
+
+        begin = first_epoch * slots + first
+        end = (_MANY if self.training else 1) * own
+        if source.augment is None:
+            every = tf.data.Dataset.range(begin, end)
+            return every.map(batch_at, num_parallel_calls=calls, deterministic=True)
+        # What a user's function draws belongs to one example, so each is made alone.
+        places = tf.data.Dataset.range(begin * batch, end * batch)
+        elements = places.map(element_at, num_parallel_calls=calls, deterministic=True)
+        batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
+        return batches.map(batch_at)
+
+    def _augmented(self, epoch: Any, number: Any, element: Any) -> Any:
+        """The element as it is in an epoch; a validation has epoch 0 only."""
+        augment = self.prepared.augment
+        if augment is None:
+            return element
+        return as_tuple(tied(augment, self.seed)(epoch, number, as_tuple(element)))
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
         """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
-        if not (self.training and self.options.shuffle):
+        if not self.shuffles:
             return positions
         seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
         return tf.random.experimental.index_shuffle(
@@ -294,13 +359,12 @@ class Pipeline:
         batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
         skipped = first_slot * batch
         kept = self._kept_elements(source, epoch, shard).skip(skipped)  # before they are decoded
-        calls = self._calls(shard)
-        elements = _decoded(source, kept, calls)
+        elements = self._made(source, kept, epoch, shard)
         tf.nest.map_structure(_check_shape, elements.element_spec)
         missing = self.reader_batches(shard) * replicas * batch - own
         if missing:
             # Taken from all elements, because a reader may have none of its own.
-            everything = _decoded(source, _numbered(source, source.parts), calls)
+            everything = self._made(source, _numbered(source, source.parts), epoch, shard)
             padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
             padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
             elements = elements.concatenate(padding)
@@ -312,12 +376,27 @@ class Pipeline:
 
         return batches.enumerate(first_slot).map(weighted)
 
+    def _made(self, source: StreamSource, numbered: Any, epoch: Any, shard: InputShard) -> Any:
+        """(example number, element) of (example number, raw element), decoded and augmented."""
+        calls = self._calls(shard)
+        elements = _decoded(source, numbered, calls)
+        if source.augment is None:
+            return elements
+        with warnings.catch_warnings():
+            # That a seed of the process might be used, which the streams of numbers do not.
+            warnings.filterwarnings("ignore", message="Seed .* from outer graph")
+            return elements.map(
+                lambda number, element: (number, self._augmented(epoch, number, element)),
+                num_parallel_calls=calls,
+                deterministic=True,
+            )
+
     def _kept_elements(self, source: StreamSource, epoch: Any, shard: InputShard) -> Any:
         """(example number, raw element) of one reader, in order."""
         policy = self.options.shard
         files = source.parts[shard.index :: shard.count] if policy == "file" else source.parts
         elements = _numbered(source, files, self.options.interleave_files)
-        if self.training and self.options.shuffle:
+        if self.shuffles:
             elements = elements.shuffle(
                 self.options.shuffle_buffer,
                 seed=self.seed * 1_000_003 + epoch,
@@ -343,16 +422,14 @@ class Pipeline:
         counts = tf.constant(self._global_true_counts(num_readers), weights.dtype)
         return weights, self.plan.global_batch / counts[step]
 
-    def _preprocessed(self, element: Any, *rest: Any) -> Any:
-        assert self.preprocess is not None
-        return _call(self.preprocess, element), *rest
-
     # Autograph would turn a refusal into its own StagingError.
     @tf.autograph.experimental.do_not_convert
-    def _unpacked(self, element: Any, weight: Any, scale: Any, ids: Any) -> Any:
-        """(x, y[, sample_weight]) and Ringside's weight → (x, y, weight, scale, id)."""
+    def _finished(self, element: Any, weight: Any, scale: Any, ids: Any) -> Any:
+        """A batch of elements and Ringside's weight → (x, y, weight, scale, id)."""
+        if self.preprocess is not None:
+            element = as_tuple(called(rewritten(self.preprocess), as_tuple(element)))
         class_weight = self.class_weight if self.training else None
-        return *unpacked(element, weight, class_weight), scale, ids
+        return *unpacked(in_proof(element), weight, class_weight), scale, ids
 
 
 def make_pipeline(
@@ -375,6 +452,7 @@ def make_pipeline(
         synchronous=capabilities.synchronous,
         seed=spec.seed,
         class_weight=workload.class_weight,
+        cores=spec.resources.cores_per_replica or 2,
     )
 
 
@@ -384,15 +462,6 @@ def _content(array: NDArray[Any]) -> bytes:
         return np.ascontiguousarray(array).tobytes()
     texts = [one if isinstance(one, bytes) else str(one).encode() for one in array.ravel()]
     return b"".join(len(text).to_bytes(8, "little") + text for text in texts)
-
-
-def _call(function: Callable[..., Any], element: Any) -> Any:
-    """tf.data's rule: a tuple is spread over the arguments."""
-    return function(*element) if isinstance(element, tuple) else function(element)
-
-
-def _as_tuple(element: Any) -> Any:
-    return tuple(element) if isinstance(element, list) else element
 
 
 def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) -> Any:
@@ -407,13 +476,13 @@ def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) ->
 def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:
     """(example number, element)."""
     if source.decode is not None:
-        decode = source.decode
+        decode = rewritten(source.decode)
         numbered = numbered.map(
             lambda number, raw: (number, decode(raw)),
             num_parallel_calls=calls,
             deterministic=True,
         )
-    return numbered.map(lambda number, element: (number, _as_tuple(element)))
+    return numbered.map(lambda number, element: (number, as_tuple(element)))
 
 
 def _check_shape(spec: Any) -> None:
@@ -429,17 +498,13 @@ def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
     """The source without the elements that `keep` drops; the rest is counted once, exactly."""
     if isinstance(source, ArraySource):
         elements = tf.data.Dataset.from_tensor_slices(source.arrays)
-        kept = np.flatnonzero(stack_elements(elements.map(lambda *e: _call(keep, _joined(e)))))
-        return ArraySource(tf.nest.map_structure(lambda array: array[kept], source.arrays))
+        kept = np.flatnonzero(stack_elements(elements.map(lambda *e: called(keep, joined(e)))))
+        arrays = tf.nest.map_structure(lambda array: array[kept], source.arrays)
+        return replace(source, arrays=arrays)
     decode = source.decode or (lambda raw: raw)
 
     def read(part: Any) -> Any:
-        return source.read(part).filter(lambda *raw: _call(keep, decode(_joined(raw))))
+        return source.read(part).filter(lambda *raw: called(keep, decode(joined(raw))))
 
     lengths = tuple(sum(1 for _ in read(tf.constant(part))) for part in source.parts)
-    return StreamSource(source.parts, read, lengths, source.decode)
-
-
-def _joined(arguments: tuple[Any, ...]) -> Any:
-    """What tf.data spread over the arguments, as one element again."""
-    return arguments[0] if len(arguments) == 1 else arguments
+    return replace(source, read=read, lengths=lengths)

@@ -1,5 +1,6 @@
 """Public data sets through TFDS: MNIST and flowers."""
 
+from dataclasses import replace
 from typing import Any
 
 from ringside_core.folders import default_data_dir
@@ -40,7 +41,7 @@ def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
             image = tf.image.resize(image, (image_size, image_size))
             return tf.cast(tf.round(image), tf.uint8), label
 
-        return StreamSource(raw.parts, raw.read, raw.lengths, resized)
+        return replace(raw, decode=resized)
 
     return Workload(
         name="tf_flowers",

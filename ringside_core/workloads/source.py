@@ -4,7 +4,7 @@ An element is what the workload's `preprocess` takes, in most cases (x, y).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.dataset import take_apart
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,16 @@ class ArraySource:
 
     Attributes:
         arrays: nest of arrays, each [num_examples, …].
+        augment: element → element, with random numbers; done anew for each example in each epoch.
+            None: nothing is drawn.
+        shuffled: whether each epoch of a training has an order of its own, unless the run says.
+        said: what is done otherwise than the data's author wrote it, one sentence each.
     """
 
     arrays: Any
+    augment: Callable[..., Any] | None = None
+    shuffled: bool = True
+    said: tuple[str, ...] = ()
 
     @cached_property
     def num_examples(self) -> int:
@@ -38,7 +46,7 @@ class ArraySource:
     def first(self, count: int) -> "ArraySource":
         """The first `count` elements."""
         _check_count(count, self.num_examples)
-        return ArraySource(tf.nest.map_structure(lambda array: array[:count], self.arrays))
+        return replace(self, arrays=tf.nest.map_structure(lambda array: array[:count], self.arrays))
 
 
 @dataclass(frozen=True)
@@ -50,12 +58,16 @@ class StreamSource:
         read: part (scalar string tensor) → tf.data.Dataset of raw elements.
         decode: raw element → element, applied only to the elements that a reader keeps.
         lengths: raw elements in each part.
+        augment, shuffled, said: see ArraySource; augment takes what `decode` returns.
     """
 
     parts: tuple[str, ...]
     read: Callable[[Any], Any]
     lengths: tuple[int, ...]
     decode: Callable[..., Any] | None = None
+    augment: Callable[..., Any] | None = None
+    shuffled: bool = True
+    said: tuple[str, ...] = ()
 
     @property
     def num_examples(self) -> int:
@@ -81,7 +93,7 @@ class StreamSource:
             index = tf.argmax(tf.equal(tf.constant(self.parts), part))
             return self.read(part).take(tf.constant(lengths, tf.int64)[index])
 
-        return StreamSource(self.parts, read, tuple(lengths), self.decode)
+        return replace(self, read=read, lengths=tuple(lengths))
 
     @cached_property
     def in_memory(self) -> ArraySource:
@@ -89,7 +101,7 @@ class StreamSource:
         dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
         if self.decode is not None:
             dataset = dataset.map(self.decode, num_parallel_calls=tf.data.AUTOTUNE)
-        return ArraySource(stack_elements(dataset))
+        return ArraySource(stack_elements(dataset), self.augment, self.shuffled, self.said)
 
 
 Source = ArraySource | StreamSource
@@ -101,6 +113,16 @@ def _check_count(count: int, available: int) -> None:
             "A source can be cut to between 1 and all of its elements.",
             received=f"{count} of {available}",
         )
+
+
+def first_elements(source: Source, count: int) -> Any:
+    """A tf.data.Dataset of the first few elements of a source, before they are augmented."""
+    if isinstance(source, ArraySource):
+        return tf.data.Dataset.from_tensor_slices(source.first(count).arrays)
+    elements = tf.data.Dataset.from_tensor_slices(list(source.parts)).flat_map(source.read)
+    return (
+        elements.take(count) if source.decode is None else elements.take(count).map(source.decode)
+    )
 
 
 def stack_elements(dataset: Any) -> Any:
@@ -143,17 +165,26 @@ def as_source(data: Any, *, what: str) -> Source:
 
 
 def _from_dataset(dataset: Any, *, what: str) -> Source:
-    cardinality = int(dataset.cardinality())
+    parts = take_apart(dataset)
+    fixed = parts.fixed
+    cardinality = int(fixed.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise RefusalError(
             f"The {what} must end: an epoch is one pass over it.",
             received="a tf.data.Dataset without an end",
-            advice="Remove .repeat(), or bound it with .take(n).",
+            advice="Bound it with .take(n).",
         )
     if cardinality < 0:  # unknown: the data set is read from files, or filtered
-        cardinality = sum(1 for _ in dataset)
+        cardinality = sum(1 for _ in fixed)
     # The data set is the only part, so it cannot be sharded by file.
-    return StreamSource(parts=("dataset",), read=lambda _: dataset, lengths=(cardinality,))
+    return StreamSource(
+        parts=("dataset",),
+        read=lambda _: fixed,
+        lengths=(cardinality,),
+        augment=parts.augment,
+        shuffled=parts.shuffled,
+        said=parts.said,
+    )
 
 
 def writable_dir(path: Path) -> Path:

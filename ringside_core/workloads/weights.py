@@ -50,23 +50,43 @@ def check_class_weight(
 
 
 def unpacked(element: Any, weight: Any, class_weight: Mapping[int, float] | None) -> Any:
-    """(x, y[, sample_weight]) and Ringside's weight [batch] → (x, y, weight).
+    """x, (x, y) or (x, y, sample_weight), and Ringside's weight [batch] → (x, y, weight).
+
+    Without labels, y is an empty tuple: a data set can hold that.
 
     Raises:
         RefusalError: an element or sample weight of another form.
     """
-    if not isinstance(element, tuple) or len(element) not in (2, 3):
+    parts = element if isinstance(element, tuple) else (element,)
+    if not 1 <= len(parts) <= 3:
         raise RefusalError(
-            "An element must be (x, y) or (x, y, sample_weight) when it reaches the model.",
+            "An element must be x, (x, y) or (x, y, sample_weight) when it reaches the model.",
             received=str(tf.nest.map_structure(lambda t: t.shape, element)),
             advice="Give the workload a `preprocess` that returns that.",
         )
-    x, y, *sample_weight = element
+    x, y, *sample_weight = (*parts, ()) if len(parts) == 1 else parts
     if sample_weight:
         weight = _times(weight, sample_weight[0])
     if class_weight is not None:
         weight = _weighed_by_class(weight, y, class_weight)
     return x, y, weight
+
+
+def in_proof(nest: Any) -> Any:
+    """Numbers as float64 in a proof, where Keras computes in it; else as they are.
+
+    An author's own step may mix data and outputs of its model, which must then be of one type.
+    """
+    if tf.keras.backend.floatx() != "float64":
+        return nest
+    return tf.nest.map_structure(
+        lambda t: tf.cast(t, tf.float64) if t.dtype.is_floating else t, nest
+    )
+
+
+def labels(y: Any) -> Any:
+    """Labels as Keras takes them: None if there are none."""
+    return None if isinstance(y, tuple) and not y else y
 
 
 def _times(weight: Any, factor: Any) -> Any:
@@ -113,7 +133,7 @@ def _classes(y: Any) -> Any:
     """Labels as class numbers, int64: integers, or one-hot in the last dimension."""
     if tf.nest.is_nested(y):
         raise RefusalError(
-            "class_weight needs a model with a single output.",
+            "class_weight needs labels of a single output.",
             received=f"labels of {len(tf.nest.flatten(y))} outputs",
             advice="Use sample weights.",
         )

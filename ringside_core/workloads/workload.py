@@ -1,13 +1,15 @@
 """Workload: what is trained. A user's own is a function that returns one of these."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import new_optimizer, tf
+from ringside_core.keras import new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.source import Source, as_source
+from ringside_core.workloads.dataset import one_after_another
+from ringside_core.workloads.source import Source, as_source, first_elements
 from ringside_core.workloads.weights import check_class_weight
 
 MEANS = (tf.keras.losses.Reduction.AUTO, tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE)
@@ -27,43 +29,60 @@ class Workload:
 
     Attributes:
         model: builds the Keras model (tf.keras, legacy); called within the backend's scope.
-        train, validation: the data in one fixed order: nests of arrays, each [num_examples, …];
-            tf.data.Datasets of single elements; or sources.
+        train, validation: the data: nests of arrays, each [num_examples, …]; tf.data.Datasets; or
+            sources. validation None: nothing is evaluated.
         loss: a per-example loss as for `Model.compile`; a list or dict for several outputs.
         optimizer: a name or an instance, as for `Model.compile`, or a function that returns one;
-            with the learning rate for `reference_batch`.
+            with the learning rate for `reference_batch`. None: `model` returns a compiled model,
+            which says what its loss, optimizer and metrics are.
         loss_weights: as for `Model.compile`: the weight of each output's loss in the sum.
         class_weight: as for `Model.fit`: class → factor for the weights of its examples, in
             training only. A class is an integer label, or the index of a one-hot label's maximum.
         metrics: as for `Model.compile`: a list of names and instances, for several outputs a dict
             from the output's name to its metrics; or a function that builds them anew at each
             call. All metrics are weighted, so that padding counts 0.
+        augment: a single element → the element as it is trained on, in TensorFlow ops. What it
+            draws (tf.image.random_*, tf.random) is drawn anew for each example in each epoch, the
+            same under every backend. Not done in validation. None: nothing is drawn.
         preprocess: a batch of elements → (x, y) or (x, y, sample_weight), in TensorFlow ops,
             without randomness. None: the elements have this form already.
         target: the quality at which training counts as done; None: there is none.
         reference_batch: global batch for which the learning rate was chosen; needed by the
             learning-rate rules `linear` and `sqrt`.
+        validates: whether there are validation data; set by itself.
     """
 
     name: str
     model: Callable[[], Any]
     train: Any
-    validation: Any
-    loss: Any
-    optimizer: Any
+    validation: Any = None
+    loss: Any = None
+    optimizer: Any = None
     metrics: Any = ()
+    augment: Callable[..., Any] | None = None
     preprocess: Callable[..., Any] | None = None
     target: QualityTarget | None = None
     reference_batch: int | None = None
     loss_weights: Any = None
     class_weight: Mapping[int, float] | None = None
+    validates: bool = True
 
     def __post_init__(self) -> None:
+        if self.validation is None:
+            object.__setattr__(self, "validates", False)
+            object.__setattr__(self, "validation", self.train)
         for attribute in ("train", "validation"):
             source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
             object.__setattr__(self, attribute, source)
-        object.__setattr__(self, "optimizer", partial(_new_optimizer, self.optimizer))
+        if self.augment is not None:
+            augment = one_after_another(self.train.augment, self.augment)
+            object.__setattr__(self, "train", replace(self.train, augment=augment))
+            object.__setattr__(self, "augment", None)  # the source does it from now on
         object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))
+        if self.optimizer is None:
+            self._take_what_was_compiled()
+        if self.optimizer is not None:
+            object.__setattr__(self, "optimizer", partial(_new_optimizer, self.optimizer))
         for loss in tf.nest.flatten(self.loss):
             if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
                 # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
@@ -81,8 +100,8 @@ class Workload:
         """Call `model` and check what comes back.
 
         Raises:
-            RefusalError: it is not a tf.keras model, has no weights yet, has a masked output, or
-                has several outputs where one is needed.
+            RefusalError: it is not a tf.keras model, has a masked output, or has several outputs
+                where one is needed.
         """
         model = self.model()
         if not isinstance(model, tf.keras.Model):
@@ -100,11 +119,8 @@ class Workload:
             )
         if not model.built:
             # Weights made in the first step would not be those with which every backend begins.
-            raise RefusalError(
-                "A model must have its weights when the `model` function returns it.",
-                received=f"{model.name} ({type(model).__name__}), which is not built",
-                advice="Let the function call it once, or call model.build(input_shape).",
-            )
+            with suppress(NotImplementedError):  # it may have a training step, and no call
+                model(self._first_inputs)
         # A subclassed model has no `outputs` before its first call.
         outputs = tf.nest.flatten(getattr(model, "outputs", None))
         self.check_metrics(len(outputs))
@@ -124,6 +140,47 @@ class Workload:
             )
         return model
 
+    @property
+    def _first_inputs(self) -> Any:
+        """x of the first examples, as the model is called on them."""
+        elements = first_elements(self.train, min(2, self.train.num_examples))
+        if self.train.augment is not None:
+            elements = elements.map(self.train.augment)
+        elements = elements.batch(2)
+        if self.preprocess is not None:
+            elements = elements.map(self.preprocess)
+        first = next(iter(elements))
+        return first[0] if isinstance(first, tuple) else first
+
+    def _take_what_was_compiled(self) -> None:
+        """Set optimizer, loss and metrics from a compiled model.
+
+        A model whose class has a `compile` of its own is left as it was compiled.
+
+        Raises:
+            RefusalError: the model has no optimizer.
+        """
+        model = self.build_model()
+        if not optimizers_of(model):
+            raise RefusalError(
+                "A workload without an optimizer needs a compiled model.",
+                received=f"{model.name} ({type(model).__name__}), which has no optimizer",
+                advice="Give the workload an optimizer, or let `model` call model.compile(…).",
+            )
+        if type(model).compile is not tf.keras.Model.compile:
+            return
+        metrics, losses = model.compiled_metrics, model.compiled_loss
+        found = {
+            "optimizer": model.optimizer,
+            "loss": losses._user_losses,
+            "loss_weights": losses._user_loss_weights,
+            "metrics": partial(
+                _new_metrics, _merged(metrics._user_metrics, metrics._user_weighted_metrics)
+            ),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
     def check_metrics(self, num_outputs: int) -> None:
         """Refuse a plain list of metrics for several outputs: it does not say which is whose."""
         if num_outputs < 2:
@@ -136,6 +193,19 @@ class Workload:
                 received=f"a {type(metrics).__name__} for {num_outputs} outputs",
                 advice='Return {"name of an output": [its metrics]}.',
             )
+
+
+def _merged(metrics: Any, weighted: Any) -> Any:
+    """Metrics and weighted metrics of `Model.compile` as one: here all are weighted."""
+    if isinstance(metrics, dict) or isinstance(weighted, dict):
+        both = (metrics or {}, weighted or {})
+        names = {name: None for given in both for name in given}
+        return {name: [m for given in both for m in _listed(given.get(name))] for name in names}
+    return [*_listed(metrics), *_listed(weighted)]
+
+
+def _listed(given: Any) -> list[Any]:
+    return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
 def _new_optimizer(given: Any) -> Any:

@@ -187,8 +187,8 @@ def test_metrics_of_several_outputs_are_told_apart() -> None:
     assert base.build_model().output_names == ["size", "sign"]
 
 
-def test_a_model_without_weights_is_refused() -> None:
-    """Nothing could be set in it; called once, or built, it is taken."""
+def test_a_model_is_built_by_its_first_call() -> None:
+    """Before anything is trained: every backend must begin with the same weights."""
 
     class Subclassed(tf.keras.Model):
         def __init__(self) -> None:
@@ -198,17 +198,44 @@ def test_a_model_without_weights_is_refused() -> None:
         def call(self, x: Any) -> Any:
             return self.dense(x)
 
-    def built() -> Any:
-        model = Subclassed()
-        model.build((None, 3))
-        return model
-
     for model in (Subclassed, lambda: tf.keras.Sequential([tf.keras.layers.Dense(3)])):
         workload, _ = three_classes("integer", weighted=False, model=model)
-        with pytest.raises(RefusalError, match=r"is not built.*call it once"):
-            workload.build_model()
-    workload, _ = three_classes("integer", weighted=False, model=built)
-    assert len(workload.build_model().get_weights()) == 2
+        assert [w.shape for w in workload.build_model().get_weights()] == [(3, 3), (3,)]
+
+
+def test_a_compiled_model_says_what_it_was_compiled_with() -> None:
+    """Optimizer, loss, their weights and all metrics; new ones for each model."""
+
+    def model() -> Any:
+        made = two_outputs(4).model()
+        made.compile(
+            tf.keras.optimizers.Adam(0.03),
+            loss={"size": "mae", "sign": "binary_crossentropy"},
+            loss_weights={"size": 0.5, "sign": 2.0},
+            metrics={"size": "mse"},
+            weighted_metrics={"sign": [tf.keras.metrics.AUC(name="auc")]},
+        )
+        return made
+
+    workload = dataclasses.replace(
+        two_outputs(4), model=model, optimizer=None, loss=None, loss_weights=None, metrics=()
+    )
+
+    optimizer, metrics = workload.optimizer(), workload.metrics()
+    assert type(optimizer) is tf.keras.optimizers.Adam
+    assert float(optimizer.learning_rate) == pytest.approx(0.03)
+    assert optimizer is not workload.optimizer()
+    assert workload.loss == {"size": "mae", "sign": "binary_crossentropy"}
+    assert workload.loss_weights == {"size": 0.5, "sign": 2.0}
+    assert metrics["size"] == ["mse"]
+    assert metrics["sign"][0].name == "auc"
+    assert metrics["sign"][0] is not workload.metrics()["sign"][0]
+
+
+def test_a_workload_needs_an_optimizer() -> None:
+    """Its own, or that of a compiled model."""
+    with pytest.raises(RefusalError, match=r"has no optimizer.*model.compile"):
+        three_classes("integer", weighted=False, optimizer=None)
 
 
 def test_sample_weights_are_one_for_all_outputs() -> None:

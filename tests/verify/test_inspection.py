@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.verify.inspection import Inspection, inspect_model
+from ringside.verify.inspection import inspect_model
+from ringside.verify.slices import Inspection
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.workload import Workload
@@ -149,7 +150,7 @@ class NoisyModel(CentredModel):
 
     def call(self, inputs: Any) -> Any:
         hidden = self.first(inputs)
-        return self.last(hidden + tf.random.normal(tf.shape(hidden), dtype=hidden.dtype))
+        return self.last(hidden + tf.random.normal([], dtype=hidden.dtype))
 
 
 class PlainModel(CentredModel):
@@ -177,6 +178,11 @@ def noise() -> Any:
     return layers.Lambda(lambda t: t + tf.random.normal(tf.shape(t), dtype=t.dtype), name="noise")
 
 
+def noise_for_all() -> Any:
+    """Draws one number for all examples of a batch."""
+    return layers.Lambda(lambda t: t + tf.random.normal([], dtype=t.dtype), name="noise")
+
+
 def nested(inside: Callable[[], Any]) -> Callable[[], Any]:
     """A model within a model."""
     return chain(lambda: chain(dense, inside)(), dense)
@@ -201,8 +207,8 @@ COUPLED = [
     (chain(dense, lambda: ReadsBatchSize(name="size")), f"layer size (ReadsBatchSize) {SPLIT}"),
     (chain(dense, lambda: OwnNorm(name="own")), f"layer own (OwnNorm) {SPLIT}"),
     (nested(lambda: BatchMean(name="deep")), f"layer deep (BatchMean) {SPLIT}"),
-    (chain(dense, noise, dense), f"layer noise (Lambda) {CHANCE}"),
-    (nested(noise), f"layer noise (Lambda) {CHANCE}"),
+    (chain(dense, noise_for_all, dense), f"layer noise (Lambda) {CHANCE}"),
+    (nested(noise_for_all), f"layer noise (Lambda) {CHANCE}"),
     (built(CentredModel), f"model centred (CentredModel) {SPLIT}"),
     (built(MeanInModel), f"layer middle (GivesBatchMean) {SPLIT}"),
     (built(NoisyModel), f"model centred (NoisyModel) {CHANCE}"),
@@ -221,6 +227,17 @@ def test_what_couples_or_draws_is_named_where_it_begins(
 ) -> None:
     """One obstacle, which names the layer; nothing behind it is blamed."""
     assert inspected(model).obstacles == (obstacle,)
+
+
+@pytest.mark.parametrize("model", [chain(dense, noise, dense), nested(noise)])
+def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any]) -> None:
+    """By tf.random too, in a layer of the user's own."""
+    found = inspected(model)
+
+    assert found.obstacles == ()
+    assert [one.treated for one in found.by_design] == [
+        "drawn as a function of the example, the step and the layer, in every arm"
+    ]
 
 
 def test_an_operation_of_a_functional_model_is_named() -> None:

@@ -1,0 +1,105 @@
+"""Find out by experiment whether an author's own training step can be divided among replicas.
+
+The step runs on a whole batch, then on the same batch again, then on the slices that replicas would
+get, always from the same state. What it hands to its optimizers is compared and not applied.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ringside.verify.example_random import drawing_layers, tie_to_examples
+from ringside.verify.slices import Inspection, Part, close
+from ringside_core.keras import optimizers_of, tf
+from ringside_core.workloads.weights import labels
+from ringside_core.workloads.workload import Workload
+from trainers.ledger import current_ids, feeding
+from trainers.own_step import losses_of_one_replica, packed
+
+Gradients = list[Any]
+
+
+def inspect_own_step(
+    model: Any, workload: Workload, batch: tuple[Any, Any], splits: Sequence[Sequence[Part]]
+) -> Inspection:
+    """What of a training step depends on chance, or on how a batch is split.
+
+    Args:
+        model: with a train_step of its author's; layers must run in Python.
+        workload: of the model.
+        batch: (x, y) of one global batch.
+        splits: the slices that replicas get, for each number of replicas.
+    """
+    if workload.optimizer is not None:
+        model.compile(workload.optimizer(), workload.loss, weighted_metrics=workload.metrics())
+    drawn = tie_to_examples(model, current_ids, lambda: tf.constant(0, tf.int64))
+    step = _Step(model, batch)
+    examples = int(tf.nest.flatten(batch[0])[0].shape[0])
+    whole_part = Part(0, examples, examples)
+    whole, again = step.gradients(whole_part), step.gradients(whole_part)
+    name, obstacles = f"{type(model).__name__}.train_step", []
+    if not _alike(whole, again):
+        obstacles.append(f"{name} draws random numbers that Ringside cannot tie to the example")
+    else:
+        told = dict.fromkeys(_difference(name, step, slices, whole) for slices in splits)
+        obstacles += [one for one in told if one]
+    tied = [layer._random_generator.by_design for layer in drawing_layers(model) if _drew(layer)]
+    by_design = (*tied, *drawn.by_design)
+    return Inspection(
+        by_design=by_design,
+        obstacles=tuple(obstacles),
+        random_layers=tuple(one.layer for one in by_design),
+        split_layers=(),
+    )
+
+
+class _Step:
+    """The author's step, run without being applied."""
+
+    def __init__(self, model: Any, batch: tuple[Any, Any]) -> None:
+        self._model, self._batch = model, batch
+        self._handed: Gradients = []
+        for optimizer in optimizers_of(model):
+            optimizer.apply_gradients = self._note
+        self._state = [variable.numpy() for variable in model.variables]
+
+    def _note(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+        given = [gradient for gradient, _ in grads_and_vars if gradient is not None]
+        self._handed += [tf.convert_to_tensor(gradient) for gradient in given]
+
+    def gradients(self, part: Part) -> Gradients:
+        """What the step hands to its optimizers for a part of the batch."""
+        for variable, value in zip(self._model.variables, self._state, strict=True):
+            variable.assign(value)
+        self._handed = []
+        x, y = part.cut(self._batch)
+        ids = part.start + tf.range(part.size, dtype=tf.int64)
+        with feeding(ids), losses_of_one_replica():
+            self._model.train_step(packed(x, labels(y), None))
+        return self._handed
+
+
+def _difference(name: str, step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
+    """How the slices' gradients fail to make up those of the whole batch; empty: they do."""
+    handed = [step.gradients(part) for part in slices]
+    if any(len(one) != len(whole) for one in handed):
+        return f"{name} updates other variables when its batch is split"
+    sums = [tf.add_n(list(column)) for column in zip(*handed, strict=True)]
+    means = [one / len(slices) for one in sums]
+    if _alike(means, whole):
+        return ""
+    if _alike(sums, whole):
+        return (
+            f"{name} has a loss that is a sum over its batch, so its gradients grow with the batch "
+            "of a replica: make it a mean"
+        )
+    return f"{name} couples the examples of its batch: split, it gives other gradients"
+
+
+def _alike(some: Gradients, others: Gradients) -> bool:
+    pairs = zip(some, others, strict=True)
+    return len(some) == len(others) and all(close(one, other, other) for one, other in pairs)
+
+
+def _drew(layer: Any) -> bool:
+    return bool(getattr(layer._random_generator, "drew", False))

@@ -1,0 +1,340 @@
+"""A tf.data.Dataset as its author made it, taken apart into what Ringside's pipeline needs.
+
+What is the same at every reading is read once, and kept. What draws random numbers is done anew for
+each example in each epoch. Shuffling, batching and repeating are Ringside's own work, so that every
+backend gets the same batches.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tensorflow.python.autograph.core import ag_ctx
+from tensorflow.python.autograph.impl import api as autograph
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.randomness import (
+    SeededStream,
+    drawing_from,
+    operations,
+    random_operations,
+)
+
+# Elements that are read twice, where something could make them differ.
+_READ_TWICE = 64
+# A change of these examples must not change what is made of the first of a batch.
+_TRIAL_BATCH, _TRIAL_SEEDS = 8, 4
+_PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
+_MAPS = ("map", "filter")
+_MAPS_OF_TENSORFLOW = ("_MapDataset", "_ParallelMapDataset")
+_WITHOUT_EFFECT = (
+    "CacheDataset",
+    "_AssertCardinalityDataset",
+    "_OptionsDataset",
+    "_PrefetchDataset",
+)
+
+
+@dataclass(frozen=True)
+class TakenApart:
+    """A data set in parts.
+
+    Attributes:
+        fixed: single elements, the same at every reading, in the author's order.
+        augment: element → element, with random numbers; None: nothing is drawn.
+        shuffled: whether the author asked for another order in each epoch.
+        batch_size: of the author's batches; None: there are none.
+        said: what is done otherwise than the author wrote it, one sentence each.
+    """
+
+    fixed: Any
+    augment: Callable[..., Any] | None = None
+    shuffled: bool = False
+    batch_size: int | None = None
+    said: tuple[str, ...] = ()
+
+
+@dataclass
+class _Layers:
+    """The outer layers of a data set, from the inside to the outside, and what is within them.
+
+    A layer is its kind and what it does it with: a map its function, the others a number.
+    """
+
+    inner: Any
+    layers: list[tuple[str, Any]] = field(default_factory=list)
+    shuffled: bool = False
+    repeated: bool = False
+
+
+def take_apart(dataset: Any) -> TakenApart:
+    """Take a data set apart.
+
+    Raises:
+        RefusalError: it differs from reading to reading in a way that belongs to no example.
+    """
+    found = _outer_layers(dataset)
+    drawing = [number for number, layer in enumerate(found.layers) if _draws(*layer)]
+    first = drawing[0] if drawing else len(found.layers)
+    # How many there are does not depend on what is drawn.
+    later = [layer for layer in found.layers[first:] if layer[0] not in _MAPS]
+    fixed = _in_single_elements(found.inner, [*found.layers[:first], *later])
+    _check_read_again(fixed)
+    augment = None
+    if drawing:
+        batched = any(kind == "batch" for kind, _ in found.layers[:first])
+        augment = _composed(found.layers[first:], batched, fixed)
+    sizes = [size for kind, size in found.layers if kind == "batch"]
+    return TakenApart(
+        fixed=fixed,
+        augment=augment,
+        shuffled=found.shuffled,
+        batch_size=sizes[-1] if sizes else None,
+        said=_said(found, sizes, drawing=bool(drawing)),
+    )
+
+
+def tied(augment: Callable[..., Any], seed: int) -> Callable[[Any, Any, Any], Any]:
+    """(epoch, example number, element) → element; what it draws is a function of these alone.
+
+    Args:
+        augment: element → element.
+        seed: of the run.
+    """
+
+    def drawn(epoch: Any, number: Any, element: Any) -> Any:
+        key = tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)])
+        key = tf.random.experimental.stateless_fold_in(key, tf.cast(number, tf.int64))
+        with drawing_from(SeededStream(key)), _refusals_as_they_are():
+            return called(rewritten(augment), element)
+
+    return drawn
+
+
+@contextmanager
+def _refusals_as_they_are() -> Iterator[None]:
+    """Autograph makes a StagingError of each error in a user's function."""
+    try:
+        yield
+    except Exception as error:
+        inner: BaseException | None = error
+        while inner is not None and not isinstance(inner, RefusalError):
+            inner = inner.__context__
+        raise (inner or error) from None
+
+
+def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function with autograph, also within code of Ringside's that goes without."""
+    enabled = ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED)
+    made: Callable[..., Any] = autograph.tf_convert(function, enabled)
+    return made
+
+
+def called(function: Callable[..., Any], element: Any) -> Any:
+    """tf.data's rule: a tuple is spread over the arguments."""
+    return function(*element) if isinstance(element, tuple) else function(element)
+
+
+def joined(arguments: tuple[Any, ...]) -> Any:
+    """What tf.data spread over the arguments, as one element again."""
+    return arguments[0] if len(arguments) == 1 else arguments
+
+
+def as_tuple(element: Any) -> Any:
+    """tf.data makes tuples of lists."""
+    return tuple(element) if isinstance(element, list) else element
+
+
+def one_after_another(*functions: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Functions element → element as one; None is left out."""
+    kept = tuple(one for one in functions if one is not None)
+    return lambda *element: _through(kept, joined(element))
+
+
+def _outer_layers(dataset: Any) -> _Layers:
+    found = _Layers(dataset)
+    while (layer := _layer(found, type(found.inner).__name__)) is not None:
+        found.layers += layer
+        found.inner = found.inner._input_dataset
+    found.layers.reverse()
+    return found
+
+
+def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
+    """The outermost layer of what is left, if it is to be kept; None: it cannot be taken off."""
+    inner = found.inner
+    if kind in _MAPS_OF_TENSORFLOW:
+        return [("map", inner._map_func)]
+    if kind in ("_BatchDataset", "_ParallelBatchDataset"):
+        return [("batch", int(inner._batch_size))]
+    if kind == "_FilterDataset":
+        return [("filter", inner._predicate)]
+    if kind in ("_TakeDataset", "_SkipDataset"):
+        return [(kind[1:5].lower(), int(inner._count))]
+    if kind == "_RepeatDataset" and int(inner._count) == tf.data.INFINITE_CARDINALITY:
+        found.repeated = True
+        return []
+    # A part of what was shuffled is other examples each time.
+    cut = any(kind in ("take", "skip") for kind, _ in found.layers)
+    if kind == "_ShuffleDataset" and inner._reshuffle_each_iteration is not False and not cut:
+        found.shuffled = True
+        return []
+    return [] if kind in _WITHOUT_EFFECT else None
+
+
+def _draws(kind: str, what: Any) -> bool:
+    return kind in _MAPS and bool(random_operations([what.function]))
+
+
+def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
+    """The inner data set with some layers put on again, without the last batches."""
+    made, batched = inner, False
+    for kind, what in layers:
+        if kind == "map":
+            made = made.map(what._func, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        elif kind == "filter":
+            made = made.filter(what._func)
+        else:
+            made = getattr(made, kind)(what)
+            batched = batched or kind == "batch"
+    return made.unbatch() if batched else made
+
+
+def _composed(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Callable[..., Any]:
+    """The maps among some layers as one function: element → element.
+
+    A map over a batch gets a batch of one.
+
+    Raises:
+        RefusalError: it mixes the examples of its batch, or examples are dropped by what was drawn.
+    """
+    functions: list[Callable[..., Any]] = []
+    for kind, what in layers:
+        if kind == "filter":
+            raise RefusalError(
+                "How many examples there are must not depend on what is drawn at random.",
+                received="a filter after a map that draws",
+                advice="Filter before it.",
+            )
+        batched = batched or kind == "batch"
+        if kind == "map" and batched:
+            _check_apart(what._func, one_after_another(*functions), fixed)
+            functions.append(partial(_of_one, what._func))
+        elif kind == "map":
+            functions.append(what._func)
+    return one_after_another(*functions)
+
+
+def _through(functions: Sequence[Callable[..., Any]], element: Any) -> Any:
+    for function in functions:
+        element = as_tuple(called(function, element))
+    return element
+
+
+def _of_one(function: Callable[..., Any], *element: Any) -> Any:
+    """A function over batches, for a single element."""
+    batch = tf.nest.map_structure(lambda one: tf.expand_dims(one, 0), joined(element))
+    return tf.nest.map_structure(lambda one: one[0], called(function, batch))
+
+
+def _check_apart(function: Callable[..., Any], before: Callable[..., Any], fixed: Any) -> None:
+    """Refuse a random function over batches that gives an example something of the others.
+
+    Raises:
+        RefusalError: the first of a batch comes out otherwise beside other examples.
+    """
+    examples = fixed.take(2 * _TRIAL_BATCH)
+    if len(list(examples)) < 2 * _TRIAL_BATCH:
+        return  # too few to tell
+
+    def first(beside: Any, number: int) -> list[Any]:
+        def made(*batch: Any) -> Any:
+            with drawing_from(SeededStream(tf.constant([number, 0]))):
+                return called(function, joined(batch))
+
+        chosen = examples.take(1).concatenate(beside)
+
+        def drawn(*element: Any) -> Any:
+            with drawing_from(SeededStream(tf.constant([number, 1]))):
+                return called(before, joined(element))
+
+        batch = next(iter(chosen.map(drawn).batch(_TRIAL_BATCH).map(made)))
+        return [one[0].numpy() for one in tf.nest.flatten(batch)]
+
+    for number in range(_TRIAL_SEEDS):
+        here = first(examples.skip(1).take(_TRIAL_BATCH - 1), number)
+        there = first(examples.skip(_TRIAL_BATCH).take(_TRIAL_BATCH - 1), number)
+        if not all(np.array_equal(a, b) for a, b in zip(here, there, strict=True)):
+            raise RefusalError(
+                "What the data draw at random for an example must not depend on its batch: "
+                "replicas hold other batches.",
+                received=f"{_name(function)}, which mixes the examples of a batch",
+                advice="Do it in the model, where a certificate can judge it, or in pairs of "
+                "examples made by a seed of your own.",
+            )
+
+
+def _check_read_again(fixed: Any) -> None:
+    """Refuse a data set that differs when it is read again.
+
+    Raises:
+        RefusalError: chance is left in it, or Python code draws.
+    """
+    functions = [wrapped.function for one in _all_within(fixed) for wrapped in one._functions()]
+    left = operations(functions)
+    kinds = {type(one).__name__ for one in _all_within(fixed)}
+    shuffles = "_ShuffleDataset" in kinds or any(op.startswith("Shuffle") for op in left)
+    random = random_operations(functions) or ("_RandomDataset" in kinds)
+    python = any(op in _PYTHON for op in left)
+    if not (shuffles or random or python):
+        return
+    first, second = (list(fixed.take(_READ_TWICE).as_numpy_iterator()) for _ in range(2))
+    same = len(first) == len(second) and all(
+        np.array_equal(a, b)
+        for one, other in zip(first, second, strict=True)
+        for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
+    )
+    if same and not random:
+        return
+    cause = (
+        "random numbers within a flat_map, interleave, filter or zip"
+        if random
+        else "a shuffle within a flat_map, interleave or zip"
+        if shuffles
+        else "Python code (from_generator, numpy_function) that draws"
+    )
+    raise RefusalError(
+        "The data must be the same when they are read again; only what a `map` of single elements "
+        "draws with TensorFlow may differ.",
+        received=cause,
+        advice="Draw in a `map` after it, seed it (shuffle: reshuffle_each_iteration=False), or "
+        "sort it.",
+    )
+
+
+def _all_within(dataset: Any) -> list[Any]:
+    """The data set and all that it is made of."""
+    return [dataset, *(inner for one in dataset._inputs() for inner in _all_within(one))]
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _said(found: _Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, ...]:
+    said = []
+    if sizes:
+        said.append(f"its batches of {sizes[-1]} are taken apart: --global-batch says the size")
+    if found.repeated:
+        said.append("its repeat() is left away: --epochs says how often")
+    if found.shuffled:
+        said.append("its shuffle is a new order of all examples in each epoch")
+    else:
+        said.append("its order is kept in each epoch, as nothing shuffles it")
+    if drawing:
+        said.append("random numbers are drawn anew for each example in each epoch")
+    return tuple(said)

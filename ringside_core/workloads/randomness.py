@@ -1,0 +1,203 @@
+"""Random numbers from a stream of one's choice, whatever function of TensorFlow asks for them.
+
+tf.random, tf.image.random_*, tf.random.Generator, dropout and Keras' layers all end in a handful of
+generated operations. While `drawing_from` is open, this thread's calls of those are answered by the
+given stream instead. So a user's own code draws tied numbers without being changed.
+"""
+
+import inspect
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+
+# Operations whose results differ from call to call, as they are named in a graph.
+RANDOM_OPERATIONS = frozenset(
+    {
+        "Multinomial",
+        "NonDeterministicInts",
+        "ParameterizedTruncatedNormal",
+        "RandomCrop",
+        "RandomGamma",
+        "RandomPoisson",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "RngReadAndSkip",
+        "RngSkip",
+        "SampleDistortedBoundingBox",
+        "SampleDistortedBoundingBoxV2",
+        "StatefulRandomBinomial",
+        "TruncatedNormal",
+    }
+)
+_LOOPS = ("while_body", "while_cond", "loop_body")
+
+
+class Stream(ABC):
+    """Answers what is drawn while it is open."""
+
+    @abstractmethod
+    def answer(self, operation: str, given: dict[str, Any]) -> Any:
+        """The result of a generated operation.
+
+        Args:
+            operation: one of DRAWN.
+            given: its arguments by name, but for seeds and its name.
+        """
+
+
+class SeededStream(Stream):
+    """Draw number n is a function of a seed and n; they are numbered as they are traced."""
+
+    def __init__(self, seed: Any) -> None:
+        """Begin with draw 0.
+
+        Args:
+            seed: [2], any integer type.
+        """
+        self._seed, self._draws = seed, 0
+
+    def answer(self, operation: str, given: dict[str, Any]) -> Any:
+        """See Stream.
+
+        Raises:
+            RefusalError: the draw is in a loop.
+        """
+        if in_loop():
+            raise RefusalError(
+                "Random numbers must be drawn outside of loops of the graph: a loop is traced "
+                "once, so each of its rounds would get the same.",
+                received="a draw within tf.while_loop or tf.map_fn",
+                advice="Draw all numbers before the loop.",
+            )
+        self._draws += 1
+        seed = tf.random.experimental.stateless_fold_in(self._seed, self._draws)
+        return _SEEDED[operation](seed, **given)
+
+
+def by_tensorflow(operation: str, given: dict[str, Any]) -> Any:
+    """The result of a generated operation as if no stream were open."""
+    return _UPSTREAM[operation](**given)
+
+
+@contextmanager
+def drawing_from(stream: Stream | None) -> Iterator[None]:
+    """Let what this thread draws be answered by a stream; None: by TensorFlow."""
+    before = getattr(_here, "stream", None)
+    _here.stream = stream
+    try:
+        yield
+    finally:
+        _here.stream = before
+
+
+def in_loop() -> bool:
+    """Whether what is traced now is within a loop of the graph."""
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if any(loop in getattr(graph, "name", "") for loop in _LOOPS):
+            return True
+        graph = getattr(graph, "outer_graph", None)
+    return False
+
+
+def random_operations(functions: Any) -> list[str]:
+    """Names of the operations in traced functions whose results differ from call to call.
+
+    Args:
+        functions: concrete functions.
+    """
+    return [name for name in operations(functions) if name in RANDOM_OPERATIONS]
+
+
+def operations(functions: Any) -> list[str]:
+    """Names of all operations in traced functions, also in those that they call; each once."""
+    found: dict[str, None] = {}
+    for function in functions:
+        graph = function.graph.as_graph_def()
+        nodes = [*graph.node, *(n for inner in graph.library.function for n in inner.node_def)]
+        found |= dict.fromkeys(node.op for node in nodes)
+    return list(found)
+
+
+_here = threading.local()
+_UPSTREAM: dict[str, Callable[..., Any]] = {}
+
+
+def _uniform_int(seed: Any, *, shape: Any, minval: Any, maxval: Any) -> Any:
+    low = tf.convert_to_tensor(minval)
+    return tf.random.stateless_uniform(shape, seed, minval=low, maxval=maxval, dtype=low.dtype)
+
+
+def _of_each(shape: Any, of: Any) -> Any:
+    """Shape of so many numbers for each of some parameters."""
+    return tf.concat([tf.cast(shape, tf.int32), tf.shape(of)], axis=0)
+
+
+def _gamma(seed: Any, *, shape: Any, alpha: Any) -> Any:
+    alpha = tf.convert_to_tensor(alpha)
+    return tf.random.stateless_gamma(_of_each(shape, alpha), seed, alpha, dtype=alpha.dtype)
+
+
+def _poisson(seed: Any, *, shape: Any, rate: Any, dtype: Any = tf.int64) -> Any:
+    rate = tf.convert_to_tensor(rate)
+    return tf.random.stateless_poisson(_of_each(shape, rate), seed, rate, dtype=dtype)
+
+
+def _classes(seed: Any, *, logits: Any, num_samples: Any, output_dtype: Any = tf.int64) -> Any:
+    return tf.random.stateless_categorical(logits, num_samples, seed, output_dtype)
+
+
+def _generator_state(seed: Any, **given: Any) -> Any:
+    """The state [3] from which a tf.random.Generator makes its next numbers."""
+    del given
+    return tf.random.stateless_uniform([3], seed, minval=None, maxval=None, dtype=tf.int64)
+
+
+_SEEDED: dict[str, Callable[..., Any]] = {
+    "multinomial": _classes,
+    "random_gamma": _gamma,
+    "random_poisson_v2": _poisson,
+    "random_shuffle": lambda seed, value: tf.random.experimental.stateless_shuffle(value, seed),
+    "random_standard_normal": lambda seed, **given: tf.random.stateless_normal(seed=seed, **given),
+    "random_uniform": lambda seed, **given: tf.random.stateless_uniform(seed=seed, **given),
+    "random_uniform_int": _uniform_int,
+    "rng_read_and_skip": _generator_state,
+    "truncated_normal": lambda seed, **given: tf.random.stateless_truncated_normal(
+        seed=seed, **given
+    ),
+}
+DRAWN = frozenset(_SEEDED)
+"""The generated operations that a stream answers, by the names of their functions."""
+
+
+def _let_streams_answer(name: str) -> None:
+    module: Any = gen_random_ops
+    if not hasattr(module, name):
+        module = gen_stateful_random_ops
+    upstream = _UPSTREAM[name] = getattr(module, name)
+    signature = inspect.signature(upstream)
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        stream = getattr(_here, "stream", None)
+        if stream is None:
+            return upstream(*args, **kwargs)
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        for unused in ("seed", "seed2", "name"):
+            given.pop(unused, None)
+        return stream.answer(name, given)
+
+    setattr(module, name, answered)
+
+
+for _name in DRAWN:
+    _let_streams_answer(_name)

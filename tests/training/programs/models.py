@@ -1,0 +1,182 @@
+"""Programs in the style of their authors, and what plain Keras makes of them, by hand.
+
+Their training steps know nothing of padding, weights or replicas.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.workloads.dataset import tied
+from ringside_core.workloads.workload import Workload
+
+BATCH, EPOCHS = 6, 2
+# The last batch holds 1 example, or 4: at two replicas the second one is empty, or part-filled.
+SIZES = (13, 16)
+
+
+def numbers(examples: int) -> tuple[Any, Any]:
+    """x [examples, 3] and y [examples, 1], float64."""
+    generator = np.random.default_rng(5)
+    x = generator.normal(size=(examples, 3))
+    return x, x.sum(axis=1, keepdims=True) ** 2
+
+
+class WithoutWeights(tf.keras.Model):
+    """The step of Keras' guide: a loss object, a tracker, and no sample weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = tf.keras.layers.Dense(4, "tanh")
+        self.last = tf.keras.layers.Dense(1)
+        self.error = tf.keras.losses.MeanSquaredError()
+        self.tracker = tf.keras.metrics.Mean(name="loss")
+        self.mae = tf.keras.metrics.MeanAbsoluteError(name="mae")
+
+    def call(self, x: Any) -> Any:
+        return self.last(self.hidden(x))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            made = self(x, training=True)
+            loss = self.error(y, made)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        self.tracker.update_state(loss)
+        self.mae.update_state(y, made)
+        return {"loss": self.tracker.result(), "mae": self.mae.result()}
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.tracker, self.mae]
+
+
+class ByComputeLoss(tf.keras.Model):
+    """The other step of Keras' guide: `compute_loss(y=…, y_pred=…)`, `minimize`, and no weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = tf.keras.layers.Dense(1, kernel_regularizer="l2")
+
+    def call(self, x: Any) -> Any:
+        return self.last(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            made = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=made)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        self.compiled_metrics.update_state(y, made)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+class TwoPlayers(tf.keras.Model):
+    """Two networks, two optimizers, losses by hand, no labels and no call, as in a GAN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = tf.keras.layers
+        self.judge = tf.keras.Sequential(
+            [layers.Dense(4, "tanh", input_shape=(3,)), layers.Dense(1)]
+        )
+        self.maker = tf.keras.Sequential([layers.Dense(3, input_shape=(3,))])
+
+    def compile(self, judge_optimizer: Any, maker_optimizer: Any) -> None:
+        super().compile()
+        self.judge_optimizer, self.maker_optimizer = judge_optimizer, maker_optimizer
+
+    def train_step(self, real: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            right, wrong = self.judge(real), self.judge(self.maker(tf.reverse(real, [1])))
+            judged = tf.reduce_mean(tf.nn.softplus(-right)) + tf.reduce_mean(tf.nn.softplus(wrong))
+        weights = self.judge.trainable_variables
+        self.judge_optimizer.apply_gradients(
+            zip(tape.gradient(judged, weights), weights, strict=True)
+        )
+        with tf.GradientTape() as tape:
+            fooled = tf.reduce_mean(tf.nn.softplus(-self.judge(self.maker(tf.reverse(real, [1])))))
+        weights = self.maker.trainable_variables
+        self.maker_optimizer.apply_gradients(
+            zip(tape.gradient(fooled, weights), weights, strict=True)
+        )
+        return {"judged": judged, "fooled": fooled}
+
+
+def compiled_players() -> Any:
+    """As its author compiles it."""
+    model = TwoPlayers()
+    model.compile(tf.keras.optimizers.Adam(0.02), tf.keras.optimizers.SGD(0.1, momentum=0.9))
+    return model
+
+
+def _with(kind: Callable[[], Any], examples: int) -> Workload:
+    data = numbers(examples)
+    return Workload(
+        name=kind.__name__,
+        model=kind,
+        train=data,
+        validation=data,
+        loss="mse",
+        optimizer=lambda: tf.keras.optimizers.Adam(0.02),
+    )
+
+
+def noisy(x: Any, y: Any) -> Any:
+    """What is trained on, drawn anew for each example in each epoch."""
+    return x + tf.random.normal([3], stddev=0.3, dtype=x.dtype), y
+
+
+def _augmented(examples: int) -> Workload:
+    data = tf.data.Dataset.from_tensor_slices(numbers(examples))
+
+    def model() -> Any:
+        return tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+
+    return Workload(
+        name="augmented",
+        model=model,
+        train=data.map(noisy).batch(BATCH),
+        loss="mse",
+        optimizer=lambda: tf.keras.optimizers.Adam(0.02),
+    )
+
+
+def _players(examples: int) -> Workload:
+    return Workload(name="players", model=compiled_players, train=numbers(examples)[0])
+
+
+PROGRAMS: dict[str, Callable[[int], Workload]] = {
+    "without weights": lambda examples: _with(WithoutWeights, examples),
+    "by compute_loss": lambda examples: _with(ByComputeLoss, examples),
+    "players": _players,
+    "augmented": _augmented,
+}
+
+
+def plainly_trained(
+    name: str, examples: int, initial: list[Any], seed: int
+) -> tuple[list[Any], dict[str, Any]]:
+    """Final weights of plain Keras over the data in order, and its history's last epoch."""
+    x, y = numbers(examples)
+    model = PROGRAMS[name](examples).model()
+    if name == "players":
+        data = tf.data.Dataset.from_tensor_slices(x)
+    else:
+        model(x[:1])
+        model.compile(tf.keras.optimizers.Adam(0.02), "mse")
+        data = tf.data.Dataset.from_tensor_slices((x, y))
+    model.set_weights(initial)
+    told: dict[str, Any] = {}
+    for epoch in range(EPOCHS):
+        of_epoch = data
+        if name == "augmented":
+            draw = tied(noisy, seed)
+            rows = [draw(epoch, i, (x[i], y[i])) for i in range(examples)]
+            of_epoch = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows, strict=True))))
+        history = model.fit(of_epoch.batch(BATCH), epochs=1, verbose=0).history
+        told = {key: values[-1] for key, values in history.items()}
+    return model.get_weights(), told

@@ -1,0 +1,234 @@
+"""A tf.data.Dataset as its author wrote it: its order, its batches, and what it draws at random."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside_core.keras import tf
+from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from ringside_core.workloads.dataset import take_apart
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.source import StreamSource, as_source
+
+COUNT, BATCH, SEED = 20, 6, 3
+AUTOTUNE = tf.data.AUTOTUNE
+Fed = dict[tuple[int, int], np.ndarray]  # (epoch, id) → x
+
+
+def images() -> Any:
+    """Example i is an image [4, 4, 1] of distinct pixels, and i."""
+    numbers = np.arange(COUNT, dtype=np.float32)
+    pixels = numbers[:, None, None, None] * 100 + np.arange(16.0).reshape(4, 4, 1)
+    return tf.data.Dataset.from_tensor_slices((pixels.astype(np.float32), numbers))
+
+
+def pipeline(dataset: Any, replicas: int = 1, **options: Any) -> Pipeline:
+    """A training pipeline over a data set."""
+    return Pipeline(
+        source=as_source(dataset, what="data"),
+        preprocess=None,
+        options=PipelineOptions(**options),
+        plan=BatchPlan(global_batch=BATCH, num_replicas=replicas),
+        training=True,
+        synchronous=True,
+        seed=SEED,
+    )
+
+
+def fed(pipe: Pipeline, readers: int = 1, epochs: int = 2, **begin: int) -> Fed:
+    """What each example was in each epoch."""
+    found: Fed = {}
+    per_epoch = pipe.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
+    for index in range(readers):
+        shard = InputShard(index=index, count=readers)
+        taken = pipe.dataset(shard, **begin).take(per_epoch * epochs)
+        for number, (x, y, _, _, ids) in enumerate(taken.as_numpy_iterator()):
+            for row, example in enumerate(ids):
+                if example >= 0:
+                    assert y[row] == example
+                    found[begin.get("first_epoch", 0) + number // per_epoch, example] = x[row]
+    return found
+
+
+def same(one: Fed, other: Fed) -> bool:
+    """Whether the same examples were the same."""
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+def order(pipe: Pipeline, epochs: int = 1) -> list[int]:
+    """Ids in the order in which they are fed."""
+    steps = pipe.steps_per_epoch(1) * epochs
+    taken = pipe.dataset(InputShard(index=0, count=1)).take(steps).as_numpy_iterator()
+    return [int(i) for *_, ids in taken for i in ids if i >= 0]
+
+
+# Order and batches
+
+
+def test_an_order_that_its_author_left_is_kept() -> None:
+    """Unless the run asks for another; arrays are shuffled, as `Model.fit` does it."""
+    in_order, numbers = list(range(COUNT)), np.arange(COUNT, dtype=np.float32)
+
+    assert order(pipeline(images()), 2) == 2 * in_order
+    assert order(pipeline(images(), cache=False), 2) == 2 * in_order
+    for shuffled in (
+        pipeline(images().shuffle(4)),
+        pipeline(images().shuffle(4), cache=False),
+        pipeline(images(), shuffle=True),
+        pipeline((numbers[:, None], numbers)),
+    ):
+        assert order(shuffled) != in_order
+        assert sorted(order(shuffled)) == in_order
+    assert order(pipeline(images().shuffle(4), shuffle=False)) == in_order
+
+
+def test_batches_are_taken_apart() -> None:
+    """Batching, repeating, caching and prefetching are left to Ringside, and said."""
+    scaled = images().cache().shuffle(8).batch(7).map(lambda x, y: (x * 2, y)).repeat()
+
+    parts = take_apart(scaled.prefetch(AUTOTUNE))
+
+    assert (parts.batch_size, parts.shuffled, parts.augment) == (7, True, None)
+    x, y = zip(*parts.fixed.as_numpy_iterator(), strict=True)
+    assert list(y) == list(range(COUNT))
+    np.testing.assert_array_equal(x[3], 2 * next(iter(images().skip(3)))[0])
+    assert [len(one.split()) > 3 for one in parts.said] == [True] * 3
+
+
+def test_a_part_of_a_batched_data_set_is_that_part() -> None:
+    """Two batches of seven are 14 examples."""
+    assert sorted(order(pipeline(images().batch(7).take(2)))) == list(range(14))
+
+
+# Random numbers
+
+
+def flipped(x: Any, y: Any) -> Any:
+    """As in many an author's program."""
+    return tf.image.random_brightness(tf.image.random_flip_left_right(x), 0.5), y
+
+
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+def by_generator(x: Any, y: Any) -> Any:
+    """With a generator, and control flow that autograph rewrites."""
+    if GENERATOR.uniform([]) > 0.5:
+        x = -x
+    return x + GENERATOR.normal([]), y
+
+
+def by_layer(x: Any, y: Any) -> Any:
+    """Over batches, by layers of Keras."""
+    return LAYER(x, training=True), y
+
+
+LAYER = tf.keras.layers.GaussianNoise(1.0)
+DRAWING: dict[str, Callable[[], Any]] = {
+    "flip": lambda: images().map(flipped, num_parallel_calls=AUTOTUNE),
+    "flip, then batches": lambda: images().shuffle(9).map(flipped).batch(4).prefetch(2),
+    "generator": lambda: images().map(by_generator),
+    "layer over batches": lambda: images().batch(5).map(by_layer),
+    "shuffle of pixels": lambda: images().map(lambda x, y: (tf.random.shuffle(x), y)),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_what_is_drawn_belongs_to_example_and_epoch(name: str) -> None:
+    """The same at every size, from memory and streamed, and after a restart; new in each epoch."""
+    once = fed(pipeline(DRAWING[name]()))
+
+    assert same(once, fed(pipeline(DRAWING[name]())))
+    assert same(once, fed(pipeline(DRAWING[name](), 2), readers=2))
+    assert same(once, fed(pipeline(DRAWING[name](), 3)))
+    assert same(once, fed(pipeline(DRAWING[name](), cache=False)))
+    later = {key: x for key, x in once.items() if key[0] == 1}
+    assert same(later, fed(pipeline(DRAWING[name](), 2), epochs=1, first_epoch=1))
+    changed = [i for i in range(COUNT) if not np.array_equal(once[0, i], once[1, i])]
+    assert len(changed) > COUNT / 3
+
+
+def test_half_of_all_images_are_flipped() -> None:
+    """Each as it is or mirrored, about as often; examples and epochs are independent."""
+    flip = images().map(lambda x, y: (tf.image.random_flip_left_right(x), y))
+
+    found = fed(pipeline(flip), epochs=10)
+
+    plain = {i: x for i, (x, _) in enumerate(images().as_numpy_iterator())}
+    turned = np.array(
+        [[not np.array_equal(found[e, i], plain[i]) for i in plain] for e in range(10)]
+    )
+    for (epoch, i), x in found.items():
+        np.testing.assert_array_equal(x, plain[i][:, ::-1] if turned[epoch, i] else plain[i])
+    assert 0.4 < turned.mean() < 0.6  # 200 draws: 0.5 ± 2.8 deviations
+    assert turned.mean(axis=0).min() > 0
+    assert turned.mean(axis=0).max() < 1
+
+
+def test_normal_numbers_are_normal() -> None:
+    """Mean and deviation of 20 × 10 × 16 draws."""
+    noisy = images().map(lambda x, y: (x * 0 + tf.random.normal(tf.shape(x), 2.0, 3.0), y))
+
+    drawn = np.stack([*fed(pipeline(noisy), epochs=10).values()])
+
+    assert drawn.mean() == pytest.approx(2.0, abs=0.2)  # 3.8 deviations
+    assert drawn.std() == pytest.approx(3.0, abs=0.15)
+    assert len(np.unique(drawn)) == drawn.size
+
+
+# What cannot be tied
+
+
+def with_numpy(x: Any, y: Any) -> Any:
+    """Chance that TensorFlow does not know of."""
+    drawn = tf.numpy_function(lambda: np.float32(np.random.random()), [], tf.float32)
+    return x + tf.ensure_shape(drawn, []), y
+
+
+def mixed(x: Any, y: Any) -> Any:
+    """Mixes each image with another one of its batch."""
+    share = tf.random.uniform([])
+    return share * x + (1 - share) * tf.reverse(x, [0]), y
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (lambda: images().map(with_numpy), "Python code"),
+        (lambda: tf.data.Dataset.zip(images().shuffle(9), images()), "a shuffle within"),
+        (lambda: images().flat_map(lambda *e: tf.data.Dataset.from_tensors(flipped(*e))), "random"),
+        (lambda: images().batch(4).map(mixed), "mixes the examples"),
+        (lambda: images().map(flipped).filter(lambda x, y: x[0, 0, 0] > 5), "a filter after"),
+        (lambda: images().shuffle(9).take(5), "a shuffle within"),
+    ],
+)
+def test_chance_that_belongs_to_no_example_is_refused(
+    dataset: Callable[[], Any], words: str
+) -> None:
+    """With the place where it is, and what to do."""
+    with pytest.raises(RefusalError, match=words) as caught:
+        take_apart(dataset())
+    assert caught.value.advice
+
+
+def test_a_draw_in_a_loop_is_refused() -> None:
+    """All its rounds would get the same numbers."""
+
+    def rows(x: Any, y: Any) -> Any:
+        return tf.map_fn(lambda row: row + tf.random.uniform([]), x), y
+
+    with pytest.raises(RefusalError, match="while_loop"):
+        fed(pipeline(images().map(rows)))
+
+
+def test_a_kept_shuffle_is_the_authors() -> None:
+    """Seeded and not anew in each epoch, it is an order like any other."""
+    kept = images().shuffle(COUNT, seed=4, reshuffle_each_iteration=False)
+
+    source = as_source(kept, what="data")
+    assert isinstance(source, StreamSource)
+    assert not source.shuffled
+    memory = source.in_memory
+    assert sorted(memory.arrays[1]) == list(range(COUNT))

@@ -1,0 +1,124 @@
+"""Evaluation as the model allows it: Keras' own, by the author's own test_step, or none."""
+
+from typing import Any
+
+from backends.base import Backend
+from ringside_core.keras import tf
+from ringside_core.specs import LedgerDigest
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.weights import labels
+from ringside_core.workloads.workload import Workload
+from trainers.evaluate import Evaluation
+from trainers.ledger import Ledger, digest, feeding
+from trainers.own_step import Results, Returned, Trial, counted_by, keeping_states, packed
+
+
+def evaluation(
+    model: Any, workload: Workload, backend: Backend, pipeline: Pipeline, trial: Trial | None
+) -> "AnyEvaluation":
+    """The evaluation of a model over a split.
+
+    Args:
+        model: compiled.
+        workload: of the model.
+        backend: on which the model was built.
+        pipeline: of the split.
+        trial: of the author's own steps; None: both are Keras'.
+
+    Raises:
+        RefusalError: see Evaluation.
+    """
+    if trial is not None and trial.tested is not None:
+        return OwnEvaluation(model, backend, pipeline, trial.tested)
+    own = trial is not None and trial.trained is not None
+    if workload.optimizer is None or (own and workload.loss is None):
+        return NoEvaluation()  # nothing says which losses and metrics an output has
+    return Evaluation(model, workload, backend, pipeline)
+
+
+class NoEvaluation:
+    """Of a model that has neither a test_step nor losses that Keras knows."""
+
+    ledger: LedgerDigest | None = None
+    predictions: Any = None
+
+    def __call__(self) -> tuple[dict[str, float], int]:
+        """No value, of no example."""
+        return {}, 0
+
+
+class OwnEvaluation:
+    """What the author's own test_step makes of a split, each example counted once.
+
+    Its step is given true examples only. Means of single numbers are over examples; those of plain
+    Keras are over batches, the last of which may be short.
+
+    Attributes:
+        ledger: the examples of the newest run, None before the first.
+        predictions: None: what the step does with its outputs is its own affair.
+    """
+
+    ledger: LedgerDigest | None = None
+    predictions: Any = None
+
+    def __init__(
+        self, model: Any, backend: Backend, pipeline: Pipeline, returned: Returned
+    ) -> None:
+        """Nothing is traced yet.
+
+        Args:
+            model: compiled.
+            backend: on which the model was built.
+            pipeline: of the split.
+            returned: what the step returns.
+        """
+        self._model, self._backend, self._returned = model, backend, returned
+        self._weighted = pipeline.weighted
+        self._steps = pipeline.steps_per_epoch(backend.num_readers)
+        self._results = Results(model)
+        with backend.scope():
+            self._means = [tf.keras.metrics.Mean(name=name) for name in returned.raw]
+            self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")
+            self._fed = Ledger()
+        self._of_metrics: dict[str, Any] = {}  # name in what is returned → metric of the model
+        self._run = backend.stepper(self._step, pipeline.dataset)
+
+    def _step(self, data: Any) -> None:
+        x, y, weight, _, ids = data
+        true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
+        self._count.update_state(true)
+        self._fed.update_state(ids)
+        size = tf.maximum(true, 1)  # layers need one
+        x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+        metrics = [metric for metric in self._model.metrics if metric.variables]
+        share = tf.cast(true, weight.dtype)
+        batch = packed(x, labels(y), weight if self._weighted else None)
+        with feeding(ids), keeping_states(metrics, true), counted_by(share):
+            told = self._model.test_step(batch)
+        for mean in self._means:
+            mean.update_state(told[mean.name], sample_weight=share)
+        for name, value in told.items():
+            if (metric := self._results.metric_of(value)) is not None:
+                self._of_metrics[name] = metric
+
+    def __call__(self) -> tuple[dict[str, float], int]:
+        """Run once over the split.
+
+        Returns:
+            What the step returns, by name, and `loss`; and the number of examples counted.
+        """
+        own = [*self._means, self._count, self._fed]
+        with self._backend.scope():
+            for metric in (*self._model.metrics, *own):
+                metric.reset_state()
+        self._run(self._steps)
+        metrics = list({id(metric): metric for metric in self._of_metrics.values()}.values())
+        results = self._backend.merged_results([*metrics, *own])
+        self.ledger = digest(results.pop(self._fed.name))
+        count = int(results.pop(self._count.name))
+        of_metrics = {name: metric.name for name, metric in self._of_metrics.items()}
+        values = {n: float(results[of_metrics.get(n, n)]) for n in self._returned.names}
+        return {"loss": values[self._returned.loss], **values}, count
+
+
+AnyEvaluation = Evaluation | OwnEvaluation | NoEvaluation
