@@ -358,7 +358,8 @@ def statistics(model: Any) -> list[Any]:
     return [
         variable
         for variable in model.non_trainable_variables
-        if variable.dtype.is_floating and variable.aggregation == tf.VariableAggregation.MEAN
+        if getattr(variable, "aggregation", None) == tf.VariableAggregation.MEAN  # no vocabulary
+        and variable.dtype.is_floating
     ]
 
 

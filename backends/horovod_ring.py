@@ -18,6 +18,7 @@ from ringside_core.keras import (
     legacy_named_keras,
     optimizer_variables,
     tf,
+    weights_of,
 )
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
@@ -150,7 +151,7 @@ class HorovodRing(Ranks):
         """
         import horovod.tensorflow as hvd
 
-        variables = [*model.variables, *(variable for _, variable in optimizer_variables(model))]
+        variables = [*weights_of(model), *(variable for _, variable in optimizer_variables(model))]
         hvd.broadcast_variables(variables, root_rank=0)
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:

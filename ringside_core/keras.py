@@ -56,14 +56,26 @@ with _without_noise():
     import tensorflow as tf
     import tf_keras
 
+    # Private parts that Ringside answers or asks; tests/training/test_dataset.py and
+    # test_programs.py see that they are still what they were.
+    from tensorflow.python.autograph.core import ag_ctx
+    from tensorflow.python.autograph.impl import api as autograph
+    from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
+    from tf_keras.src.utils import losses_utils
+
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
 tf.get_logger().setLevel("ERROR")
 
 __all__ = [
+    "ag_ctx",
+    "autograph",
     "build_optimizer",
+    "gen_random_ops",
+    "gen_stateful_random_ops",
     "get_weights",
     "keep_exclusions",
     "legacy_named_keras",
+    "losses_utils",
     "new_optimizer",
     "optimizer_variables",
     "optimizers_of",
@@ -131,9 +143,12 @@ def optimizers_of(model: Any) -> list[Any]:
 
 
 def weights_of(model: Any) -> list[Any]:
-    """The weights of a model in order, without the states of metrics that its author gave it."""
+    """The weights of a model in order, without the states of metrics that its author gave it.
+
+    And without vocabularies, which Keras counts among the weights of a lookup layer.
+    """
     states = {id(variable) for metric in model.metrics for variable in metric.variables}
-    return [weight for weight in model.weights if id(weight) not in states]
+    return [one for one in model.weights if id(one) not in states and hasattr(one, "shape")]
 
 
 def get_weights(model: Any) -> list[Any]:

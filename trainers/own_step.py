@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tf_keras.src.losses import Loss
-from tf_keras.src.utils import losses_utils
-
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, optimizers_of, tf
+from ringside_core.keras import build_optimizer, losses_utils, optimizers_of, tf, weights_of
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -60,7 +57,7 @@ class Trial:
     Attributes:
         trained: what its train_step returns; None: it is Keras' own.
         tested: what its test_step returns; None: it is Keras' own.
-        updated: for each optimizer of `optimizers_of` the numbers, in `model.variables`, of the
+        updated: for each optimizer of `optimizers_of` the numbers, in `weights_of(model)`, of the
             variables that it updated.
     """
 
@@ -94,7 +91,10 @@ def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool) -> Trial
     build_losses(model, x)
     results = Results(model)
     tested = _returned(model, model.test_step, data, results) if has_own_test_step(model) else None
-    optimizers, numbers = optimizers_of(model), {v.ref(): i for i, v in enumerate(model.variables)}
+    optimizers, numbers = (
+        optimizers_of(model),
+        {v.ref(): i for i, v in enumerate(weights_of(model))},
+    )
     updated: list[list[int]] = [[] for _ in optimizers]
     trained = None
     if has_own_step(model):
@@ -158,7 +158,7 @@ class OwnStep:
         with backend.scope():
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
-                variables = model.variables
+                variables = weights_of(model)
                 build_optimizer(optimizer, [variables[number] for number in numbers])
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
@@ -304,8 +304,8 @@ losses_utils.scale_loss_for_distribution = _of_one_replica(
     losses_utils.scale_loss_for_distribution, lambda loss: loss
 )
 _MEAN = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
-Loss._get_reduction = _of_one_replica(
-    Loss._get_reduction,
+tf.keras.losses.Loss._get_reduction = _of_one_replica(
+    tf.keras.losses.Loss._get_reduction,
     lambda loss: _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction,
 )
 

@@ -105,7 +105,8 @@ def command(
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:
         for number, epoch in enumerate(chief.epochs, start=1):
-            values = "  ".join(f"val_{k} {v:.4f}" for k, v in epoch.validation.items())
+            told = {f"val_{name}": value for name, value in epoch.validation.items()}
+            values = "  ".join(f"{k} {v:.4f}" for k, v in (told or epoch.train).items())
             print(f"epoch {number}: {values}  {epoch.examples / epoch.train_s:,.0f} examples/s")
     print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
     if not execution.outcome.completed:

@@ -100,14 +100,14 @@ class _Course:
 
     Attributes:
         updates: of each epoch.
-        losses: of training and of validation.
+        losses: of training, and of validation if there are validation data.
         start: see START.
     """
 
     arm: Arm
     round: int
     updates: tuple[int, ...]
-    losses: tuple[tuple[float, float], ...]
+    losses: tuple[tuple[float, ...], ...]
     start: float
 
 
@@ -150,12 +150,13 @@ def _course(arm: Arm, run: Run) -> _Course | None:
     chief = chief_of(run)
     if not run.outcome.completed or chief is None:
         return None
-    if not all(
-        "loss" in kept for epoch in chief.epochs for kept in (epoch.train, epoch.validation)
-    ):
+    if not all("loss" in epoch.train for epoch in chief.epochs):
         return None
     updates = tuple(epoch.steps for epoch in chief.epochs)
-    losses = tuple((one.train["loss"], one.validation["loss"]) for one in chief.epochs)
+    losses = tuple(
+        tuple(kept["loss"] for kept in (epoch.train, epoch.validation) if "loss" in kept)
+        for epoch in chief.epochs
+    )
     return _Course(arm, run.round, updates, losses, START[run.spec.precision])
 
 
@@ -193,7 +194,7 @@ def _differences(one: _Course, other: _Course) -> list[Departure]:
         zip(one.updates, one.losses, other.losses, strict=False), start=1
     ):
         start = min(MOST_AT_START, one.start * PER_UPDATE ** min(updates, 1000))
-        for kind, loss, expected, scale in zip(KINDS, mine, theirs, scales, strict=True):
+        for kind, loss, expected, scale in zip(KINDS, mine, theirs, scales, strict=False):
             before = max((each.share for each in found), default=0.0)
             share = abs(loss - expected) / scale
             tolerance = max(start, GROWTH * before)

@@ -21,7 +21,7 @@ from ringside.verify.slices import (
     reason,
     slices_of,
 )
-from ringside_core.keras import tf
+from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -106,7 +106,7 @@ class _Lab:
     def __init__(self, model: Any, x: Any, examples: int) -> None:
         self._model, self._x = model, x
         self._whole = Part(0, examples, examples)
-        self._state = [variable.numpy() for variable in model.variables]
+        self._state = get_weights(model)
         self._loss_layers: dict[Any, None] = {}  # as the next two, a set in order
         self._failures: dict[Any, str] = {}
         self.of_chance: dict[Any, None] = {}
@@ -181,8 +181,7 @@ class _Lab:
         return dict.fromkeys(one for one in mine if one not in self.of_chance)
 
     def _run(self, part: Part) -> Any:
-        for variable, value in zip(self._model.variables, self._state, strict=True):
-            variable.assign(value)
+        set_weights(self._model, self._state)
         self._part = part
         self._ids = part.start + tf.range(part.size, dtype=tf.int64)
         self._done = dict.fromkeys(self._layers, 0)

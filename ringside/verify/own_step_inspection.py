@@ -9,7 +9,7 @@ from typing import Any
 
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import get_weights, optimizers_of, set_weights, tf
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
@@ -60,7 +60,7 @@ class _Step:
         self._handed: Gradients = []
         for optimizer in optimizers_of(model):
             optimizer.apply_gradients = self._note
-        self._state = [variable.numpy() for variable in model.variables]
+        self._state = get_weights(model)
 
     def _note(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> None:
         del args, kwargs
@@ -69,8 +69,7 @@ class _Step:
 
     def gradients(self, part: Part) -> Gradients:
         """What the step hands to its optimizers for a part of the batch."""
-        for variable, value in zip(self._model.variables, self._state, strict=True):
-            variable.assign(value)
+        set_weights(self._model, self._state)
         self._handed = []
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)

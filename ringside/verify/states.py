@@ -7,7 +7,7 @@ So float32, which is what people run, can be held to a narrow tolerance over its
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import build_optimizer, variables_of
+from ringside_core.keras import build_optimizer, variables_of, weights_of
 from ringside_core.workloads.workload import Workload
 from trainers import checkpoint
 from trainers.driver import Listener
@@ -76,7 +76,7 @@ class FromStates(Listener):
 def updates_to_keep(workload: Workload, steps: int) -> int:
     """Of how many of these updates the states are kept: the same in every process."""
     model = workload.build_model()
-    variables: list[Any] = list(model.variables)
+    variables: list[Any] = weights_of(model)
     slots = 2  # of each weight, as Adam has, unless the optimizer can be asked
     if workload.optimizer is not None:
         optimizer, slots = workload.optimizer(), 0

@@ -12,10 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tensorflow.python.autograph.core import ag_ctx
-from tensorflow.python.autograph.impl import api as autograph
 
-from ringside_core.keras import tf
+from ringside_core.keras import ag_ctx, autograph, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.randomness import (
     SeededStream,
@@ -145,8 +143,12 @@ def joined(arguments: tuple[Any, ...]) -> Any:
 
 
 def as_tuple(element: Any) -> Any:
-    """tf.data makes tuples of lists."""
-    return tuple(element) if isinstance(element, list) else element
+    """An element whose lists, at any depth, are tuples: tf.data makes one tensor of a list."""
+    if isinstance(element, dict):
+        return {name: as_tuple(part) for name, part in element.items()}
+    if isinstance(element, list) or type(element) is tuple:
+        return tuple(as_tuple(part) for part in element)
+    return element
 
 
 def one_after_another(*functions: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
-
-from ringside_core.keras import tf
+from ringside_core.keras import gen_random_ops, gen_stateful_random_ops, tf
 from ringside_core.specs import RefusalError
 
 # Operations whose results differ from call to call, as they are named in a graph.

@@ -13,7 +13,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import take_apart
+from ringside_core.workloads.dataset import as_tuple, take_apart
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def as_source(data: Any, *, what: str) -> Source:
         source = _from_dataset(data, what=what)
     elif isinstance(data, tuple | list | dict | np.ndarray) or tf.is_tensor(data):
         try:
-            source = ArraySource(tf.nest.map_structure(np.asarray, data))
+            source = ArraySource(tf.nest.map_structure(np.asarray, as_tuple(data)))
             source.num_examples  # noqa: B018  # checks the lengths
         except (TypeError, ValueError) as error:
             raise RefusalError(f"The {what} must be arrays.", received=error) from None
