@@ -10,7 +10,7 @@ import pytest
 from launch import Site, execute, make_plan
 from ringside_core.specs import PipelineOptions
 from tests.contract.cases import Case
-from tests.training.programs.models import BATCH, PROGRAMS, SIZES, plainly_trained
+from tests.training.programs.models import BATCH, PROGRAMS, SIZES, numbers, plainly_trained
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("warm")
@@ -61,3 +61,27 @@ def test_it_trains_as_plain_keras_does(answer: Answer, name: str, size: int) -> 
     assert {key.removeprefix(f"{head}told ") for key in answer if f"{head}told " in key} >= {*told}
     for key in {*told} - {"loss", "judged", "fooled"}:  # of Keras' own the last batch's alone
         np.testing.assert_allclose(answer[f"{head}told {key}"], told[key], rtol=1e-10)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_authors_evaluation_counts_each_example_once(answer: Answer, size: int) -> None:
+    """A tracker, a metric and a bare number: means over all examples, by hand."""
+    head = f"without weights {size} "
+    weights = [answer[key] for key in answer if key.startswith(f"{head}final ")]
+    x, y = numbers(size)
+    hidden = np.tanh(x @ weights[0] + weights[1])
+    error = hidden @ weights[2] + weights[3] - y
+
+    expected = {"loss": (error**2).mean(), "mae": np.abs(error).mean(), "lean": error.mean()}
+
+    found = {key.removeprefix(f"{head}val "): answer[key] for key in answer if f"{head}val " in key}
+    assert {*found} == {*expected}
+    for key, value in expected.items():
+        np.testing.assert_allclose(found[key], value, rtol=1e-10)
+
+
+def test_what_cannot_be_evaluated_is_not(answer: Answer) -> None:
+    """No test_step, no call, or no validation data: no value, and no error."""
+    assert not [
+        key for key in answer if key.startswith(("players", "augmented")) and " val " in key
+    ]

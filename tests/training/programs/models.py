@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.workloads.dataset import tied
 from ringside_core.workloads.workload import Workload
 
@@ -48,6 +48,14 @@ class WithoutWeights(tf.keras.Model):
         self.tracker.update_state(loss)
         self.mae.update_state(y, made)
         return {"loss": self.tracker.result(), "mae": self.mae.result()}
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        made = self(x, training=False)
+        self.tracker.update_state(self.error(y, made))
+        self.mae.update_state(y, made)
+        lean = tf.reduce_mean(made - y)
+        return {"loss": self.tracker.result(), "mae": self.mae.result(), "lean": lean}
 
     @property
     def metrics(self) -> list[Any]:
@@ -169,7 +177,7 @@ def plainly_trained(
         model(x[:1])
         model.compile(tf.keras.optimizers.Adam(0.02), "mse")
         data = tf.data.Dataset.from_tensor_slices((x, y))
-    model.set_weights(initial)
+    set_weights(model, initial)
     told: dict[str, Any] = {}
     for epoch in range(EPOCHS):
         of_epoch = data
@@ -179,4 +187,4 @@ def plainly_trained(
             of_epoch = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows, strict=True))))
         history = model.fit(of_epoch.batch(BATCH), epochs=1, verbose=0).history
         told = {key: values[-1] for key, values in history.items()}
-    return model.get_weights(), told
+    return get_weights(model), told

@@ -20,6 +20,7 @@ def work(
     with started(record, surroundings, reporter.phase) as backend:
         if backend is None:
             return
+        from ringside_core.keras import get_weights
         from tests.training.programs.models import EPOCHS, PROGRAMS, SIZES
         from trainers.fit import fit
         from trainers.prepare import prepare
@@ -32,11 +33,12 @@ def work(
                 driver = prepare(one, workload_of(size), backend, run_dir=run_dir)
                 model = driver.training.model
                 head = f"{name} {size} "
-                answers |= {f"{head}initial {i}": w for i, w in enumerate(model.get_weights())}
+                answers |= {f"{head}initial {i}": w for i, w in enumerate(get_weights(model))}
                 fit(driver)
-                answers |= {f"{head}final {i}": w for i, w in enumerate(model.get_weights())}
-                told = one.epochs[-1].train
-                answers |= {f"{head}told {key}": value for key, value in told.items()}
+                answers |= {f"{head}final {i}": w for i, w in enumerate(get_weights(model))}
+                last = one.epochs[-1]
+                answers |= {f"{head}told {key}": value for key, value in last.train.items()}
+                answers |= {f"{head}val {key}": value for key, value in last.validation.items()}
         np.savez(run_dir / f"answer-{surroundings.task_name}.npz", **answers)
 
 

@@ -1,0 +1,103 @@
+"""A training step of the user's own is inspected: can it be divided among replicas?"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside.verify.inspection import inspect_model
+from ringside.verify.slices import Inspection
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import Workload
+
+BATCH = 12
+
+
+class Stepping(tf.keras.Model):
+    """Trains a line by a loss that a subclass makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = tf.keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.line(x)
+
+    def loss_of(self, error: Any) -> Any:
+        """From the errors [batch, 1] to a scalar."""
+        return tf.reduce_mean(error**2)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(self(x) - y)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+class Noisy(Stepping):
+    """A number for each example."""
+
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean((error + tf.random.normal(tf.shape(error), dtype=error.dtype)) ** 2)
+
+
+class Summing(Stepping):
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_sum(error**2)
+
+
+class Contrasting(Stepping):
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean((error - tf.transpose(error)) ** 4)
+
+
+class Tossing(Stepping):
+    """One number for the whole batch."""
+
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean(error**2) * tf.random.uniform([], dtype=error.dtype)
+
+
+class Choosing(Stepping):
+    """Chooses what it updates by the size of its batch."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        if len(data[0]) < BATCH:
+            return {"loss": tf.constant(0.0)}
+        return super().train_step(data)
+
+
+def inspected(model: Callable[[], Any]) -> Inspection:
+    """Inspect a step on twelve examples between 2 and 3 replicas."""
+    generator = np.random.default_rng(5)
+    shapes = (BATCH, 4), (BATCH, 1)
+    data: Any = tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes)
+    workload = Workload(name="own", model=model, train=data, optimizer="sgd")
+    return inspect_model(workload, batch=data, replicas=(1, 2, 3))
+
+
+@pytest.mark.parametrize("model", [Stepping, Noisy])
+def test_a_mean_over_examples_can_be_divided(model: Callable[[], Any]) -> None:
+    """Also one with random numbers that belong to the examples; these are told."""
+    found = inspected(model)
+
+    assert found.obstacles == ()
+    assert len(found.by_design) == (model is Noisy)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Summing, "Summing.train_step has a loss that is a sum over its batch"),
+        (Contrasting, "Contrasting.train_step couples the examples of its batch"),
+        (Tossing, "Tossing.train_step draws random numbers"),
+        (Choosing, "Choosing.train_step updates other variables"),
+    ],
+)
+def test_what_cannot_be_divided_is_named(model: Callable[[], Any], words: str) -> None:
+    """The step, and why."""
+    (found,) = inspected(model).obstacles
+    assert found.startswith(words)
