@@ -6,9 +6,11 @@ tolerance that is a share of the weights. So an arm may be off by
     tolerance × size of the update  +  AMPLIFIED × noise  +  ROUNDED × one rounding of the value
 
 in each element. The size is the largest change of its kind (all weights; each optimizer slot). The
-noise is what rounding does to the updates of this variable in the serial run itself: their largest
+noise is what rounding does to the updates of that kind in the serial run itself: their largest
 distance from the same updates, from the same states, in float64. It is large where an optimizer
-divides by what is nearly nothing. See docs/decisions/0004-what-a-certificate-proves.md.
+divides by what is nearly nothing. That is so in few elements, and rounding may by chance spare
+those of one variable; so the noise is that of the kind. Slots that hold gradients have little of
+it. See docs/decisions/0004-what-a-certificate-proves.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,12 +103,14 @@ def _updates(
     rows, single = _rows(kind, reference), in_float64 is not None
     allowed = _sizes(kind, rows)
     if in_float64 is not None:
-        noise = _off(_rows(kind, in_float64), rows, single=True)
-        for name, one in noise.items():
-            # Over all updates: by chance a bias of one number has no noise in one of them. What is
-            # no number allows nothing.
+        noise: dict[str, float] = {}
+        for name, one in _off(_rows(kind, in_float64), rows, single=True).items():
+            # Over all updates: by chance there is none in one of them. What is no number allows
+            # nothing.
             most = np.max(one[np.isfinite(one)], initial=0.0)
-            allowed[name] = allowed[name] + AMPLIFIED / tolerance * most
+            noise[_group(kind, name)] = max(most, noise.get(_group(kind, name), 0.0))
+        for name in allowed:
+            allowed[name] = allowed[name] + AMPLIFIED / tolerance * noise[_group(kind, name)]
     for task, trace in arm.items():
         mine = _rows(kind, trace)
         off = _off(mine, rows, single=single)
