@@ -90,7 +90,9 @@ def _train_once(
     if takes_turns(run_dir):
         listeners.append(WaitForTurn(partial(allowed_until, run_dir), reporter.waiting))
     make_ready = prepare or prepared.prepare
-    fit(make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners))
+    driver = make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners)
+    reporter.notes(record.input_notes)
+    fit(driver)
 
 
 def _surroundings() -> Surroundings:

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -67,6 +67,12 @@ class Reporter:
         """Note an update."""
         self._total = total
         self.phase("training", done)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Print what is done with the data, if there is no launcher that prints."""
+        if self._aloud:
+            for note in notes:
+                print(f"data: {note}", flush=True)
 
     def waiting(self, done: int) -> None:
         """Note that this many updates are done and that the next turn is awaited."""

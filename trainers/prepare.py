@@ -54,6 +54,7 @@ def prepare(
     validation = make_pipeline(spec, workload, backend.capabilities, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
     record.train_examples = train.num_examples
+    record.input_notes = workload.train.said
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     model = build(spec, workload, backend, steps)

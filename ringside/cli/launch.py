@@ -104,6 +104,8 @@ def command(
     execution = execute(plan, deadline_s=deadline, live=verbose)
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:
+        for note in chief.input_notes:
+            print(f"data: {note}")
         for number, epoch in enumerate(chief.epochs, start=1):
             told = {f"val_{name}": value for name, value in epoch.validation.items()}
             values = "  ".join(f"{k} {v:.4f}" for k, v in (told or epoch.train).items())

@@ -45,7 +45,7 @@ def tie_to_examples(
             described(layer), index, current_ids, current_step, layer._random_generator
         )
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
-    stream = ExampleStream(own)
+    stream = ExampleStream(own, current_ids)
     for name in ("call", "train_step", "test_step"):
         vars(model)[name] = _answered(getattr(model, name), stream, current_ids)
     return stream
@@ -235,13 +235,14 @@ class ExampleRandom:
 class ExampleStream(Stream):
     """Ties what a model draws by tf.random, beside the generators of its layers."""
 
-    def __init__(self, numbers: ExampleRandom) -> None:
+    def __init__(self, numbers: ExampleRandom, current_ids: Callable[[], Any]) -> None:
         """Draw nothing yet.
 
         Args:
             numbers: makes them.
+            current_ids: see `tie_to_examples`.
         """
-        self._numbers = numbers
+        self._numbers, self._current_ids = numbers, current_ids
 
     @property
     def by_design(self) -> tuple[ByDesign, ...]:
@@ -251,7 +252,8 @@ class ExampleStream(Stream):
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream; TensorFlow draws what does not have one part for each example."""
         draw = getattr(self, f"_{operation}", None)
-        if draw is None or in_loop() or not self._numbers.fits(given["shape"]):
+        loop = in_loop(self._current_ids())
+        if draw is None or loop or not self._numbers.fits(given["shape"]):
             return by_tensorflow(operation, given)
         return draw(**given)
 

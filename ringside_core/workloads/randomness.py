@@ -70,7 +70,7 @@ class SeededStream(Stream):
         Raises:
             RefusalError: the draw is in a loop.
         """
-        if in_loop():
+        if in_loop(self._seed):
             raise RefusalError(
                 "Random numbers must be drawn outside of loops of the graph: a loop is traced "
                 "once, so each of its rounds would get the same.",
@@ -98,10 +98,15 @@ def drawing_from(stream: Stream | None) -> Iterator[None]:
         _here.stream = before
 
 
-def in_loop() -> bool:
-    """Whether what is traced now is within a loop of the graph."""
+def in_loop(since: Any) -> bool:
+    """Whether what is traced now is within a loop of the graph that began after a tensor was made.
+
+    Args:
+        since: the tensor: in each round of a loop around it, it is another one.
+    """
+    end = since.graph if tf.is_symbolic_tensor(since) else None
     graph = tf.compat.v1.get_default_graph()
-    while graph is not None:
+    while graph is not None and graph is not end:
         if any(loop in getattr(graph, "name", "") for loop in _LOOPS):
             return True
         graph = getattr(graph, "outer_graph", None)
