@@ -26,7 +26,7 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import (
     Trial,
-    build_losses,
+    build_compiled,
     has_own_step,
     has_own_test_step,
     try_out,
@@ -104,7 +104,7 @@ def tried_out(
     trial = try_out(plain, batch, weighted=train.weighted)
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
-        build_losses(model, batch[0])
+        build_compiled(model, batch)
     return trial
 
 

@@ -66,13 +66,21 @@ class Trial:
     updated: tuple[tuple[int, ...], ...]
 
 
-def build_losses(model: Any, x: Any) -> None:
-    """Make the metrics of Keras' own losses now: the step that makes them could not be watched."""
-    losses = model.compiled_loss
+def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
+    """Make the compiled losses and metrics now: the step that makes them could not be watched.
+
+    Args:
+        model: compiled.
+        batch: (x, y, weight).
+    """
+    losses, metrics = model.compiled_loss, model.compiled_metrics
     if losses is None or losses.built:
         return
     with suppress(NotImplementedError):  # a model may have a step, and no call
-        losses.build(model(x, training=False))
+        made = model(batch[0], training=False)
+        losses.build(made)
+        if not metrics.built:
+            metrics.build(made, metrics._conform_to_outputs(made, labels(batch[1])))
 
 
 def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool) -> Trial:
@@ -88,7 +96,7 @@ def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool) -> Trial
     """
     x, y, weight = batch
     data = packed(x, labels(y), weight if weighted else None)
-    build_losses(model, x)
+    build_compiled(model, batch)
     results = Results(model)
     tested = _returned(model, model.test_step, data, results) if has_own_test_step(model) else None
     optimizers, numbers = (

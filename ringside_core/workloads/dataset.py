@@ -30,7 +30,6 @@ _PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 _MAPS = ("map", "filter")
 _MAPS_OF_TENSORFLOW = ("_MapDataset", "_ParallelMapDataset")
 _WITHOUT_EFFECT = (
-    "CacheDataset",
     "_AssertCardinalityDataset",
     "_OptionsDataset",
     "_PrefetchDataset",
@@ -76,6 +75,11 @@ def take_apart(dataset: Any) -> TakenApart:
         RefusalError: it differs from reading to reading in a way that belongs to no example.
     """
     found = _outer_layers(dataset)
+    _freeze(found)
+    return _taken(found)
+
+
+def _taken(found: _Layers) -> TakenApart:
     drawing = [number for number, layer in enumerate(found.layers) if _draws(*layer)]
     first = drawing[0] if drawing else len(found.layers)
     # How many there are does not depend on what is drawn.
@@ -173,6 +177,8 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [("map", inner._map_func)]
     if kind in ("_BatchDataset", "_ParallelBatchDataset"):
         return [("batch", int(inner._batch_size))]
+    if kind == "CacheDataset":
+        return [("cache", None)]
     if kind == "_FilterDataset":
         return [("filter", inner._predicate)]
     if kind in ("_TakeDataset", "_SkipDataset"):
@@ -186,6 +192,32 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         found.shuffled = True
         return []
     return [] if kind in _WITHOUT_EFFECT else None
+
+
+def _freeze(found: _Layers) -> None:
+    """Make what is within the outermost cache a part of the inner data set.
+
+    What is drawn there the author wants once: it is that of epoch 0, with a seed of its own.
+    """
+    caches = [number for number, (kind, _) in enumerate(found.layers) if kind == "cache"]
+    if not caches:
+        return
+    inside, found.layers = found.layers[: caches[-1]], found.layers[caches[-1] + 1 :]
+    found.layers = [layer for layer in found.layers if layer[0] != "cache"]
+    if not any(_draws(*layer) for layer in inside):
+        found.layers = [layer for layer in inside if layer[0] != "cache"] + found.layers
+        return
+    parts = _taken(_Layers(found.inner, [layer for layer in inside if layer[0] != "cache"]))
+    assert parts.augment is not None
+    once = tied(parts.augment, 0)
+    found.inner = parts.fixed.enumerate().map(
+        lambda number, *element: once(0, number, joined(element)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    if any(kind == "batch" for kind, _ in inside):
+        size = next(size for kind, size in reversed(inside) if kind == "batch")
+        found.layers.insert(0, ("batch", size))
 
 
 def _draws(kind: str, what: Any) -> bool:

@@ -150,6 +150,21 @@ def test_what_is_drawn_belongs_to_example_and_epoch(name: str) -> None:
     assert len(changed) > COUNT / 3
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_what_its_author_caches_is_drawn_once(batches: bool) -> None:
+    """The same in all epochs and at every size; maps behind the cache draw anew."""
+    dataset = images().batch(4) if batches else images()
+    frozen = dataset.map(by_layer if batches else flipped).cache()
+
+    found = fed(pipeline(frozen))
+
+    assert all(np.array_equal(found[0, i], found[1, i]) for i in range(COUNT))
+    assert not same(found, fed(pipeline(images())))
+    assert same(found, fed(pipeline(frozen, 3)))
+    again = fed(pipeline(frozen.map(by_layer)))
+    assert not all(np.array_equal(again[0, i], again[1, i]) for i in range(COUNT))
+
+
 def test_half_of_all_images_are_flipped() -> None:
     """Each as it is or mirrored, about as often; examples and epochs are independent."""
     flip = images().map(lambda x, y: (tf.image.random_flip_left_right(x), y))

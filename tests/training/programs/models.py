@@ -121,7 +121,7 @@ def compiled_players() -> Any:
     return model
 
 
-def _with(kind: Callable[[], Any], examples: int) -> Workload:
+def _with(kind: Callable[[], Any], examples: int, metrics: Any = ()) -> Workload:
     data = numbers(examples)
     return Workload(
         name=kind.__name__,
@@ -130,6 +130,7 @@ def _with(kind: Callable[[], Any], examples: int) -> Workload:
         validation=data,
         loss="mse",
         optimizer=lambda: tf.keras.optimizers.Adam(0.02),
+        metrics=metrics,
     )
 
 
@@ -159,7 +160,7 @@ def _players(examples: int) -> Workload:
 
 PROGRAMS: dict[str, Callable[[int], Workload]] = {
     "without weights": lambda examples: _with(WithoutWeights, examples),
-    "by compute_loss": lambda examples: _with(ByComputeLoss, examples),
+    "by compute_loss": lambda examples: _with(ByComputeLoss, examples, ["mae"]),
     "players": _players,
     "augmented": _augmented,
 }
@@ -175,7 +176,8 @@ def plainly_trained(
         data = tf.data.Dataset.from_tensor_slices(x)
     else:
         model(x[:1])
-        model.compile(tf.keras.optimizers.Adam(0.02), "mse")
+        metrics = ["mae"] if name == "by compute_loss" else []
+        model.compile(tf.keras.optimizers.Adam(0.02), "mse", metrics)
         data = tf.data.Dataset.from_tensor_slices((x, y))
     set_weights(model, initial)
     told: dict[str, Any] = {}
