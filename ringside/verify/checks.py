@@ -15,7 +15,7 @@ from scipy import stats
 
 from ringside.verify.cases import COUNTED_EPOCHS
 from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
-from ringside.verify.trace import Trace
+from ringside.verify.trace import BY_TENSORFLOW, Trace
 from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import Check, Deviation, LedgerDigest
 from ringside_core.text import plural
@@ -304,8 +304,9 @@ def independent_randomness(
                     return Check(name=name, passed=False, finding=finding)
                 finding = f"not covered, because TensorFlow seeds all workers alike: {finding}"
                 return Check(name=name, passed=True, covered=False, finding=finding)
-    layers = plural(len(next(iter(arm.values())).drawn), "layer")
-    finding = f"{replicas} replicas draw different numbers in {layers}, untied"
+    layers = [name for name in next(iter(arm.values())).drawn if name != BY_TENSORFLOW]
+    where = f"in {plural(len(layers), 'layer')} and by" if layers else "by"
+    finding = f"{replicas} replicas draw different numbers {where} {BY_TENSORFLOW}, untied"
     return Check(name=name, passed=True, finding=finding)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ringside.verify.example_random import described, drawing_layers
 from ringside.verify.recorder import Watch
+from ringside.verify.trace import BY_TENSORFLOW
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard
 from trainers.predict import Table
@@ -60,5 +61,5 @@ def first_draws(model: Any, backend: Any) -> dict[str, NDArray[Any]]:
     times = 1 if backend.capabilities.synchronous else backend.num_readers
     backend.stepper(step, numbers_of)(times)
     drawn = backend.merged_results(tables)
-    names = [*map(described, layers), "tf.random"]
+    names = [*map(described, layers), BY_TENSORFLOW]
     return {name: drawn[table.name] for name, table in zip(names, tables, strict=True)}

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from ringside_core.specs import RefusalError, whole_file
 
 _META = "meta"
+# In `Trace.drawn`, what is drawn without a generator of Keras.
+BY_TENSORFLOW = "tf.random"
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Trace:
         metrics, evaluation: [epochs] by name: of the training, and of the validation split.
         predictions: [validation examples, …] by output, after the last update.
         before: evaluation and predictions before the first update, by name.
-        drawn: [replicas, numbers] by random layer: what each replica draws first.
+        drawn: [replicas, numbers] by random layer, and by tf.random: what each replica draws first.
         fed: ids by epoch, [epochs, steps, replicas, per_replica_batch]; -1 padding, -2 nothing.
         meta: facts that need no array: error, digests, counts.
     """

@@ -106,7 +106,7 @@ def test_random_layers_and_amplified_rounding_are_certified(tmp_path: Path) -> N
         assert certificate.passed, certificate.reason
         checks = {check.name: check for check in certificate.checks}
         found = checks["independent randomness"].finding
-        assert found == "2 replicas draw different numbers in 1 layer, untied"
+        assert found == "2 replicas draw different numbers in 1 layer and by tf.random, untied"
 
 
 def test_options_that_change_the_arithmetic_are_not_certified(

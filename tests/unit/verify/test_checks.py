@@ -242,7 +242,9 @@ def test_replicas_that_draw_the_same_are_found() -> None:
     told = independent_randomness(arm, replicas=3, synchronous=False)
 
     assert passed.passed
-    assert passed.finding == "3 replicas draw different numbers in 2 layers, untied"
+    assert (
+        passed.finding == "3 replicas draw different numbers in 2 layers and by tf.random, untied"
+    )
     assert not failed.passed
     assert "replicas 2 and 3" in failed.finding
     assert "noise (GaussianNoise)" in failed.finding
