@@ -61,6 +61,7 @@ with _without_noise():
     from tensorflow.python.autograph.core import ag_ctx
     from tensorflow.python.autograph.impl import api as autograph
     from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
+    from tensorflow.python.ops.parallel_for import control_flow_ops
     from tf_keras.src.utils import losses_utils
 
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
@@ -70,6 +71,7 @@ __all__ = [
     "ag_ctx",
     "autograph",
     "build_optimizer",
+    "control_flow_ops",
     "gen_random_ops",
     "gen_stateful_random_ops",
     "get_weights",
@@ -136,10 +138,21 @@ def optimizers_of(model: Any) -> list[Any]:
     kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
     held = [getattr(model, "optimizer", None)]
     for part in dict.fromkeys([model, *model._flatten_layers()]):
-        for value in vars(part).values():
-            several = value.values() if isinstance(value, dict) else value
-            held += several if isinstance(value, list | tuple | dict) else [value]
-    return list({id(one): one for one in held if isinstance(one, kinds)}.values())
+        held += _flat(list(vars(part).values()))
+    found = {id(one): one for one in held if isinstance(one, kinds)}
+    inner = {id(getattr(one, "inner_optimizer", None)) for one in found.values()}  # of a loss scale
+    return [one for one in found.values() if id(one) not in inner]
+
+
+def _flat(value: Any) -> list[Any]:
+    """What lists, tuples and dicts hold, at any depth."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return (
+        [one for part in value for one in _flat(part)]
+        if isinstance(value, list | tuple)
+        else [value]
+    )
 
 
 def weights_of(model: Any) -> list[Any]:

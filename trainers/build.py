@@ -101,7 +101,7 @@ def tried_out(
     plain = workload.build_model()
     if workload.optimizer is not None:
         _compile(plain, workload, workload.optimizer(), spec)
-    trial = try_out(plain, batch, weighted=train.weighted)
+    trial = try_out(plain, batch, weighted=train.weighted, of_arrays=train.of_arrays)
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
         build_compiled(model, batch)
@@ -109,7 +109,8 @@ def tried_out(
 
 
 def _compile(model: Any, workload: Workload, optimizer: Any, spec: RunSpec) -> None:
-    model.compile(
+    tf.keras.Model.compile(  # an author's own `compile` has other arguments, and was called
+        model,
         optimizer=optimizer,
         loss=workload.loss,
         loss_weights=workload.loss_weights,

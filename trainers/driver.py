@@ -251,9 +251,7 @@ class Driver:
         if spec.ablation != "no_input" and backend.capabilities.synchronous:
             readers, ordered = backend.num_readers, totals.ordered
             check_fed(ledger, spec, train, self._epoch, readers=readers, ordered=ordered)
-        # An author's own step may have a metric of this name, a mean over batches.
-        told = {name: float(value) for name, value in merged.items() if name != "loss"}
-        return {"loss": loss, **told}, fed, here
+        return totals.told(merged, loss), fed, here
 
     def _validate(self) -> tuple[dict[str, float], int]:
         """The validation metrics by name, and how many examples they are over."""

@@ -10,7 +10,7 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation
 from trainers.ledger import Ledger, digest, feeding
-from trainers.own_step import Results, Returned, Trial, counted_by, keeping_states, packed
+from trainers.own_step import Results, Returned, Trial, author, counted_by, packed
 
 
 def evaluation(
@@ -73,14 +73,15 @@ class OwnEvaluation:
             returned: what the step returns.
         """
         self._model, self._backend, self._returned = model, backend, returned
-        self._weighted = pipeline.weighted
+        self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
-        self._results = Results(model)
+        self._results = Results.of(model)
+        self._author = author(model.test_step)
+        self._empty = backend.capabilities.synchronous  # whether a part may hold no example
         with backend.scope():
             self._means = [tf.keras.metrics.Mean(name=name) for name in returned.raw]
             self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")
             self._fed = Ledger()
-        self._of_metrics: dict[str, Any] = {}  # name in what is returned → metric of the model
         self._run = backend.stepper(self._step, pipeline.dataset)
 
     def _step(self, data: Any) -> None:
@@ -90,16 +91,14 @@ class OwnEvaluation:
         self._fed.update_state(ids)
         size = tf.maximum(true, 1)  # layers need one
         x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
-        metrics = [metric for metric in self._model.metrics if metric.variables]
         share = tf.cast(true, weight.dtype)
-        batch = packed(x, labels(y), weight if self._weighted else None)
-        with feeding(ids), keeping_states(metrics, true), counted_by(share):
-            told = self._model.test_step(batch)
+        weight = weight if self._weighted else None
+        batch = packed(x, labels(y), weight, of_arrays=self._of_arrays)
+        self._results.forget()
+        with feeding(ids), counted_by(share, true if self._empty else None):
+            told = self._author(batch)
         for mean in self._means:
             mean.update_state(told[mean.name], sample_weight=share)
-        for name, value in told.items():
-            if (metric := self._results.metric_of(value)) is not None:
-                self._of_metrics[name] = metric
 
     def __call__(self) -> tuple[dict[str, float], int]:
         """Run once over the split.
@@ -112,11 +111,12 @@ class OwnEvaluation:
             for metric in (*self._model.metrics, *own):
                 metric.reset_state()
         self._run(self._steps)
-        metrics = list({id(metric): metric for metric in self._of_metrics.values()}.values())
+        held = set(self._returned.of_metrics.values())
+        metrics = [metric for metric in self._model.metrics if metric.name in held]
         results = self._backend.merged_results([*metrics, *own])
         self.ledger = digest(results.pop(self._fed.name))
         count = int(results.pop(self._count.name))
-        of_metrics = {name: metric.name for name, metric in self._of_metrics.items()}
+        of_metrics = self._returned.of_metrics
         values = {n: float(results[of_metrics.get(n, n)]) for n in self._returned.names}
         return {"loss": values[self._returned.loss], **values}, count
 

@@ -6,12 +6,13 @@ of each replica counts by its share of the global batch's examples, where an opt
 The author's code knows nothing of this, and may have any number of optimizers, losses and metrics.
 """
 
+import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from backends.base import Backend
 from ringside_core.keras import build_optimizer, losses_utils, optimizers_of, tf, weights_of
@@ -38,16 +39,23 @@ class Returned:
 
     Attributes:
         names: of the numbers, in its order.
-        raw: those of them that no metric of the model holds.
+        of_metrics: of those that a metric of the model holds, the metric's name.
+        loss_by_step: whether the loss of a single step can be told; else only that of an epoch.
     """
 
     names: tuple[str, ...]
-    raw: tuple[str, ...]
+    of_metrics: Mapping[str, str]
+    loss_by_step: bool
 
     @property
     def loss(self) -> str:
         """Which of the numbers is told as the loss."""
         return "loss" if "loss" in self.names else self.names[0]
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        """Numbers that no metric of the model holds."""
+        return tuple(name for name in self.names if name not in self.of_metrics)
 
 
 @dataclass(frozen=True)
@@ -83,50 +91,118 @@ def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
             metrics.build(made, metrics._conform_to_outputs(made, labels(batch[1])))
 
 
-def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool) -> Trial:
+def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool, of_arrays: bool) -> Trial:
     """Run the author's steps once, in Python.
 
     Args:
         model: built and compiled outside of any strategy; it is trained by this.
         batch: (x, y, weight).
         weighted: whether the weights are the user's.
+        of_arrays: see `packed`.
 
     Raises:
-        RefusalError: a step returns no numbers by name.
+        RefusalError: a step returns what cannot be told, or an optimizer cannot be found.
     """
     x, y, weight = batch
-    data = packed(x, labels(y), weight if weighted else None)
+    data = packed(x, labels(y), weight if weighted else None, of_arrays=of_arrays)
     build_compiled(model, batch)
-    results = Results(model)
-    tested = _returned(model, model.test_step, data, results) if has_own_test_step(model) else None
-    optimizers, numbers = (
-        optimizers_of(model),
-        {v.ref(): i for i, v in enumerate(weights_of(model))},
-    )
+    _check_names(model)
+    results, tested, trained = Results.of(model), None, None
+    if has_own_test_step(model):
+        tested = _returned(model, author(model.test_step), data, results)
+    optimizers = optimizers_of(model)
+    numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
-    trained = None
     if has_own_step(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, numbers, mine))
-        trained = _returned(model, model.train_step, data, results)
+        with _only_known(optimizers):
+            trained = _returned(model, author(model.train_step), data, results)
     return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
+
+
+def author(step: Any) -> Callable[[Any], Any]:
+    """An author's step as Python: what a tf.function returns has lost which metric it is of."""
+    function: Callable[[Any], Any] = getattr(step, "python_function", step)
+    return function
 
 
 def _note_number(numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
     mine.append(numbers[variable.ref()])
 
 
+def _check_names(model: Any) -> None:
+    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
+    names = [metric.name for metric in model.metrics if id(metric) not in of_losses]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RefusalError(
+            "Metrics must have names of their own.",
+            received=f"several called {', '.join(twice)} in {type(model).__name__}",
+            advice='Name each, such as tf.keras.metrics.Mean(name="kl_loss").',
+        )
+
+
+@contextmanager
+def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
+    """Refuse an optimizer that is applied within this block, and that the model does not hold.
+
+    Raises:
+        RefusalError: see above.
+    """
+    known = {id(one) for one in optimizers}
+    known |= {id(getattr(one, "inner_optimizer", None)) for one in optimizers}
+    kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
+    before = [kind.apply_gradients for kind in kinds]
+
+    def checked(apply: Callable[..., Any]) -> Callable[..., Any]:
+        def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if id(self) not in known:
+                raise RefusalError(
+                    "An optimizer must be an attribute of the model, or be in a list or dict that "
+                    "is one: its gradients are combined over replicas.",
+                    received=f"{type(self).__name__}, which the model does not hold",
+                    advice="Write self.optimizer_of_… = it in the model.",
+                )
+            return apply(self, *args, **kwargs)
+
+        return applied
+
+    try:
+        for kind, apply in zip(kinds, before, strict=True):
+            kind.apply_gradients = checked(apply)
+        yield
+    finally:
+        for kind, apply in zip(kinds, before, strict=True):
+            kind.apply_gradients = apply
+
+
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
     with losses_of_one_replica():
         told = step(data)
+    kind = type(model).__name__
     if not isinstance(told, dict) or not told:
         raise RefusalError(
             "A train_step or test_step must return its losses and metrics by name.",
-            received=f"a {type(told).__name__} from {type(model).__name__}",
+            received=f"a {type(told).__name__} from {kind}",
             advice='Return a dict, such as {"loss": loss}.',
         )
-    raw = tuple(name for name, value in told.items() if results.metric_of(value) is None)
-    return Returned(tuple(told), raw)
+    own = {metric.name: metric for metric in model.metrics}
+    of_metrics = {}
+    for name, value in told.items():
+        metric = results.metric_of(value) or own.get(name)
+        if metric is None:
+            continue
+        if id(metric) not in {id(one) for one in own.values()}:
+            raise RefusalError(
+                "A metric whose result a step returns must be one of the model's `metrics`: they "
+                "are reset at the beginning of an epoch.",
+                received=f"{metric.name}, which {kind}.metrics does not hold",
+                advice="Let the property `metrics` return it too.",
+            )
+        of_metrics[name] = metric.name
+    found = Returned(tuple(told), of_metrics, loss_by_step=False)
+    by_step = found.loss in found.raw or results.of_batch(told[found.loss]) is not None
+    return replace(found, loss_by_step=by_step)
 
 
 class OwnStep:
@@ -136,6 +212,7 @@ class OwnStep:
         cuts: whether some batches hold padding, which the author's step must not see.
         means: metrics of the numbers that the step returns and that no metric of the model holds:
             their means over the batches.
+        returned: what the step returns.
     """
 
     def __init__(
@@ -153,14 +230,13 @@ class OwnStep:
         Raises:
             RefusalError: the run asks for what only Keras' own step can do.
         """
-        _check(model, spec)
         assert trial.trained is not None
-        self._model, self._author, self._returned = model, model.train_step, trial.trained
-        self._metrics = [metric for metric in model.metrics if metric.variables]
+        _check(model, spec)
+        self._author, self.returned = author(model.train_step), trial.trained
         synchronous = backend.capabilities.synchronous
         self._batch = spec.global_batch if synchronous else spec.batch_plan.per_replica_batch
         self._alone = spec.topology.num_replicas == 1 or not synchronous
-        self._weighted = pipeline.weighted
+        self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
         whole = pipeline.num_examples % spec.global_batch == 0 and spec.pipeline.shard == "batch"
         self.cuts = not whole
         with backend.scope():
@@ -172,7 +248,7 @@ class OwnStep:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
                     if spec.ablation == "no_reduction":
                         backend.change_reduction(optimizer, lambda reduce, gradients, _: gradients)
-        self._results = Results(model)
+        self._results = Results.of(model)
 
     def __call__(self, x: Any, y: Any, weight: Any, true: Any, scale: Any) -> Any:
         """Run the step on true examples only.
@@ -185,73 +261,93 @@ class OwnStep:
             scale: of this global batch: its size ÷ its true examples.
 
         Returns:
-            The loss, as a mean over the examples of this replica.
+            The loss, as a mean over the examples of this replica; 0 if it cannot be told.
         """
         share = tf.cast(true, scale.dtype) * scale / self._batch
-        data = packed(x, y, weight if self._weighted else None)
-        with keeping_states([] if self._alone else self._metrics, true), counted_by(share):
-            told = self._author(data)
+        weight = weight if self._weighted else None
+        self._results.forget()
+        with counted_by(None if self._alone else share, true if self.cuts else None):
+            told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
         for mean in self.means:
             mean.update_state(told[mean.name], sample_weight=share)
-        return self._results.of_batch(told[self._returned.loss])
+        loss = told[self.returned.loss]
+        if self.returned.loss not in self.returned.raw:
+            loss = self._results.of_batch(loss)
+        if loss is None or not self.returned.loss_by_step:
+            return tf.zeros([], scale.dtype)
+        return tf.cast(loss, scale.dtype)
 
 
 @contextmanager
-def keeping_states(metrics: Sequence[Any], true: Any) -> Iterator[None]:
-    """Leave metrics as they are if this replica has no true example: it is given one of another.
-
-    Args:
-        metrics: with variables.
-        true: number of true examples.
-    """
-    kept = [variable for metric in metrics for variable in metric.variables]
-    before = [tf.identity(variable) for variable in kept]
-    yield
-    for variable, old in zip(kept, before, strict=True):
-        variable.assign(tf.where(true > 0, variable, old))
-
-
-@contextmanager
-def counted_by(share: Any) -> Iterator[None]:
+def counted_by(share: Any, true: Any) -> Iterator[None]:
     """Within this block of a thread, an author's step runs on this replica's part of a batch.
 
     Args:
-        share: how much this part counts, in gradients and in means of single numbers.
+        share: how much this part counts, in gradients and in metrics of single numbers; None: as
+            in plain Keras.
+        true: number of true examples: of a part without any, metrics count nothing. None: each has
+            some.
     """
-    _here.share = share
-    with losses_of_one_replica():
-        yield
+    before = vars(_here).copy()
+    _here.share, _here.true = share, true
+    try:
+        with losses_of_one_replica():
+            yield
+    finally:
+        vars(_here).clear()
+        vars(_here).update(before)
 
 
-def packed(x: Any, y: Any, weight: Any) -> Any:
-    """A batch as Keras gives it to `train_step`: without what there is not."""
+def packed(x: Any, y: Any, weight: Any, *, of_arrays: bool) -> Any:
+    """A batch as Keras gives it to `train_step`: without what there is not.
+
+    Args:
+        x: of the batch.
+        y: labels; None: there are none.
+        weight: of the examples; None: there are none.
+        of_arrays: whether the data are arrays. Keras puts a nest without labels into a tuple then,
+            and hands an element of a data set on as it is.
+    """
     if weight is not None:
         return x, y, weight
     if y is not None:
         return x, y
-    return (x,) if tf.nest.is_nested(x) else x
+    return (x,) if of_arrays and tf.nest.is_nested(x) else x
 
 
 class Results:
     """Tells from which metric of a model a number came, and what that was told last.
 
-    A mean that is told a single number for a batch counts it by the replica's share (`counted_by`).
+    A metric that is told a single number for a batch counts it by the replica's share. One that is
+    told examples counts them, unless the replica has none and was given one of another
+    (`counted_by`).
     """
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """The one of this model."""
+        found: Self = vars(model).setdefault("_ringside_results", None) or cls(model)
+        vars(model)["_ringside_results"] = found
+        return found
 
     def __init__(self, model: Any) -> None:
         self._seen = threading.local()  # a strategy traces each replica in a thread of its own
-        for metric in model.metrics:
+        held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
+        for metric in {id(one): one for one in held}.values():
             metric.result = partial(self._result, metric, metric.result)
-            if type(metric) is tf.keras.metrics.Mean:
-                metric.update_state = partial(self._update, metric, metric.update_state)
+            metric.update_state = partial(self._update, metric, metric.update_state)
+
+    def forget(self) -> None:
+        """Begin a step: what this thread's last one told is of another graph, perhaps."""
+        vars(self._seen).clear()
 
     def metric_of(self, value: Any) -> Any:
         """The metric whose result this very object is, or None."""
         return self._noted("results").get(id(value), (None,))[0]
 
     def of_batch(self, value: Any) -> Any:
-        """What the metric of this result was told in this step; the value itself if of none."""
-        return self._noted("told").get(id(self.metric_of(value)), value)
+        """What the mean of this result was told in this step, as a mean; None: it is no mean."""
+        return self._noted("told").get(id(self.metric_of(value)))
 
     def _noted(self, what: str) -> dict[int, Any]:
         found: dict[int, Any] = vars(self._seen).setdefault(what, {})
@@ -263,14 +359,55 @@ class Results:
         self._noted("results")[id(value)] = (metric, value)
         return value
 
-    def _update(self, metric: Any, update: Callable[..., Any], values: Any, **weight: Any) -> Any:
-        number = tf.convert_to_tensor(values)
-        if getattr(_here, "alone", False) and number.shape.rank == 0:
-            self._noted("told")[id(metric)] = number
-            share = getattr(_here, "share", None)
-            if weight.get("sample_weight") is None and share is not None:
-                weight = {"sample_weight": share}
-        return update(values, **weight)
+    def _update(self, metric: Any, update: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not getattr(_here, "alone", False):
+            return update(*args, **kwargs)
+        signature = inspect.signature(type(metric).update_state)
+        given = signature.bind(metric, *args, **kwargs)
+        told, weight = given.args[1] if len(given.args) > 1 else None, given.arguments.get(_WEIGHT)
+        if type(metric) is tf.keras.metrics.Mean:
+            self._noted("told")[id(metric)] = _mean(tf.convert_to_tensor(told), weight)
+        counts = _counts(metric, told, weight)
+        if counts is None:
+            return update(*args, **kwargs)
+        if _WEIGHT not in signature.parameters:
+            raise RefusalError(
+                "A metric must take (…, sample_weight): a replica without examples counts 0.",
+                received=f"{metric.name} ({type(metric).__name__})",
+                advice="Add the argument to its update_state.",
+            )
+        given.arguments[_WEIGHT] = counts
+        return update(*given.args[1:], **given.kwargs)
+
+
+_WEIGHT = "sample_weight"
+
+
+def _counts(metric: Any, told: Any, weight: Any) -> Any:
+    """The weight with which this replica's part counts in a metric; None: as it is given."""
+    share, true = getattr(_here, "share", None), getattr(_here, "true", None)
+    single = isinstance(metric, tf.keras.metrics.Mean | tf.keras.metrics.Sum)
+    if single and weight is None and tf.convert_to_tensor(told).shape.rank == 0:
+        return share
+    if true is None:
+        return None
+    there = tf.cast(true > 0, tf.keras.backend.floatx())
+    if weight is not None:
+        return tf.cast(weight, there.dtype) * there
+    first = tf.nest.flatten(told)[0]
+    return tf.fill([tf.shape(first)[0]], there)
+
+
+def _is_metric(value: Any) -> bool:
+    return isinstance(value, tf.keras.metrics.Metric)
+
+
+def _mean(values: Any, weight: Any) -> Any:
+    """The mean that a `Mean` is told in one step."""
+    if weight is None or values.shape.rank == 0:
+        return tf.reduce_mean(values)
+    weight = tf.cast(weight, values.dtype) * tf.ones_like(values)
+    return tf.math.divide_no_nan(tf.reduce_sum(values * weight), tf.reduce_sum(weight))
 
 
 def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
@@ -326,4 +463,16 @@ def _check(model: Any, spec: RunSpec) -> None:
             "Horovod's own accumulation needs Keras' own training step.",
             received=f"backward_passes_per_step={spec.options.passes_per_reduction} with {name}",
             advice="Leave out -o backward_passes_per_step.",
+        )
+    if spec.gradient_accumulation_steps > 1:
+        raise RefusalError(
+            "A model with a train_step of its own must run its batch in one pass.",
+            received=name,
+            advice="Use --gradient-accumulation-steps 1.",
+        )
+    if spec.learning_rate_rule.rule != "none" and len(optimizers_of(model)) > 1:
+        raise RefusalError(
+            "A learning-rate rule needs a model with one optimizer.",
+            received=f"{len(optimizers_of(model))} in {type(model).__name__}",
+            advice="Use --learning-rate-rule none.",
         )

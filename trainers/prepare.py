@@ -68,8 +68,7 @@ def prepare(
     )
     with backend.scope():
         fed = _fed_table(spec, train, backend)
-    means = [] if own is None else own.means
-    totals = Totals(model, backend, fed=fed, examples=train.num_examples, means=means)
+    totals = Totals(model, backend, fed=fed, examples=train.num_examples, own=own)
     instrument(model, totals, spec, virtual_replicas, own=own)
     batches_before = 0 if position.begun is None else position.begun.batches
     before = batches_before * updates_per_batch(backend)

@@ -1,6 +1,5 @@
 """What an epoch adds up: read at its end, and kept in checkpoints within it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.ledger import FedTable, Ledger, digest
+from trainers.own_step import OwnStep
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Totals:
         *,
         fed: FedTable | None = None,
         examples: int | None = None,
-        means: Sequence[Any] = (),
+        own: OwnStep | None = None,
     ) -> None:
         """Make the metrics, in the backend's scope.
 
@@ -77,9 +77,11 @@ class Totals:
             backend: on which the model was built.
             fed: made in the backend's scope; None: keep no full list.
             examples: of the training split, for the ledger.
-            means: metrics of what the author's own step returns, beside those of the model.
+            own: the training step of the model's author; None: it is Keras' own.
         """
-        self._model, self._backend, self.fed, self._means = model, backend, fed, means
+        self._model, self._backend, self.fed = model, backend, fed
+        self._means = [] if own is None else own.means
+        self._returned = None if own is None else own.returned
         self.begun: BegunEpoch | None = None
         with backend.scope():
             self.ledger = Ledger(examples)
@@ -146,6 +148,21 @@ class Totals:
         if table is not None and self.begun is not None:
             merged[table.name] = merged[table.name] + self._table_before(merged[table.name])
         return merged
+
+    def told(self, merged: dict[str, NDArray[Any]], loss: float) -> dict[str, float]:
+        """The loss and the metrics of the epoch, as they are recorded.
+
+        Args:
+            merged: result of each metric of the model by name.
+            loss: mean over the examples, at the time of their steps.
+        """
+        values = {name: float(value) for name, value in merged.items()}
+        returned = self._returned
+        if returned is not None:
+            names = {metric: name for name, metric in returned.of_metrics.items()}
+            values = {names.get(name, name): value for name, value in values.items()}
+            loss = loss if returned.loss_by_step else values[returned.loss]
+        return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}
 
     def _metrics(self) -> list[Any]:
         # Keras' own `loss`, and that of each output, is a mean over batches, padding included. We

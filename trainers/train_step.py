@@ -113,7 +113,7 @@ def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
             size = tf.maximum(true, 1)
             x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
         with feeding(ids):
-            loss = own(x, labels(y), weight, true, scale)
-        totals.loss_sum.update_state(tf.reduce_mean(loss) * tf.cast(true, loss.dtype))
+            loss = tf.reduce_mean(own(x, labels(y), weight, true, scale))
+        totals.loss_sum.update_state(loss * tf.cast(true, loss.dtype))
 
     return step

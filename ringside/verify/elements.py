@@ -159,7 +159,7 @@ def _differs(
         source, ids, None if keep is None else load_function(keep, what="filter")
     )
     epochs = np.array([place.epoch for place in at])
-    element = own_augmented(source.augment, pipeline.seed, epochs, ids, element)
+    element = own_augmented(source.augment, pipeline.draw_seed, epochs, ids, element)
     own = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)
@@ -214,7 +214,7 @@ def own_augmented(
 
     Args:
         augment: of the source; None: the elements are the same in all epochs.
-        seed: of the run.
+        seed: of what is drawn (`Pipeline.draw_seed`).
         epochs: [n], from 0.
         ids: numbers of the examples, [n].
         element: a nest of arrays, [n, …].

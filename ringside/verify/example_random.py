@@ -47,7 +47,9 @@ def tie_to_examples(
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
     stream = ExampleStream(own, current_ids)
     for name in ("call", "train_step", "test_step"):
-        vars(model)[name] = _answered(getattr(model, name), stream, current_ids)
+        # What a tf.function has traced draws by itself.
+        function = getattr(getattr(model, name), "python_function", getattr(model, name))
+        vars(model)[name] = _answered(function, stream, current_ids)
     return stream
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
 from ringside_core.keras import get_weights, optimizers_of, set_weights, tf
+from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import losses_of_one_replica, packed
+from trainers.own_step import author, losses_of_one_replica, packed
 
 Gradients = list[Any]
 
@@ -32,7 +33,7 @@ def inspect_own_step(
     if workload.optimizer is not None:
         model.compile(workload.optimizer(), workload.loss, weighted_metrics=workload.metrics())
     drawn = tie_to_examples(model, current_ids, lambda: tf.constant(0, tf.int64))
-    step = _Step(model, batch)
+    step = _Step(model, batch, of_arrays=isinstance(workload.train, ArraySource))
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])
     whole_part = Part(0, examples, examples)
     whole, again = step.gradients(whole_part), step.gradients(whole_part)
@@ -55,8 +56,8 @@ def inspect_own_step(
 class _Step:
     """The author's step, run without being applied."""
 
-    def __init__(self, model: Any, batch: tuple[Any, Any]) -> None:
-        self._model, self._batch = model, batch
+    def __init__(self, model: Any, batch: tuple[Any, Any], *, of_arrays: bool) -> None:
+        self._model, self._batch, self._of_arrays = model, batch, of_arrays
         self._handed: Gradients = []
         for optimizer in optimizers_of(model):
             optimizer.apply_gradients = self._note
@@ -74,7 +75,7 @@ class _Step:
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         with feeding(ids), losses_of_one_replica():
-            self._model.train_step(packed(x, labels(y), None))
+            author(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         return self._handed
 
 

@@ -29,13 +29,14 @@ from ringside_core.specs import RunSpec
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import has_own_step, packed
+from trainers.own_step import has_own_step, has_own_test_step, packed
 
 FILLED = (
     "short batches filled up as in the reference, because the model looks at its whole batch; "
     "training metrics left out"
 )
 PASSES = "evaluation only, because batch normalisation sees other examples in each pass"
+OWN_TEST_STEP = "evaluation left out, because the model has its own test_step"
 OWN_STEP = "losses and metrics in training left out, because the model has its own train_step"
 
 
@@ -70,6 +71,7 @@ class _Plain:
         size = sum(int(np.prod(weight.shape)) for weight in weights_of(model))
         self._stride = max(1, -(-size // KEPT_ELEMENTS))
         norms, self._own_step = _normalises(model), has_own_step(model)
+        self._own_test_step = has_own_test_step(model)
         # A step of the author's own is never given padding.
         self._fills = not self._own_step and (norms or self._adds_a_loss_of_its_batch())
         self._trains = not norms or spec.gradient_accumulation_steps == 1
@@ -77,21 +79,28 @@ class _Plain:
     def trace(self) -> Trace:
         """Evaluate, train, and evaluate."""
         ref, trace = self._reference, Trace()
-        trace.before = self._evaluated(ref.before) if ref.before else {}
+        asks = bool(ref.before) and not self._own_test_step
+        trace.before = self._evaluated(ref.before) if asks else {}
         if self._trains:
             self._train_all(trace)
             trace.final = dict(zip(ref.final, get_weights(self._model), strict=False))
         set_weights(self._model, list(ref.final.values()))
         asked = {**ref.evaluation, **ref.predictions}
-        ends = self._evaluated(asked) if asked else {}
+        ends = self._evaluated(asked) if asked and not self._own_test_step else {}
         trace.predictions = {name: ends[name] for name in ends if name in ref.predictions}
         trace.evaluation = {name: ends[name][None] for name in ends if name not in ref.predictions}
         found = {
             OWN_STEP: self._trains and self._own_step,
             FILLED: self._trains and self._fills,
             PASSES: not self._trains,
+            OWN_TEST_STEP: self._own_test_step,
         }
-        without = {OWN_STEP: ("loss", "metrics"), FILLED: ("metrics",), PASSES: _OF_TRAINING}
+        without = {
+            OWN_STEP: ("loss", "metrics"),
+            FILLED: ("metrics",),
+            PASSES: _OF_TRAINING,
+            OWN_TEST_STEP: ("before", "evaluation", "predictions"),
+        }
         limits = [limit for limit in found if found[limit]]
         trace.meta["limits"] = limits
         trace.meta["without"] = sorted({group for limit in limits for group in without[limit]})
@@ -153,7 +162,7 @@ class _Plain:
             weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
         self._ids = tf.constant(ids, tf.int64)
         if self._own_step:  # `train_on_batch` makes a tuple of a batch without labels
-            batch = packed(x, labels(y), weight)
+            batch = packed(x, labels(y), weight, of_arrays=not self._in_order)
             self._model.make_train_function()(iter([batch]))
             return {}, len(ids)
         told: dict[str, float] = self._model.train_on_batch(
@@ -235,6 +244,7 @@ def _examples(
     """All examples of a split in its order, (x, y, weight); weight None: they have none."""
     ids = np.arange(source.num_examples)
     element = own_elements(source, ids)
+    seed = 2 * seed + (not training)  # as `Pipeline.draw_seed`
     element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
     batch = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if training else None

@@ -25,7 +25,7 @@ from ringside_core.workloads.randomness import (
 # Elements that are read twice, where something could make them differ.
 _READ_TWICE = 64
 # A change of these examples must not change what is made of the first of a batch.
-_TRIAL_BATCH, _TRIAL_SEEDS = 8, 4
+_TRIAL_BATCH, _TRIAL_ROWS = 8, (0, 3, 5, 7)
 _PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 _MAPS = ("map", "filter")
 _MAPS_OF_TENSORFLOW = ("_MapDataset", "_ParallelMapDataset")
@@ -68,20 +68,32 @@ class _Layers:
     repeated: bool = False
 
 
-def take_apart(dataset: Any) -> TakenApart:
+def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
     """Take a data set apart.
+
+    Args:
+        dataset: as its author made it.
+        seed: of what is drawn once and cached.
 
     Raises:
         RefusalError: it differs from reading to reading in a way that belongs to no example.
     """
     found = _outer_layers(dataset)
-    _freeze(found)
+    _check_batches(found.inner)
+    _freeze(found, seed)
     return _taken(found)
 
 
 def _taken(found: _Layers) -> TakenApart:
     drawing = [number for number, layer in enumerate(found.layers) if _draws(*layer)]
     first = drawing[0] if drawing else len(found.layers)
+    sizes = [size for kind, (size, _) in _batches(found.layers)]
+    if drawing and len(sizes) > 1:
+        raise RefusalError(
+            "What draws random numbers must be mapped over examples, or over batches of them.",
+            received="batches of batches",
+            advice="Draw before the first batch() in a data set of its own, or after the last one.",
+        )
     # How many there are does not depend on what is drawn.
     later = [layer for layer in found.layers[first:] if layer[0] not in _MAPS]
     fixed = _in_single_elements(found.inner, [*found.layers[:first], *later])
@@ -90,7 +102,7 @@ def _taken(found: _Layers) -> TakenApart:
     if drawing:
         batched = any(kind == "batch" for kind, _ in found.layers[:first])
         augment = _composed(found.layers[first:], batched, fixed)
-    sizes = [size for kind, size in found.layers if kind == "batch"]
+        check_tied(augment, fixed.element_spec)
     return TakenApart(
         fixed=fixed,
         augment=augment,
@@ -117,6 +129,30 @@ def tied(augment: Callable[..., Any], seed: int) -> Callable[[Any, Any, Any], An
     return drawn
 
 
+def check_tied(augment: Callable[..., Any], element_spec: Any) -> None:
+    """Refuse a function whose random numbers are not all tied.
+
+    Args:
+        augment: element → element.
+        element_spec: of the element.
+
+    Raises:
+        RefusalError: it draws in Python, in a tf.function, or by an operation that cannot be tied.
+    """
+    number = tf.TensorSpec([], tf.int64)
+    drawn = tf.function(tied(augment, 0), autograph=False)  # the user's part has its own
+    traced = drawn.get_concrete_function(number, number, element_spec)
+    left = [*random_operations([traced]), *(o for o in operations([traced]) if o in _PYTHON)]
+    if left:
+        raise RefusalError(
+            "What draws random numbers for an example must do so by TensorFlow's functions, "
+            "outside of tf.function and of Python code.",
+            received=", ".join(left),
+            advice="Leave @tf.function away, use tf.random, and put Python code that draws nothing "
+            "in a map of its own before it.",
+        )
+
+
 @contextmanager
 def _refusals_as_they_are() -> Iterator[None]:
     """Autograph makes a StagingError of each error in a user's function."""
@@ -132,6 +168,7 @@ def _refusals_as_they_are() -> Iterator[None]:
 def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
     """A user's function with autograph, also within code of Ringside's that goes without."""
     enabled = ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED)
+    function = getattr(function, "python_function", function)
     made: Callable[..., Any] = autograph.tf_convert(function, enabled)
     return made
 
@@ -157,7 +194,8 @@ def as_tuple(element: Any) -> Any:
 
 def one_after_another(*functions: Callable[..., Any] | None) -> Callable[..., Any]:
     """Functions element → element as one; None is left out."""
-    kept = tuple(one for one in functions if one is not None)
+    # What a tf.function has traced already draws by itself.
+    kept = tuple(getattr(one, "python_function", one) for one in functions if one is not None)
     return lambda *element: _through(kept, joined(element))
 
 
@@ -176,25 +214,28 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
     if kind in _MAPS_OF_TENSORFLOW:
         return [("map", inner._map_func)]
     if kind in ("_BatchDataset", "_ParallelBatchDataset"):
-        return [("batch", int(inner._batch_size))]
+        return [("batch", (int(inner._batch_size), bool(inner._drop_remainder)))]
     if kind == "CacheDataset":
         return [("cache", None)]
     if kind == "_FilterDataset":
         return [("filter", inner._predicate)]
     if kind in ("_TakeDataset", "_SkipDataset"):
         return [(kind[1:5].lower(), int(inner._count))]
-    if kind == "_RepeatDataset" and int(inner._count) == tf.data.INFINITE_CARDINALITY:
+    # A part of what was shuffled is other examples each time. One of what is repeated has an end.
+    cut = any(kind in ("take", "skip") for kind, _ in found.layers)
+    if kind == "_RepeatDataset":
+        times = int(inner._count)
+        if times != tf.data.INFINITE_CARDINALITY or cut:
+            return [("repeat", times)]
         found.repeated = True
         return []
-    # A part of what was shuffled is other examples each time.
-    cut = any(kind in ("take", "skip") for kind, _ in found.layers)
     if kind == "_ShuffleDataset" and inner._reshuffle_each_iteration is not False and not cut:
         found.shuffled = True
         return []
     return [] if kind in _WITHOUT_EFFECT else None
 
 
-def _freeze(found: _Layers) -> None:
+def _freeze(found: _Layers, seed: int) -> None:
     """Make what is within the outermost cache a part of the inner data set.
 
     What is drawn there the author wants once: it is that of epoch 0, with a seed of its own.
@@ -209,15 +250,17 @@ def _freeze(found: _Layers) -> None:
         return
     parts = _taken(_Layers(found.inner, [layer for layer in inside if layer[0] != "cache"]))
     assert parts.augment is not None
-    once = tied(parts.augment, 0)
+    once = tied(parts.augment, seed)
     found.inner = parts.fixed.enumerate().map(
         lambda number, *element: once(0, number, joined(element)),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    if any(kind == "batch" for kind, _ in inside):
-        size = next(size for kind, size in reversed(inside) if kind == "batch")
-        found.layers.insert(0, ("batch", size))
+    found.layers[:0] = _batches(inside)[-1:]
+
+
+def _batches(layers: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [layer for layer in layers if layer[0] == "batch"]
 
 
 def _draws(kind: str, what: Any) -> bool:
@@ -227,14 +270,18 @@ def _draws(kind: str, what: Any) -> bool:
 def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
     """The inner data set with some layers put on again, without the last batches."""
     made, batched = inner, False
-    for kind, what in layers:
+    for number, (kind, what) in enumerate(layers):
         if kind == "map":
             made = made.map(what._func, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         elif kind == "filter":
             made = made.filter(what._func)
+        elif kind == "batch":
+            size, drops = what
+            # Of the last batches a short one is trained on too, unless a map needs whole ones.
+            later = any(kind in ("batch", "map") for kind, _ in layers[number + 1 :])
+            made, batched = made.batch(size, drop_remainder=drops and later), True
         else:
             made = getattr(made, kind)(what)
-            batched = batched or kind == "batch"
     return made.unbatch() if batched else made
 
 
@@ -279,29 +326,28 @@ def _check_apart(function: Callable[..., Any], before: Callable[..., Any], fixed
     """Refuse a random function over batches that gives an example something of the others.
 
     Raises:
-        RefusalError: the first of a batch comes out otherwise beside other examples.
+        RefusalError: one of a batch comes out otherwise beside other examples.
     """
-    examples = fixed.take(2 * _TRIAL_BATCH)
-    if len(list(examples)) < 2 * _TRIAL_BATCH:
-        return  # too few to tell
+    examples = fixed.repeat().take(2 * _TRIAL_BATCH)
 
-    def first(beside: Any, number: int) -> list[Any]:
+    def made_of(row: int, others: Any, number: int) -> list[Any]:
         def made(*batch: Any) -> Any:
             with drawing_from(SeededStream(tf.constant([number, 0]))):
                 return called(function, joined(batch))
 
-        chosen = examples.take(1).concatenate(beside)
+        before_it, behind_it = others.take(row), others.skip(row)
+        chosen = before_it.concatenate(examples.take(1)).concatenate(behind_it)
 
         def drawn(*element: Any) -> Any:
             with drawing_from(SeededStream(tf.constant([number, 1]))):
                 return called(before, joined(element))
 
         batch = next(iter(chosen.map(drawn).batch(_TRIAL_BATCH).map(made)))
-        return [one[0].numpy() for one in tf.nest.flatten(batch)]
+        return [one[row].numpy() for one in tf.nest.flatten(batch)]
 
-    for number in range(_TRIAL_SEEDS):
-        here = first(examples.skip(1).take(_TRIAL_BATCH - 1), number)
-        there = first(examples.skip(_TRIAL_BATCH).take(_TRIAL_BATCH - 1), number)
+    for number, row in enumerate(_TRIAL_ROWS):
+        here = made_of(row, examples.skip(1).take(_TRIAL_BATCH - 1), number)
+        there = made_of(row, examples.skip(_TRIAL_BATCH).take(_TRIAL_BATCH - 1), number)
         if not all(np.array_equal(a, b) for a, b in zip(here, there, strict=True)):
             raise RefusalError(
                 "What the data draw at random for an example must not depend on its batch: "
@@ -326,7 +372,9 @@ def _check_read_again(fixed: Any) -> None:
     python = any(op in _PYTHON for op in left)
     if not (shuffles or random or python):
         return
-    first, second = (list(fixed.take(_READ_TWICE).as_numpy_iterator()) for _ in range(2))
+    # A shuffle of files may show in later elements only.
+    several = fixed if shuffles else fixed.take(_READ_TWICE)
+    first, second = (list(several.as_numpy_iterator()) for _ in range(2))
     same = len(first) == len(second) and all(
         np.array_equal(a, b)
         for one, other in zip(first, second, strict=True)
@@ -350,6 +398,26 @@ def _check_read_again(fixed: Any) -> None:
     )
 
 
+def _check_batches(inner: Any) -> None:
+    """Refuse batches within what cannot be taken off: each of them would be an example.
+
+    Raises:
+        RefusalError: see above.
+    """
+    kind = type(inner).__name__
+    if any(word in kind for word in ("Unbatch", "FlatMap", "Interleave", "Window", "Group")):
+        return
+    if "Batch" in kind or "Ragged" in kind:
+        raise RefusalError(
+            "Ringside makes the batches: those of a tf.data.Dataset must be its last layers, but "
+            "for map, take, skip, filter, repeat, shuffle, cache and prefetch.",
+            received=f"{kind.strip('_')} within another layer, or with padding",
+            advice="Put batch() last. Pad examples of several lengths in a map.",
+        )
+    for one in inner._inputs():
+        _check_batches(one)
+
+
 def _all_within(dataset: Any) -> list[Any]:
     """The data set and all that it is made of."""
     return [dataset, *(inner for one in dataset._inputs() for inner in _all_within(one))]
@@ -363,6 +431,8 @@ def _said(found: _Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, 
     said = []
     if sizes:
         said.append(f"its batches of {sizes[-1]} are taken apart: --global-batch says the size")
+    if any(drops for _, (_, drops) in _batches(found.layers)):
+        said.append("its drop_remainder is left away: a short last batch is trained on too")
     if found.repeated:
         said.append("its repeat() is left away: --epochs says how often")
     if found.shuffled:

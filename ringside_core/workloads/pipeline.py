@@ -212,9 +212,19 @@ class Pipeline:
         given = isinstance(form[0], tuple) and len(form[0]) == 3
         return given or (self.training and self.class_weight is not None)
 
+    @property
+    def draw_seed(self) -> int:
+        """Of what is drawn for the examples: the splits draw other numbers."""
+        return 2 * self.seed + (not self.training)
+
+    @property
+    def of_arrays(self) -> bool:
+        """Whether the author gave arrays, not a data set or a stream."""
+        return isinstance(self.source, ArraySource)
+
     def _noted(self, element: tuple[Any, ...], form: list[Any]) -> Any:
         made = joined(element) if self.preprocess is None else self.preprocess(*element)
-        form.append(made)
+        form.append(as_tuple(made))
         return made
 
     def _batches(self, shard: InputShard, first_epoch: Any, first_step: Any) -> Any:
@@ -339,7 +349,7 @@ class Pipeline:
         augment = self.prepared.augment
         if augment is None:
             return element
-        return as_tuple(tied(augment, self.seed)(epoch, number, as_tuple(element)))
+        return as_tuple(tied(augment, self.draw_seed)(epoch, number, as_tuple(element)))
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
         """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ringside_core.keras import gen_random_ops, gen_stateful_random_ops, tf
+from ringside_core.keras import control_flow_ops, gen_random_ops, gen_stateful_random_ops, tf
 from ringside_core.specs import RefusalError
 
 # Operations whose results differ from call to call, as they are named in a graph.
@@ -104,6 +104,8 @@ def in_loop(since: Any) -> bool:
     Args:
         since: the tensor: in each round of a loop around it, it is another one.
     """
+    if getattr(_here, "vectorized", False):
+        return True
     end = since.graph if tf.is_symbolic_tensor(since) else None
     graph = tf.compat.v1.get_default_graph()
     while graph is not None and graph is not end:
@@ -202,5 +204,20 @@ def _let_streams_answer(name: str) -> None:
     setattr(module, name, answered)
 
 
+def _note_vectorized(name: str) -> None:
+    """tf.vectorized_map traces its function once, in the graph where it stands."""
+    upstream = getattr(control_flow_ops, name)
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        before, _here.vectorized = getattr(_here, "vectorized", False), True
+        try:
+            return upstream(*args, **kwargs)
+        finally:
+            _here.vectorized = before
+
+    setattr(control_flow_ops, name, noting)
+
+
+_note_vectorized("pfor")
 for _name in DRAWN:
     _let_streams_answer(_name)

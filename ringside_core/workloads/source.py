@@ -165,7 +165,7 @@ def as_source(data: Any, *, what: str) -> Source:
 
 
 def _from_dataset(dataset: Any, *, what: str) -> Source:
-    parts = take_apart(dataset)
+    parts = take_apart(dataset, seed=1 if what.startswith("validation") else 0)
     fixed = parts.fixed
     cardinality = int(fixed.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ringside_core.keras import new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import one_after_another
+from ringside_core.workloads.dataset import check_tied, one_after_another
 from ringside_core.workloads.source import Source, as_source, first_elements
 from ringside_core.workloads.weights import check_class_weight
 
@@ -76,6 +76,7 @@ class Workload:
             object.__setattr__(self, attribute, source)
         if self.augment is not None:
             augment = one_after_another(self.train.augment, self.augment)
+            check_tied(augment, first_elements(self.train, 1).element_spec)
             object.__setattr__(self, "train", replace(self.train, augment=augment))
             object.__setattr__(self, "augment", None)  # the source does it from now on
         object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))
@@ -121,6 +122,15 @@ class Workload:
             # Weights made in the first step would not be those with which every backend begins.
             with suppress(NotImplementedError):  # it may have a training step, and no call
                 model(self._first_inputs)
+        try:
+            model.weights  # noqa: B018  # Keras raises if a part has none yet
+        except ValueError as error:
+            raise RefusalError(
+                "A model must have all its weights before its first step.",
+                received=f"{model.name} ({type(model).__name__}): {str(error).split('.')[0]}",
+                advice="Give its Sequential models an input shape, or call its networks once in "
+                "its constructor.",
+            ) from None
         # A subclassed model has no `outputs` before its first call.
         outputs = tf.nest.flatten(getattr(model, "outputs", None))
         self.check_metrics(len(outputs))
@@ -155,7 +165,7 @@ class Workload:
     def _take_what_was_compiled(self) -> None:
         """Set optimizer, loss and metrics from a compiled model.
 
-        A model whose class has a `compile` of its own is left as it was compiled.
+        A model whose class has a `compile` and a `train_step` of its own is left as it is.
 
         Raises:
             RefusalError: the model has no optimizer.
@@ -167,7 +177,10 @@ class Workload:
                 received=f"{model.name} ({type(model).__name__}), which has no optimizer",
                 advice="Give the workload an optimizer, or let `model` call model.compile(…).",
             )
-        if type(model).compile is not tf.keras.Model.compile:
+        if (
+            type(model).compile is not tf.keras.Model.compile
+            and type(model).train_step is not tf.keras.Model.train_step
+        ):
             return
         metrics, losses = model.compiled_metrics, model.compiled_loss
         found = {

@@ -1,5 +1,6 @@
 """A tf.data.Dataset as its author wrote it: its order, its batches, and what it draws at random."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -126,11 +127,20 @@ def by_layer(x: Any, y: Any) -> Any:
 
 
 LAYER = tf.keras.layers.GaussianNoise(1.0)
+
+
+@tf.function
+def by_function(x: Any, y: Any) -> Any:
+    """Traced by its author, who need not."""
+    return x + tf.random.uniform([4, 4, 1]), y
+
+
 DRAWING: dict[str, Callable[[], Any]] = {
     "flip": lambda: images().map(flipped, num_parallel_calls=AUTOTUNE),
     "flip, then batches": lambda: images().shuffle(9).map(flipped).batch(4).prefetch(2),
     "generator": lambda: images().map(by_generator),
     "layer over batches": lambda: images().batch(5).map(by_layer),
+    "tf.function": lambda: images().map(by_function),
     "shuffle of pixels": lambda: images().map(lambda x, y: (tf.random.shuffle(x), y)),
 }
 
@@ -202,6 +212,38 @@ def with_numpy(x: Any, y: Any) -> Any:
     return x + tf.ensure_shape(drawn, []), y
 
 
+def with_both(x: Any, y: Any) -> Any:
+    """Chance of both kinds."""
+    return with_numpy(x + tf.random.uniform([]), y)
+
+
+def with_a_box(x: Any, y: Any) -> Any:
+    """An operation that draws by itself."""
+    begin, *_ = tf.image.sample_distorted_bounding_box([4, 4, 1], tf.zeros([1, 1, 4]))
+    return x + tf.cast(begin[0], tf.float32), y
+
+
+@tf.function
+def one_more(x: Any) -> Any:
+    """Traced once, and used in a map."""
+    return x + tf.random.uniform([])
+
+
+def calls_a_function(x: Any, y: Any) -> Any:
+    """Draws within a tf.function."""
+    return one_more(x), y
+
+
+def drags(x: Any, y: Any) -> Any:
+    """Only the first of a batch keeps to itself."""
+    return x + tf.random.uniform([]) * tf.concat([x[:1] * 0, x[:-1]], axis=0), y
+
+
+def files() -> Any:
+    """Two of them, in another order each time."""
+    return tf.data.Dataset.from_tensor_slices(np.array([0, 100], np.int64)).shuffle(2)
+
+
 def mixed(x: Any, y: Any) -> Any:
     """Mixes each image with another one of its batch."""
     share = tf.random.uniform([])
@@ -212,6 +254,17 @@ def mixed(x: Any, y: Any) -> Any:
     ("dataset", "words"),
     [
         (lambda: images().map(with_numpy), "Python code"),
+        (lambda: images().map(with_both), "PyFunc"),
+        (lambda: images().map(with_a_box), "SampleDistortedBoundingBox"),
+        (lambda: images().map(calls_a_function), "RandomUniform"),
+        (lambda: images().map(flipped).batch(5).batch(2), "batches of batches"),
+        (lambda: images().batch(6).repeat(3).concatenate(images().batch(6)), "BatchDataset"),
+        (lambda: images().padded_batch(6), "PaddedBatch"),
+        (
+            lambda: files().flat_map(lambda n: tf.data.Dataset.range(n, n + 99).shuffle(9)),
+            "shuffle",
+        ),
+        (lambda: images().batch(4).map(drags), "mixes the examples"),
         (lambda: tf.data.Dataset.zip(images().shuffle(9), images()), "a shuffle within"),
         (lambda: images().flat_map(lambda *e: tf.data.Dataset.from_tensors(flipped(*e))), "random"),
         (lambda: images().batch(4).map(mixed), "mixes the examples"),
@@ -235,7 +288,55 @@ def test_a_draw_in_a_loop_is_refused() -> None:
         return tf.map_fn(lambda row: row + tf.random.uniform([]), x), y
 
     with pytest.raises(RefusalError, match="while_loop"):
-        fed(pipeline(images().map(rows)))
+        take_apart(images().map(rows))
+
+
+def test_all_rows_of_a_vectorized_map_would_draw_the_same() -> None:
+    """So it is refused too."""
+
+    def rows(x: Any, y: Any) -> Any:
+        return tf.vectorized_map(lambda row: row + tf.random.uniform([]), x), y
+
+    with pytest.raises(RefusalError, match="outside of loops"):
+        take_apart(images().map(rows))
+
+
+def test_a_part_of_what_is_repeated_has_its_length() -> None:
+    """As its author wrote it: an epoch of 50, of 20 from the fifth on, of three times all."""
+    assert order(pipeline(images().repeat().take(50))) == list(range(50))
+    found = fed_labels(images().repeat().skip(5).take(20))
+    assert found == [float(i % COUNT) for i in range(5, 25)]
+    assert fed_labels(images().batch(6).repeat(3)) == 3 * [float(i) for i in range(COUNT)]
+    assert len(fed_labels(images().batch(6, drop_remainder=True))) == COUNT
+
+
+def fed_labels(dataset: Any) -> list[float]:
+    """y of the elements in order."""
+    return [float(y) for _, y in take_apart(dataset).fixed.as_numpy_iterator()]
+
+
+def test_windows_stay_whole() -> None:
+    """A map that needs whole batches gets them; what is left over is dropped as its author does."""
+    windows = (
+        images()
+        .batch(6, drop_remainder=True)
+        .map(lambda x, y: (tf.ensure_shape(x, [6, 4, 4, 1]), y))
+    )
+
+    assert len(fed_labels(windows)) == 18
+
+
+def test_splits_draw_other_numbers() -> None:
+    """Validation examples are not those of training."""
+    noise = tf.data.Dataset.range(COUNT).map(
+        lambda i: (tf.random.normal([3]) + 0 * tf.cast(i, tf.float32), i)
+    )
+    for dataset in (noise, noise.cache()):
+        training = pipeline(dataset)
+        validation = dataclasses.replace(
+            training, source=as_source(dataset, what="validation data"), training=False
+        )
+        assert not np.allclose(fed(training, epochs=1)[0, 0], fed(validation, epochs=1)[0, 0])
 
 
 def test_a_kept_shuffle_is_the_authors() -> None:

@@ -82,6 +82,53 @@ class ByComputeLoss(tf.keras.Model):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
+class Trackers(tf.keras.Model):
+    """A traced step; trackers of losses by example, of sums, and weighted by the batch's size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = tf.keras.layers.Dense(1)
+        self.tracker = tf.keras.metrics.Mean(name="loss")
+        self.total = tf.keras.metrics.Sum(name="total")
+        self.by_size = tf.keras.metrics.Mean(name="by_size")
+        self.optimizers = {"all": [tf.keras.optimizers.Adam(0.02)]}
+
+    def call(self, x: Any) -> Any:
+        return self.last(x)
+
+    @tf.function
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            errors = tf.reduce_mean((self(x, training=True) - y) ** 2, axis=1)
+            loss = tf.reduce_mean(errors)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        pairs = zip(gradients, self.trainable_variables, strict=True)
+        self.optimizers["all"][0].apply_gradients(pairs)
+        self.tracker.update_state(errors)
+        self.total.update_state(loss)
+        self.by_size.update_state(loss, tf.shape(x)[0])
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.tracker, self.total, self.by_size]
+
+
+class OwnCompile(tf.keras.Model):
+    """Its author's `compile` has other arguments; the step is Keras'."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = tf.keras.layers.Dense(1)
+
+    def compile(self, rate: float) -> None:
+        super().compile(tf.keras.optimizers.Adam(rate), "mse", metrics=["mae"])
+
+    def call(self, x: Any) -> Any:
+        return self.last(x)
+
+
 class TwoPlayers(tf.keras.Model):
     """Two networks, two optimizers, losses by hand, no labels and no call, as in a GAN."""
 
@@ -121,6 +168,13 @@ def compiled_players() -> Any:
     return model
 
 
+def compiled(kind: Callable[[], Any], *arguments: Any) -> Any:
+    """A model as its author compiles it."""
+    model = kind()
+    model.compile(*arguments)
+    return model
+
+
 def _with(kind: Callable[[], Any], examples: int, metrics: Any = ()) -> Workload:
     data = numbers(examples)
     return Workload(
@@ -132,6 +186,16 @@ def _with(kind: Callable[[], Any], examples: int, metrics: Any = ()) -> Workload
         optimizer=lambda: tf.keras.optimizers.Adam(0.02),
         metrics=metrics,
     )
+
+
+COMPILED: dict[str, Callable[[], Any]] = {
+    "trackers": lambda: compiled(Trackers),
+    "own compile": lambda: compiled(OwnCompile, 0.02),
+}
+
+
+def _compiled(name: str, examples: int) -> Workload:
+    return Workload(name=name, model=COMPILED[name], train=numbers(examples))
 
 
 def noisy(x: Any, y: Any) -> Any:
@@ -161,6 +225,8 @@ def _players(examples: int) -> Workload:
 PROGRAMS: dict[str, Callable[[int], Workload]] = {
     "without weights": lambda examples: _with(WithoutWeights, examples),
     "by compute_loss": lambda examples: _with(ByComputeLoss, examples, ["mae"]),
+    "trackers": lambda examples: _compiled("trackers", examples),
+    "own compile": lambda examples: _compiled("own compile", examples),
     "players": _players,
     "augmented": _augmented,
 }
@@ -176,15 +242,16 @@ def plainly_trained(
         data = tf.data.Dataset.from_tensor_slices(x)
     else:
         model(x[:1])
+        data = tf.data.Dataset.from_tensor_slices((x, y))
+    if name not in {"players", *COMPILED}:
         metrics = ["mae"] if name == "by compute_loss" else []
         model.compile(tf.keras.optimizers.Adam(0.02), "mse", metrics)
-        data = tf.data.Dataset.from_tensor_slices((x, y))
     set_weights(model, initial)
     told: dict[str, Any] = {}
     for epoch in range(EPOCHS):
         of_epoch = data
         if name == "augmented":
-            draw = tied(noisy, seed)
+            draw = tied(noisy, 2 * seed)  # of the training split
             rows = [draw(epoch, i, (x[i], y[i])) for i in range(examples)]
             of_epoch = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows, strict=True))))
         history = model.fit(of_epoch.batch(BATCH), epochs=1, verbose=0).history
