@@ -101,7 +101,13 @@ def tried_out(
     plain = workload.build_model()
     if workload.optimizer is not None:
         _compile(plain, workload, workload.optimizer(), spec)
-    trial = try_out(plain, batch, weighted=train.weighted, of_arrays=train.of_arrays)
+    trial = try_out(
+        plain,
+        batch,
+        weighted=train.weighted,
+        of_arrays=train.of_arrays,
+        several=backend.num_replicas > 1 and backend.capabilities.synchronous,
+    )
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
         build_compiled(model, batch)

@@ -77,7 +77,8 @@ class OwnEvaluation:
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         self._results = Results.of(model)
         self._author = author(model.test_step)
-        self._empty = backend.capabilities.synchronous  # whether a part may hold no example
+        # Whether a part may hold no example.
+        self._empty = backend.capabilities.synchronous and backend.num_replicas > 1
         with backend.scope():
             self._means = [tf.keras.metrics.Mean(name=name) for name in returned.raw]
             self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")

@@ -91,7 +91,14 @@ def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
             metrics.build(made, metrics._conform_to_outputs(made, labels(batch[1])))
 
 
-def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool, of_arrays: bool) -> Trial:
+def try_out(
+    model: Any,
+    batch: tuple[Any, Any, Any],
+    *,
+    weighted: bool,
+    of_arrays: bool,
+    several: bool = False,
+) -> Trial:
     """Run the author's steps once, in Python.
 
     Args:
@@ -99,24 +106,28 @@ def try_out(model: Any, batch: tuple[Any, Any, Any], *, weighted: bool, of_array
         batch: (x, y, weight).
         weighted: whether the weights are the user's.
         of_arrays: see `packed`.
+        several: whether several replicas will make a step together.
 
     Raises:
-        RefusalError: a step returns what cannot be told, or an optimizer cannot be found.
+        RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
+            optimizer or what it updates is not the model's.
     """
     x, y, weight = batch
     data = packed(x, labels(y), weight if weighted else None, of_arrays=of_arrays)
     build_compiled(model, batch)
     _check_names(model)
     results, tested, trained = Results.of(model), None, None
+    one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
-        tested = _returned(model, author(model.test_step), data, results)
+        with counted_by(one, one):
+            tested = _returned(model, author(model.test_step), data, results)
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
     if has_own_step(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, numbers, mine))
-        with _only_known(optimizers):
+        with _only_known(optimizers), counted_by(one, one):
             trained = _returned(model, author(model.train_step), data, results)
     return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
 
@@ -128,6 +139,12 @@ def author(step: Any) -> Callable[[Any], Any]:
 
 
 def _note_number(numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
+    if variable.ref() not in numbers:
+        raise RefusalError(
+            "An optimizer may update weights of the model only.",
+            received=f"{variable.name}, which the model does not hold",
+            advice="Make the variable an attribute of the model.",
+        )
     mine.append(numbers[variable.ref()])
 
 
@@ -177,8 +194,7 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
-    with losses_of_one_replica():
-        told = step(data)
+    told = step(data)
     kind = type(model).__name__
     if not isinstance(told, dict) or not told:
         raise RefusalError(
@@ -186,13 +202,15 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
             received=f"a {type(told).__name__} from {kind}",
             advice='Return a dict, such as {"loss": loss}.',
         )
-    own = {metric.name: metric for metric in model.metrics}
+    # Of Keras' own losses only the result itself is theirs: a bare loss may have their name.
+    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
+    own = {metric.name: metric for metric in model.metrics if id(metric) not in of_losses}
     of_metrics = {}
     for name, value in told.items():
         metric = results.metric_of(value) or own.get(name)
         if metric is None:
             continue
-        if id(metric) not in {id(one) for one in own.values()}:
+        if id(metric) not in {id(one) for one in model.metrics}:
             raise RefusalError(
                 "A metric whose result a step returns must be one of the model's `metrics`: they "
                 "are reset at the beginning of an epoch.",
@@ -266,7 +284,8 @@ class OwnStep:
         share = tf.cast(true, scale.dtype) * scale / self._batch
         weight = weight if self._weighted else None
         self._results.forget()
-        with counted_by(None if self._alone else share, true if self.cuts else None):
+        empty = self.cuts and not self._alone  # a replica may have no example
+        with counted_by(None if self._alone else share, true if empty else None):
             told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
         for mean in self.means:
             mean.update_state(told[mean.name], sample_weight=share)

@@ -126,12 +126,16 @@ def random_operations(functions: Any) -> list[str]:
 
 def operations(functions: Any) -> list[str]:
     """Names of all operations in traced functions, also in those that they call; each once."""
-    found: dict[str, None] = {}
+    return list(dict.fromkeys(node.op for node in nodes(functions)))
+
+
+def nodes(functions: Any) -> list[Any]:
+    """All operations in traced functions, also in those that they call, as TensorFlow's NodeDef."""
+    found: list[Any] = []
     for function in functions:
         graph = function.graph.as_graph_def()
-        nodes = [*graph.node, *(n for inner in graph.library.function for n in inner.node_def)]
-        found |= dict.fromkeys(node.op for node in nodes)
-    return list(found)
+        found += [*graph.node, *(n for inner in graph.library.function for n in inner.node_def)]
+    return found
 
 
 _here = threading.local()

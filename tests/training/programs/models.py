@@ -68,6 +68,7 @@ class ByComputeLoss(tf.keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.last = tf.keras.layers.Dense(1, kernel_regularizer="l2")
+        self.bare = False
 
     def call(self, x: Any) -> Any:
         return self.last(x)
@@ -79,7 +80,16 @@ class ByComputeLoss(tf.keras.Model):
             loss = self.compute_loss(y=y, y_pred=made)
         self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
         self.compiled_metrics.update_state(y, made)
-        return {metric.name: metric.result() for metric in self.metrics}
+        results = {metric.name: metric.result() for metric in self.metrics}
+        return {**results, "loss": loss} if self.bare else results
+
+
+class BareLoss(ByComputeLoss):
+    """Returns the loss itself, by the name that Keras' own has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bare = True
 
 
 class Trackers(tf.keras.Model):
@@ -225,6 +235,7 @@ def _players(examples: int) -> Workload:
 PROGRAMS: dict[str, Callable[[int], Workload]] = {
     "without weights": lambda examples: _with(WithoutWeights, examples),
     "by compute_loss": lambda examples: _with(ByComputeLoss, examples, ["mae"]),
+    "bare loss": lambda examples: _with(BareLoss, examples),
     "trackers": lambda examples: _compiled("trackers", examples),
     "own compile": lambda examples: _compiled("own compile", examples),
     "players": _players,
