@@ -16,7 +16,7 @@ from backends.ranks import Ranks
 from ringside_core.keras import (
     keep_exclusions,
     legacy_named_keras,
-    optimizer_variables,
+    slots_of,
     tf,
     weights_of,
 )
@@ -151,7 +151,7 @@ class HorovodRing(Ranks):
         """
         import horovod.tensorflow as hvd
 
-        variables = [*weights_of(model), *(variable for _, variable in optimizer_variables(model))]
+        variables = [*weights_of(model), *slots_of(model)]
         hvd.broadcast_variables(variables, root_rank=0)
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:

@@ -81,7 +81,9 @@ __all__ = [
     "new_optimizer",
     "optimizer_variables",
     "optimizers_of",
+    "python_of",
     "set_weights",
+    "slots_of",
     "tf",
     "updates_made",
     "variable_names",
@@ -155,6 +157,11 @@ def _flat(value: Any) -> list[Any]:
     )
 
 
+def python_of(function: Any) -> Any:
+    """A function as Python. What a tf.function has traced draws by itself, and returns copies."""
+    return getattr(function, "python_function", function)
+
+
 def weights_of(model: Any) -> list[Any]:
     """The weights of a model in order, without the states of metrics that its author gave it.
 
@@ -192,6 +199,11 @@ def optimizer_variables(model: Any) -> list[tuple[str, Any]]:
         for head, one in zip(heads, optimizers, strict=True)
         for name, variable in zip(variable_names(one), variables_of(one), strict=True)
     ]
+
+
+def slots_of(model: Any) -> list[Any]:
+    """The variables of `optimizer_variables`, without their names."""
+    return [variable for _, variable in optimizer_variables(model)]
 
 
 def variables_of(optimizer: Any) -> list[Any]:

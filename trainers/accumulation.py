@@ -6,6 +6,7 @@ from typing import Any
 from backends.base import statistics
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, RunSpec
+from trainers.own_step import has_own_step, one_pass_only
 
 
 class Passes:
@@ -120,12 +121,8 @@ def _assign(variables: list[Any], values: list[Any]) -> None:
 
 def _check(model: Any) -> None:
     """Refuse a model or an optimizer that handles a whole step by itself."""
-    if type(model).train_step is not tf.keras.Model.train_step:
-        raise RefusalError(
-            "A model with a train_step of its own must run its batch in one pass.",
-            received=f"{type(model).__name__}.train_step",
-            advice="Use --gradient-accumulation-steps 1.",
-        )
+    if has_own_step(model):
+        raise one_pass_only(model)
     if isinstance(model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
         raise RefusalError(
             "An optimizer that scales the loss must get its batch in one pass.",

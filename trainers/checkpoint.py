@@ -17,6 +17,7 @@ from ringside_core.keras import (
     optimizer_variables,
     optimizers_of,
     set_weights,
+    slots_of,
 )
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
@@ -39,12 +40,8 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     that reads alone would wait for ever (tensorflow#38635).
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
-    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(_slots(model))}
+    state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(slots_of(model))}
     return {**weights, **state, **_identity(model)}
-
-
-def _slots(model: Any) -> list[Any]:
-    return [variable for _, variable in optimizer_variables(model)]
 
 
 def write(
@@ -80,7 +77,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     with backend.scope():
         if not has_own_step(model):
             build_optimizer(model.optimizer, model.trainable_variables)
-        variables = _slots(model)
+        variables = slots_of(model)
         here = [*get_weights(model), *(variable.numpy() for variable in variables)]
         if difference := _difference(arrays, values_in(arrays), here, model):
             raise RefusalError(
@@ -109,7 +106,7 @@ def put(values: list[NDArray[Any]], model: Any, backend: Backend) -> None:
         model: compiled; its optimizer is built.
         backend: on which the model was built.
     """
-    variables = _slots(model)
+    variables = slots_of(model)
     split = len(values) - len(variables)
     with backend.scope():
         set_weights(model, values[:split])

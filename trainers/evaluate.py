@@ -10,7 +10,7 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.ledger import Ledger, digest, feeding
+from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.rehearsal import Rehearsal
 
 
@@ -74,10 +74,8 @@ class Evaluation:
         x, y, weight, _, ids = data
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if self._trimmed:
-            # A loss that the model adds from its activations ignores weights. So cut off the
-            # padding, which is at the end. Keep at least one example: layers need one.
-            size = tf.maximum(true, 1)
-            x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+            # A loss that the model adds from its activations ignores weights.
+            x, y, weight, ids = only_true((x, y, weight, ids), true)
         with feeding(ids):
             predictions = self._model(x, training=False)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so

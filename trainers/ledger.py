@@ -42,6 +42,19 @@ def current_ids() -> Any:
     return getattr(_here, "ids", None)
 
 
+def only_true(batch: Any, true: Any) -> Any:
+    """The true examples of a nest of tensors; padding is at its end.
+
+    At least one example is kept: layers need one.
+
+    Args:
+        batch: nest of [batch, …].
+        true: number of true examples.
+    """
+    size = tf.maximum(true, 1)
+    return tf.nest.map_structure(lambda tensor: tensor[:size], batch)
+
+
 class LedgerError(RuntimeError):
     """An epoch was not fed the examples that the plan holds."""
 

@@ -3,14 +3,14 @@
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import python_of, tf
 from ringside_core.specs import LedgerDigest
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation
-from trainers.ledger import Ledger, digest, feeding
-from trainers.own_step import Results, Returned, Trial, author, counted_by, packed
+from trainers.ledger import Ledger, digest, feeding, only_true
+from trainers.own_step import Results, Returned, Trial, counted_by, packed
 
 
 def evaluation(
@@ -76,7 +76,7 @@ class OwnEvaluation:
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         self._results = Results.of(model)
-        self._author = author(model.test_step)
+        self._author = python_of(model.test_step)
         # Whether a part may hold no example.
         self._empty = backend.capabilities.synchronous and backend.num_replicas > 1
         with backend.scope():
@@ -90,8 +90,7 @@ class OwnEvaluation:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         self._count.update_state(true)
         self._fed.update_state(ids)
-        size = tf.maximum(true, 1)  # layers need one
-        x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+        x, y, weight, ids = only_true((x, y, weight, ids), true)
         share = tf.cast(true, weight.dtype)
         weight = weight if self._weighted else None
         batch = packed(x, labels(y), weight, of_arrays=self._of_arrays)

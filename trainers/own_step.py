@@ -15,7 +15,14 @@ from functools import partial
 from typing import Any, Self
 
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, losses_utils, optimizers_of, tf, weights_of
+from ringside_core.keras import (
+    build_optimizer,
+    losses_utils,
+    optimizers_of,
+    python_of,
+    tf,
+    weights_of,
+)
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -120,7 +127,7 @@ def try_out(
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
         with counted_by(one, one):
-            tested = _returned(model, author(model.test_step), data, results)
+            tested = _returned(model, python_of(model.test_step), data, results)
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
@@ -128,14 +135,8 @@ def try_out(
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, numbers, mine))
         with _only_known(optimizers), counted_by(one, one):
-            trained = _returned(model, author(model.train_step), data, results)
+            trained = _returned(model, python_of(model.train_step), data, results)
     return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
-
-
-def author(step: Any) -> Callable[[Any], Any]:
-    """An author's step as Python: what a tf.function returns has lost which metric it is of."""
-    function: Callable[[Any], Any] = getattr(step, "python_function", step)
-    return function
 
 
 def _note_number(numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
@@ -250,7 +251,7 @@ class OwnStep:
         """
         assert trial.trained is not None
         _check(model, spec)
-        self._author, self.returned = author(model.train_step), trial.trained
+        self._author, self.returned = python_of(model.train_step), trial.trained
         synchronous = backend.capabilities.synchronous
         self._batch = spec.global_batch if synchronous else spec.batch_plan.per_replica_batch
         self._alone = spec.topology.num_replicas == 1 or not synchronous
@@ -259,8 +260,8 @@ class OwnStep:
         self.cuts = not whole
         with backend.scope():
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
+            variables = weights_of(model)
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
-                variables = weights_of(model)
                 build_optimizer(optimizer, [variables[number] for number in numbers])
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
@@ -474,6 +475,15 @@ tf.keras.losses.Loss._get_reduction = _of_one_replica(
 )
 
 
+def one_pass_only(model: Any) -> RefusalError:
+    """Of gradient accumulation: only Keras' own step can be run on parts of a batch."""
+    return RefusalError(
+        "A model with a train_step of its own must run its batch in one pass.",
+        received=f"{type(model).__name__}.train_step",
+        advice="Use --gradient-accumulation-steps 1.",
+    )
+
+
 def _check(model: Any, spec: RunSpec) -> None:
     """Refuse what only Keras' own step can do."""
     name = f"{type(model).__name__}.train_step"
@@ -484,11 +494,7 @@ def _check(model: Any, spec: RunSpec) -> None:
             advice="Leave out -o backward_passes_per_step.",
         )
     if spec.gradient_accumulation_steps > 1:
-        raise RefusalError(
-            "A model with a train_step of its own must run its batch in one pass.",
-            received=name,
-            advice="Use --gradient-accumulation-steps 1.",
-        )
+        raise one_pass_only(model)
     if spec.learning_rate_rule.rule != "none" and len(optimizers_of(model)) > 1:
         raise RefusalError(
             "A learning-rate rule needs a model with one optimizer.",

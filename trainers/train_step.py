@@ -14,7 +14,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
-from trainers.ledger import feed, feeding, take_tag
+from trainers.ledger import feed, feeding, only_true, take_tag
 from trainers.own_step import OwnStep
 from trainers.totals import Totals
 
@@ -109,9 +109,7 @@ def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if own.cuts:
-            # Padding is at the end. Keep at least one example: layers need one.
-            size = tf.maximum(true, 1)
-            x, y, weight, ids = tf.nest.map_structure(lambda t: t[:size], (x, y, weight, ids))
+            x, y, weight, ids = only_true((x, y, weight, ids), true)
         with feeding(ids):
             loss = tf.reduce_mean(own(x, labels(y), weight, true, scale))
         totals.loss_sum.update_state(loss * tf.cast(true, loss.dtype))

@@ -16,7 +16,7 @@ from backends.base import Backend
 from ringside.verify.same_elements import SPLITS, Looked, Place, Split, difference, draw_places
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RunSpec
-from ringside_core.workloads.dataset import as_tuple, tied
+from ringside_core.workloads.dataset import as_tuple, draw_seed, tied
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source
@@ -159,7 +159,8 @@ def _differs(
         source, ids, None if keep is None else load_function(keep, what="filter")
     )
     epochs = np.array([place.epoch for place in at])
-    element = own_augmented(source.augment, pipeline.draw_seed, epochs, ids, element)
+    seed = draw_seed(pipeline.seed, training=pipeline.training)
+    element = own_augmented(source.augment, seed, epochs, ids, element)
     own = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)
@@ -214,7 +215,7 @@ def own_augmented(
 
     Args:
         augment: of the source; None: the elements are the same in all epochs.
-        seed: of what is drawn (`Pipeline.draw_seed`).
+        seed: of what is drawn (`draw_seed`).
         epochs: [n], from 0.
         ids: numbers of the examples, [n].
         element: a nest of arrays, [n, …].

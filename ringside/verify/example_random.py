@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import python_of, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.randomness import Stream, by_tensorflow, drawing_from, in_loop
 from trainers.ledger import mix
@@ -47,9 +47,7 @@ def tie_to_examples(
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
     stream = ExampleStream(own, current_ids)
     for name in ("call", "train_step", "test_step"):
-        # What a tf.function has traced draws by itself.
-        function = getattr(getattr(model, name), "python_function", getattr(model, name))
-        vars(model)[name] = _answered(function, stream, current_ids)
+        vars(model)[name] = _answered(python_of(getattr(model, name)), stream, current_ids)
     return stream
 
 

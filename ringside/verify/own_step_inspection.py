@@ -9,12 +9,12 @@ from typing import Any
 
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
-from ringside_core.keras import get_weights, optimizers_of, set_weights, tf
+from ringside_core.keras import get_weights, optimizers_of, python_of, set_weights, tf
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import author, losses_of_one_replica, packed
+from trainers.own_step import losses_of_one_replica, packed
 
 Gradients = list[Any]
 
@@ -75,7 +75,7 @@ class _Step:
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         with feeding(ids), losses_of_one_replica():
-            author(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
+            python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         return self._handed
 
 

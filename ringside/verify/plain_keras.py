@@ -26,6 +26,7 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RunSpec
+from ringside_core.workloads.dataset import draw_seed
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -244,7 +245,7 @@ def _examples(
     """All examples of a split in its order, (x, y, weight); weight None: they have none."""
     ids = np.arange(source.num_examples)
     element = own_elements(source, ids)
-    seed = 2 * seed + (not training)  # as `Pipeline.draw_seed`
+    seed = draw_seed(seed, training=training)
     element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
     batch = own_batch(workload.preprocess, element)
     class_weight = workload.class_weight if training else None

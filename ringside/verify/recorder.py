@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
-from ringside_core.keras import get_weights, optimizer_variables, tf, weights_of
+from ringside_core.keras import get_weights, optimizer_variables, slots_of, tf, weights_of
 from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
 from trainers.predict import Prediction
@@ -222,7 +222,7 @@ class Digests(Listener):
 
     def _note(self) -> None:
         model = self.training.model
-        state = [variable.numpy() for _, variable in optimizer_variables(model)]
+        state = [variable.numpy() for variable in slots_of(model)]
         self._noted.append(_digest_of([*get_weights(model), *state]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import ag_ctx, autograph, tf
+from ringside_core.keras import ag_ctx, autograph, python_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.randomness import (
     SeededStream,
@@ -118,7 +118,7 @@ def tied(augment: Callable[..., Any], seed: int) -> Callable[[Any, Any, Any], An
 
     Args:
         augment: element → element.
-        seed: of the run.
+        seed: see `draw_seed`.
     """
 
     def drawn(epoch: Any, number: Any, element: Any) -> Any:
@@ -154,6 +154,16 @@ def check_tied(augment: Callable[..., Any], element_spec: Any) -> None:
         )
 
 
+def draw_seed(seed: int, *, training: bool) -> int:
+    """Of what is drawn for the examples of a split: the splits draw other numbers.
+
+    Args:
+        seed: of the run.
+        training: whether it is the training split.
+    """
+    return 2 * seed + (not training)
+
+
 @contextmanager
 def _refusals_as_they_are() -> Iterator[None]:
     """Autograph makes a StagingError of each error in a user's function."""
@@ -169,8 +179,7 @@ def _refusals_as_they_are() -> Iterator[None]:
 def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
     """A user's function with autograph, also within code of Ringside's that goes without."""
     enabled = ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED)
-    function = getattr(function, "python_function", function)
-    made: Callable[..., Any] = autograph.tf_convert(function, enabled)
+    made: Callable[..., Any] = autograph.tf_convert(python_of(function), enabled)
     return made
 
 
@@ -195,8 +204,7 @@ def as_tuple(element: Any) -> Any:
 
 def one_after_another(*functions: Callable[..., Any] | None) -> Callable[..., Any]:
     """Functions element → element as one; None is left out."""
-    # What a tf.function has traced already draws by itself.
-    kept = tuple(getattr(one, "python_function", one) for one in functions if one is not None)
+    kept = tuple(python_of(one) for one in functions if one is not None)
     return lambda *element: _through(kept, joined(element))
 
 
@@ -244,12 +252,12 @@ def _freeze(found: _Layers, seed: int) -> None:
     caches = [number for number, (kind, _) in enumerate(found.layers) if kind == "cache"]
     if not caches:
         return
-    inside, found.layers = found.layers[: caches[-1]], found.layers[caches[-1] + 1 :]
-    found.layers = [layer for layer in found.layers if layer[0] != "cache"]
+    inside = [layer for layer in found.layers[: caches[-1]] if layer[0] != "cache"]
+    outside = found.layers[caches[-1] + 1 :]
     if not any(_draws(*layer) for layer in inside):
-        found.layers = [layer for layer in inside if layer[0] != "cache"] + found.layers
+        found.layers = [*inside, *outside]
         return
-    parts = _taken(_Layers(found.inner, [layer for layer in inside if layer[0] != "cache"]))
+    parts = _taken(_Layers(found.inner, inside))
     assert parts.augment is not None
     once = tied(parts.augment, seed)
     found.inner = parts.fixed.enumerate().map(
@@ -257,7 +265,7 @@ def _freeze(found: _Layers, seed: int) -> None:
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    found.layers[:0] = _batches(inside)[-1:]
+    found.layers = [*_batches(inside)[-1:], *outside]
 
 
 def _batches(layers: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:

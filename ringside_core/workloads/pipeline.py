@@ -31,9 +31,15 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
 )
-from ringside_core.workloads.dataset import as_tuple, called, joined, rewritten, tied
+from ringside_core.workloads.dataset import as_tuple, called, draw_seed, joined, rewritten, tied
 from ringside_core.workloads.registry import load_function
-from ringside_core.workloads.source import ArraySource, Source, StreamSource, stack_elements
+from ringside_core.workloads.source import (
+    ArraySource,
+    Source,
+    StreamSource,
+    first_batches,
+    stack_elements,
+)
 from ringside_core.workloads.weights import in_proof, unpacked
 from ringside_core.workloads.workload import Workload
 
@@ -206,26 +212,14 @@ class Pipeline:
     @cached_property
     def weighted(self) -> bool:
         """Whether the examples have weights of their own, from their sample or their class."""
-        form: list[Any] = []
-        keeping = replace(self, preprocess=lambda *element: self._noted(element, form))
-        keeping._batches(InputShard(index=0, count=1), 0, 0)
-        given = isinstance(form[0], tuple) and len(form[0]) == 3
+        form = first_batches(self.source, self.preprocess, 1).element_spec
+        given = isinstance(form, tuple) and len(form) == 3
         return given or (self.training and self.class_weight is not None)
-
-    @property
-    def draw_seed(self) -> int:
-        """Of what is drawn for the examples: the splits draw other numbers."""
-        return 2 * self.seed + (not self.training)
 
     @property
     def of_arrays(self) -> bool:
         """Whether the author gave arrays, not a data set or a stream."""
         return isinstance(self.source, ArraySource)
-
-    def _noted(self, element: tuple[Any, ...], form: list[Any]) -> Any:
-        made = joined(element) if self.preprocess is None else self.preprocess(*element)
-        form.append(as_tuple(made))
-        return made
 
     def _batches(self, shard: InputShard, first_epoch: Any, first_step: Any) -> Any:
         """(x, y, weight, scale, id) of each batch of one reader, from a place on."""
@@ -349,7 +343,8 @@ class Pipeline:
         augment = self.prepared.augment
         if augment is None:
             return element
-        return as_tuple(tied(augment, self.draw_seed)(epoch, number, as_tuple(element)))
+        seed = draw_seed(self.seed, training=self.training)
+        return as_tuple(tied(augment, seed)(epoch, number, as_tuple(element)))
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
         """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import as_tuple, take_apart
+from ringside_core.workloads.dataset import as_tuple, called, joined, take_apart
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,27 @@ def first_elements(source: Source, count: int) -> Any:
     if isinstance(source, ArraySource):
         return tf.data.Dataset.from_tensor_slices(source.first(count).arrays)
     elements = tf.data.Dataset.from_tensor_slices(list(source.parts)).flat_map(source.read)
-    return (
-        elements.take(count) if source.decode is None else elements.take(count).map(source.decode)
-    )
+    decode = source.decode
+    if decode is None:
+        return elements.take(count)
+    return elements.take(count).map(lambda *raw: as_tuple(called(decode, joined(raw))))
+
+
+def first_batches(source: Source, preprocess: Callable[..., Any] | None, count: int) -> Any:
+    """A tf.data.Dataset of one batch: the first few elements as they reach the model.
+
+    Args:
+        source: of one split; what it draws at random is nobody's here.
+        preprocess: batch of elements → (x, y) or (x, y, sample_weight); None: they are that.
+        count: of elements.
+    """
+    elements = first_elements(source, min(count, source.num_examples))
+    if source.augment is not None:
+        elements = elements.map(source.augment)
+    batches = elements.batch(count)
+    if preprocess is None:
+        return batches
+    return batches.map(lambda *batch: as_tuple(called(preprocess, joined(batch))))
 
 
 def stack_elements(dataset: Any) -> Any:

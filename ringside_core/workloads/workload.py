@@ -9,7 +9,7 @@ from typing import Any
 from ringside_core.keras import new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.dataset import check_tied, one_after_another
-from ringside_core.workloads.source import Source, as_source, first_elements
+from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import check_class_weight
 
 MEANS = (tf.keras.losses.Reduction.AUTO, tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE)
@@ -153,13 +153,7 @@ class Workload:
     @property
     def _first_inputs(self) -> Any:
         """x of the first examples, as the model is called on them."""
-        elements = first_elements(self.train, min(2, self.train.num_examples))
-        if self.train.augment is not None:
-            elements = elements.map(self.train.augment)
-        elements = elements.batch(2)
-        if self.preprocess is not None:
-            elements = elements.map(self.preprocess)
-        first = next(iter(elements))
+        first = next(iter(first_batches(self.train, self.preprocess, 2)))
         return first[0] if isinstance(first, tuple) else first
 
     def _take_what_was_compiled(self) -> None:
