@@ -35,6 +35,7 @@ from ringside_core.specs import (
     Surroundings,
     read_surroundings,
 )
+from ringside_core.workloads.registry import script_words
 
 if TYPE_CHECKING:
     from backends.base import Backend
@@ -56,6 +57,10 @@ def _train(
             from ringside.verify.task import run_cases
 
             run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)
+        elif script_words(record.spec.workload) and record.spec.save == "all":
+            from ringside.script import run_whole
+
+            run_whole(record, backend, surroundings, run_dir, reporter)
         else:
             train(record, run_dir)
 

@@ -115,6 +115,8 @@ class HorovodRing(Ranks):
             groups=options.num_groups,  # its older name `num_groups` warns
         )
         keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
+        # A model that is saved with it must load without Horovod.
+        type(wrapped).__module__ = type(optimizer).__module__
         return wrapped
 
     def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
@@ -20,7 +21,7 @@ from ringside_core.specs import (
     parse_option,
 )
 from ringside_core.specs.run_spec import MAX_SEED, Option, Precision
-from ringside_core.workloads.registry import DEFAULT, check_modules_beside, ready
+from ringside_core.workloads.registry import DEFAULT, check_modules_beside, check_name, ready
 
 
 def _number_type(text: str) -> str:
@@ -37,6 +38,14 @@ def _number_type(text: str) -> str:
 def spec_from_flags(
     surroundings: Surroundings,
     *,
+    script: Annotated[
+        list[str] | None,
+        typer.Argument(
+            show_default=False,
+            help="In the place of --workload: file.py:function, or a script that calls "
+            "ringside.fit, whose own flags stand behind --.",
+        ),
+    ] = None,
     backend: Annotated[
         str, typer.Option(help="auto: the backend of the launcher; without a launcher, serial.")
     ] = "auto",
@@ -44,8 +53,11 @@ def spec_from_flags(
         int | None, typer.Option(min=1, help="Copies of the model. Default: as launched.")
     ] = None,
     workload: Annotated[
-        str, typer.Option(help="A name, path/to/file.py:function or package.module:function.")
-    ] = DEFAULT,
+        str | None,
+        typer.Option(
+            help=f"A name, path/to/file.py:function or package.module:function. Default: {DEFAULT}."
+        ),
+    ] = None,
     workload_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -140,7 +152,11 @@ def spec_from_flags(
     """
     name = surroundings.default_backend if backend == "auto" else backend
     capabilities_of(name)
-    defaults = ready(workload)
+    workload = _named(script or [], workload)
+    check_name(workload)
+    if global_batch is None or epochs is None:
+        defaults = ready(workload)
+        global_batch, epochs = global_batch or defaults.global_batch, epochs or defaults.epochs
     if filter is not None:
         check_modules_beside(filter)
     own = dict(map(parse_option, option or []))
@@ -157,8 +173,8 @@ def spec_from_flags(
         backend=name,
         options=options,
         topology=topology_for(name, replicas, surroundings),
-        global_batch=global_batch or defaults.global_batch,
-        epochs=epochs or defaults.epochs,
+        global_batch=global_batch,
+        epochs=epochs,
         gradient_accumulation_steps=gradient_accumulation_steps,
         learning_rate_rule=LearningRateRule(rule=learning_rate_rule, warmup_epochs=warmup_epochs),
         precision=precision,
@@ -185,6 +201,25 @@ def spec_from_flags(
         steps_per_execution=steps_per_execution,
         jit_compile=jit_compile,
     )
+
+
+def _named(script: list[str], workload: str | None) -> str:
+    """The workload that the words of a script or --workload name."""
+    if not script:
+        return workload or DEFAULT
+    if workload is not None:
+        raise RefusalError(
+            "A run has one workload.",
+            received=f"{script[0]} beside --workload {workload}",
+            advice="Leave one of them out.",
+        )
+    if len(script) > 1 and not script[0].endswith(".py"):
+        raise RefusalError(
+            "Only a script has arguments of its own.",
+            received=" ".join(script),
+            advice="A script's name ends with .py. A function's options are -w name=value.",
+        )
+    return shlex.join(script) if script[0].endswith(".py") else script[0]
 
 
 def topology_for(backend: str, replicas: int | None, surroundings: Surroundings) -> Topology:

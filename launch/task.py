@@ -114,13 +114,9 @@ def run_process(
     Raises:
         RefusalError: the run dir cannot be written, so no record is possible.
     """
-    task = surroundings.task_name
     with must_be_writable():
-        reporter = Reporter(run_dir, task, aloud=aloud)
-    record = RecordInProgress.begun(spec, task=task, rank=surroundings.rank)
-    record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
-    record.cores = _take_cores(spec, surroundings)
-    record.physical_cores = physical_cores(record.cores)
+        reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
+    record = begun(spec, surroundings)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
@@ -128,21 +124,43 @@ def run_process(
         outcome = Outcome(kind="refused", reason=str(error))
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
     except BaseException as error:
-        text = traceback.format_exc()
-        print(text, file=sys.stderr, flush=True)
-        reason = str(error).strip() or "no message"
-        outcome = Outcome(
-            kind="failed", error_class=type(error).__name__, reason=reason, traceback=text
-        )
+        outcome = failed(error)
+        print(outcome.traceback, file=sys.stderr, flush=True)
+    path = end_record(record, outcome, run_dir)
+    reporter.phase("finished")
+    if aloud and outcome.completed and record.is_chief:
+        print(f"record: {path}", flush=True)
+    return outcome.exit_code
+
+
+def begun(spec: RunSpec, surroundings: Surroundings) -> RecordInProgress:
+    """The record of this process, at the beginning of a run; it is pinned as the spec says."""
+    record = RecordInProgress.begun(spec, task=surroundings.task_name, rank=surroundings.rank)
+    record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
+    record.cores = _take_cores(spec, surroundings)
+    record.physical_cores = physical_cores(record.cores)
+    return record
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of a process that this error ends."""
+    return Outcome(
+        kind="failed",
+        error_class=type(error).__name__,
+        reason=str(error).strip() or "no message",
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def end_record(record: RecordInProgress, outcome: Outcome, run_dir: Path) -> Path:
+    """Complete the record of this process and write it; returns its file."""
     record.machine = machine_facts()
     record.peak_memory_bytes = peak_memory_bytes()
     record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
-    write_whole(run_dir / "records" / f"{task}.json", record.ended(outcome).to_json())
-    reporter.phase("finished")
-    if aloud and outcome.completed and record.is_chief:
-        print(f"record: {run_dir / 'records' / task}.json", flush=True)
-    return outcome.exit_code
+    path = run_dir / "records" / f"{record.task}.json"
+    write_whole(path, record.ended(outcome).to_json())
+    return path
 
 
 def own_surroundings(spec: RunSpec) -> Surroundings:

@@ -10,6 +10,7 @@ from ringside_core.specs import Noun
 TRAINING = "training"
 WAITING = "waiting"  # for its turn beside other runs, see launch/turns.py
 SERVING = "serving"
+IN_SCRIPT = "in-script"  # runs what a user's script does before and after its training
 FINISHED = "finished"
 # Before the first step a task reports little, and the time depends on the machine: on two busy
 # cores it took 35 s to import, build and trace a small model.
@@ -83,16 +84,19 @@ class Watch:
         """(the limit in seconds, tasks that have not moved for longer, the longest first).
 
         Before the first step of any task the limit is START_PATIENCE_S at least. Servers make no
-        steps, and finished tasks may wait for others, so neither counts. When all tasks have
-        finished and their processes still run, all of them stand still.
+        steps, finished tasks may wait for others, and nobody knows how long a user's script takes,
+        so none of them counts. When all tasks have finished and their processes still run, all of
+        them stand still.
         """
-        unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
+        own = (SERVING, FINISHED, IN_SCRIPT)
+        unfinished = [t for t, at in self.latest.items() if at.phase not in own]
+        scripted = any(at.phase == IN_SCRIPT for at in self.latest.values())
         now = time.monotonic()
         if not any(at.phase in (TRAINING, WAITING, FINISHED) for at in self.latest.values()):
             seconds = max(seconds, START_PATIENCE_S)
         if unfinished:
             still = [task for task in unfinished if now - self._changed[task] > seconds]
-        elif now - max(self._changed.values()) > seconds:
+        elif not scripted and now - max(self._changed.values()) > seconds:
             still = list(self.latest)
         else:
             still = []

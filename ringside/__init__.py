@@ -1,6 +1,8 @@
-"""What a user's own file imports: `from ringside import Workload, tf`.
+"""What a user's own file imports: `from ringside import Workload, tf`, or `import ringside`.
 
-Nothing is imported until it is used, because `Workload` and `tf` bring TensorFlow:
+Nothing is imported until it is used, because all of it brings TensorFlow:
+
+- `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
 
 - `Workload`: a model, its data and its loss; a user's function returns one.
 - `QualityTarget`: the validation metric and the value at which training counts as done.
@@ -14,16 +16,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ringside.script import fit, is_chief, scope
     from ringside_core.keras import tf
     from ringside_core.workloads.source import StreamSource
     from ringside_core.workloads.workload import QualityTarget, Workload
 
-__all__ = ["QualityTarget", "StreamSource", "Workload", "tf"]
+__all__ = ["QualityTarget", "StreamSource", "Workload", "fit", "is_chief", "scope", "tf"]
 
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
     "StreamSource": "ringside_core.workloads.source",
     "Workload": "ringside_core.workloads.workload",
+    "fit": "ringside.script",
+    "is_chief": "ringside.script",
+    "scope": "ringside.script",
     "tf": "ringside_core.keras",
 }
 

@@ -60,6 +60,7 @@ with _without_noise():
     # test_programs.py see that they are still what they were.
     from tensorflow.python.autograph.core import ag_ctx
     from tensorflow.python.autograph.impl import api as autograph
+    from tensorflow.python.eager import context
     from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
     from tensorflow.python.ops.parallel_for import control_flow_ops
     from tf_keras.src.utils import losses_utils
@@ -75,6 +76,7 @@ __all__ = [
     "gen_random_ops",
     "gen_stateful_random_ops",
     "get_weights",
+    "is_seeded",
     "keep_exclusions",
     "legacy_named_keras",
     "losses_utils",
@@ -116,6 +118,11 @@ def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
     """Make the optimizer's own variables for these of a model; a legacy one has no `build`."""
     make = getattr(optimizer, "build", None) or optimizer._create_all_weights
     make(variables)
+
+
+def is_seeded() -> bool:
+    """Whether somebody has set TensorFlow's global seed."""
+    return context.global_seed() is not None
 
 
 def new_optimizer(given: Any) -> Any:

@@ -12,12 +12,13 @@ from trainers.driver import Listener, Training
 from trainers.resume import feed
 
 
-def savers(training: Training, run_dir: Path) -> list[Listener]:
+def savers(training: Training, run_dir: Path, *, exported: bool) -> list[Listener]:
     """The listeners that save what the spec asks for.
 
     Args:
         training: that is saved.
         run_dir: where.
+        exported: whether the model is written too; a script has it.
     """
     spec, is_chief = training.spec, training.backend.is_chief
     found: list[Listener] = []
@@ -28,7 +29,8 @@ def savers(training: Training, run_dir: Path) -> list[Listener]:
         found.append(_Checkpoint(path) if every is None else _CheckpointWithin(path, every))
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
-        found.append(_Export(run_dir / "model.keras"))
+        if exported:
+            found.append(_Export(run_dir / "model.keras"))
     return found
 
 

@@ -64,20 +64,21 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     tf.random.set_seed(spec.seed + backend.rank)
     with backend.scope():
         model = workload.build_model()
+        tf.random.set_seed(spec.seed + backend.rank)  # a script seeds its own model
         backend.prepare_model(model)
         set_weights(model, weights)
         if workload.optimizer is None:
-            _check_compiled(model, spec)
+            check_compiled(model, spec)
             return model
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
         if has_own_step(model):  # it combines gradients where it applies them
-            _compile(model, workload, optimizer, spec)
+            compile_model(model, workload, optimizer, spec)
             return model
         optimizer = backend.wrap_optimizer(optimizer)
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
-        _compile(model, workload, optimizer, spec)
+        compile_model(model, workload, optimizer, spec)
         # Made in the first step, they would have TensorFlow trace the step a second time.
         build_optimizer(model.optimizer, model.trainable_variables)
     return model
@@ -100,7 +101,7 @@ def tried_out(
     batch = first_examples(train, train.plan.per_replica_batch)
     plain = workload.build_model()
     if workload.optimizer is not None:
-        _compile(plain, workload, workload.optimizer(), spec)
+        compile_model(plain, workload, workload.optimizer(), spec)
     trial = try_out(
         plain,
         batch,
@@ -114,7 +115,8 @@ def tried_out(
     return trial
 
 
-def _compile(model: Any, workload: Workload, optimizer: Any, spec: RunSpec) -> None:
+def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec) -> None:
+    """Compile a model with a workload's loss and metrics, all of them weighted."""
     tf.keras.Model.compile(  # an author's own `compile` has other arguments, and was called
         model,
         optimizer=optimizer,
@@ -126,7 +128,7 @@ def _compile(model: Any, workload: Workload, optimizer: Any, spec: RunSpec) -> N
     )
 
 
-def _check_compiled(model: Any, spec: RunSpec) -> None:
+def check_compiled(model: Any, spec: RunSpec) -> None:
     """Refuse what only `Model.compile` can be told, if the author's own `compile` was called."""
     asked = {
         "steps_per_execution": spec.steps_per_execution > 1,

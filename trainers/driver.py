@@ -91,8 +91,11 @@ class Listener:
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """An epoch and its validation are over; the clock has stopped."""
 
+    def on_trained(self) -> None:
+        """The last epoch is over. This is the last time at which weights may change."""
+
     def on_end(self) -> None:
-        """The last epoch is over."""
+        """The training is over."""
 
 
 class Progress(Listener):
@@ -231,6 +234,8 @@ class Driver:
 
     def end(self) -> None:
         """The last epoch is over; outside of the backend's scope."""
+        for one in self.listeners:
+            one.on_trained()
         self.record.final_digest = weights_digest(self.training.model)
         for one in self.listeners:
             one.on_end()

@@ -8,8 +8,10 @@ from backends.base import Backend
 from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
+from trainers.adopt import adopt
 from trainers.artifacts import savers
 from trainers.build import build, check_same_data, held, trained_on, tried_out, weights_digest
+from trainers.callbacks import calling
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
 from trainers.ledger import FedTable
@@ -29,6 +31,8 @@ def prepare(
     run_dir: Path,
     listeners: Sequence[Listener] = (),
     virtual_replicas: int = 1,
+    adopted: Any = None,
+    callbacks: Sequence[Listener] | None = None,
 ) -> Driver:
     """Build or resume what the record's spec says; its training step counts what it is fed.
 
@@ -39,6 +43,10 @@ def prepare(
         run_dir: where the chief puts checkpoint, log and model.
         listeners: told after Ringside's own.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
+        adopted: the model of a script that builds it itself, compiled, in the backend's scope;
+            None: the workload builds it.
+        callbacks: told before Ringside's own, because they may change the model; None: those of the
+            workload.
 
     Returns:
         The driver of the training, not started.
@@ -57,7 +65,12 @@ def prepare(
     record.input_notes = workload.train.said
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
-    model = build(spec, workload, backend, steps)
+    if adopted is None:
+        model = build(spec, workload, backend, steps)
+    else:
+        model = adopt(adopted, spec, workload, backend)
+    if callbacks is None:
+        callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, train, model)
     own = OwnStep(model, backend, spec, train, trial) if trial and trial.trained else None
     position = restored(spec, model, backend)
@@ -89,14 +102,21 @@ def prepare(
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_begun(training)
-    return Driver(training, record, [*_own_listeners(training, record, run_dir), *listeners])
+    saving = savers(training, run_dir, exported=adopted is None)
+    return Driver(training, record, [*callbacks, *_proof(training, record), *saving, *listeners])
 
 
-def _own_listeners(training: Training, record: RecordInProgress, run_dir: Path) -> list[Listener]:
-    """The proof that replicas stay equal, where they must, and what saves."""
+def _callbacks(spec: RunSpec, workload: Workload) -> list[Listener]:
+    """The author's callbacks; certificates and comparisons do without (`--save record`)."""
+    given = workload.callbacks() if callable(workload.callbacks) else list(workload.callbacks)
+    return [calling(given)] if given and spec.save == "all" else []
+
+
+def _proof(training: Training, record: RecordInProgress) -> list[Listener]:
+    """The proof that replicas stay equal, where they must."""
     synchronous = training.backend.capabilities.synchronous
     proved = synchronous and training.spec.ablation != "no_reduction"
-    return [*([SyncProof(record)] if proved else []), *savers(training, run_dir)]
+    return [SyncProof(record)] if proved else []
 
 
 def _reader(

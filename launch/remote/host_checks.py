@@ -18,7 +18,7 @@ from launch.site import Site
 from ringside_core.folders import default_data_dir
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import MachineFacts, Noun, Placement, RefusalError, RunSpec
-from ringside_core.workloads.registry import WORKLOADS
+from ringside_core.workloads.registry import WORKLOADS, own_file
 
 # ssh gives up connecting after 10 s (ssh.OPTIONS); a machine that then does not answer is stuck.
 ANSWER_S = 30.0
@@ -183,8 +183,7 @@ def _no_interface(interface: str, seen: Mapping[str, list[str]]) -> str:
 
 def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
     """What every host must have at the same path: the working folder, data, own workloads."""
-    files = [spec.workload.partition(":")[0] for spec in specs]
-    wanted = [file for file in files if file.endswith(".py")]
+    wanted = [file for spec in specs if (file := own_file(spec.workload)) is not None]
     # Data in a bucket (gs://) have no path.
     wanted += [spec.data_dir for spec in specs if spec.data_dir and "://" not in spec.data_dir]
     wanted += [str(folder) for spec in specs if (folder := _kept_data(spec)) and folder.exists()]

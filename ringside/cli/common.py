@@ -102,8 +102,7 @@ def placement_from(
 
 def default_name(spec: RunSpec) -> str:
     """The name of a folder: what was trained, and when."""
-    workload = spec.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
-    return f"{workload}-{datetime.now():%Y%m%d-%H%M%S}"
+    return f"{spec.workload_name}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
 def new_folder(output: Path, name: str) -> Path:

@@ -1,13 +1,12 @@
 """Find out which arms can run here, and why others cannot, before anything is trained."""
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from ringside_core.die_with_parent import dying_with_parent
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 
 LIMIT_S = 300.0
@@ -44,13 +43,6 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
             received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),
         )
     return tuple(able), tuple(unable)
-
-
-def dying_with_parent(module: str) -> list[str]:
-    """A command that runs a module and ends with this process, however this one ends."""
-    # -P: a user's folder `trainers` in the working folder would be taken for ours.
-    program = ("-P", "-m", "ringside.compare.die_with_parent")
-    return [sys.executable, *program, str(os.getpid()), module]
 
 
 def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from ringside_core.specs import (
     RunSpec,
     Shared,
 )
+from ringside_core.workloads.registry import own_file
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def circumstances(shared: Shared) -> Circumstances:
 
 def _names_relative_files(shared: Shared) -> bool:
     """Whether a file name is relative to the working directory."""
-    code = [shared.workload, shared.pipeline.filter or ""]
-    if any(".py:" in name and not Path(name).is_absolute() for name in code):
+    files = [own_file(name) for name in (shared.workload, shared.pipeline.filter or "")]
+    if any(file is not None and not Path(file).is_absolute() for file in files):
         return True
     return shared.data_dir is not None and not Path(shared.data_dir).is_absolute()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ringside_core.folders import cache_dir
 from ringside_core.specs import THIS_MACHINE, Placement, RunSpec, write_whole
+from ringside_core.workloads.registry import is_own
 
 MOST_KEPT = 2000
 
@@ -49,5 +50,5 @@ def expected_s(specs: Iterable[RunSpec], placement: Placement = THIS_MACHINE) ->
 
 def _key(spec: RunSpec, placement: Placement) -> str:
     """Identifies a run without its seed, which differs in each round."""
-    place = os.getcwd() if ":" in spec.workload or spec.data_dir else ""
+    place = os.getcwd() if is_own(spec.workload) or spec.data_dir else ""
     return f"{spec.replace(seed=0).content_hash[:16]}{','.join(placement.names)}{place}"

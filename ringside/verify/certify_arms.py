@@ -13,7 +13,7 @@ from ringside.verify.detect import detect
 from ringside.verify.processes import HERE, Start
 from ringside_core.specs import Certificate, DetectionMatrix, write_whole
 from ringside_core.text import file_name
-from ringside_core.workloads.registry import ready
+from ringside_core.workloads.registry import certified_updates
 
 
 class Stages:
@@ -59,7 +59,7 @@ def certify_arms(
         reuse: take certificates that earlier commands have kept, where nothing has changed since.
         start: where the processes are started, and by which launcher.
     """
-    steps = steps or ready(subjects[0].spec.workload).certified_updates
+    steps = steps or certified_updates(subjects[0].spec.workload)
     kept: dict[str, Certificate | None] = {s.arm.label: None for s in subjects}
     if reuse:
         found = {s.arm.label: _kept(s, steps, start) for s in subjects}

@@ -23,6 +23,7 @@ from ringside_core.specs import (
     RunSpec,
     write_whole,
 )
+from ringside_core.workloads.registry import is_own
 
 MATRIX = "detection.json"
 TAKES_ORDERS = (
@@ -38,6 +39,7 @@ COVERED = (
     "ringside/__init__.py",
     "ringside/compare/__init__.py",
     "ringside/compare/arms.py",
+    "ringside/script.py",
     "ringside/stats",
     "ringside/verify",
     "ringside_core",
@@ -74,7 +76,7 @@ def newest(
     spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
 ) -> Certificate | None:
     """The last certificate that `find` may use, and would if nothing had changed; else None."""
-    if ":" in spec.workload or spec.pipeline.filter:
+    if is_own(spec.workload) or spec.pipeline.filter:
         return None
     path = _path(spec, steps, placement.hosts or (), launcher)
     try:

@@ -1,6 +1,7 @@
 """RunSpec: everything that defines one training run, and nothing else."""
 
 import math
+import re
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
@@ -329,7 +330,13 @@ class RunSpec(TrainingSpec, Document):
         )
 
     @property
+    def workload_name(self) -> str:
+        """The workload as a part of a file's name: without its folder."""
+        first, *rest = self.workload.split(" ", 1)
+        return re.sub(r"[^\w=-]+", "-", " ".join([first.rpartition("/")[2], *rest]))[:60]
+
+    @property
     def run_name(self) -> str:
         """A readable name that is the same on every host: workload, arm and content hash."""
-        workload = self.workload.rpartition("/")[2].replace(":", "-").replace(".", "-")
-        return f"{workload}-{self.backend}-{self.topology.num_replicas}r-{self.content_hash[:8]}"
+        arm = f"{self.backend}-{self.topology.num_replicas}r"
+        return f"{self.workload_name}-{arm}-{self.content_hash[:8]}"

@@ -1,13 +1,23 @@
-"""Find a workload: one of Ringside's by name, or a user's by file or module. No TensorFlow here."""
+"""Find a workload: one of Ringside's by name, or a user's by file or module. No TensorFlow here.
+
+A user's workload is a function, `file.py:function` or `module:function`, or a whole script with its
+own arguments: `file.py --its flags`.
+"""
 
 import importlib
 import importlib.util
 import inspect
+import json
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ringside_core.die_with_parent import dying_with_parent
 from ringside_core.specs import RefusalError, unknown_name
 from ringside_core.specs.run_spec import Option
 
@@ -46,20 +56,90 @@ WORKLOADS: Mapping[str, Ready] = {
 }
 DEFAULT = "digits-large"  # of every command: what is certified, compared and trained is the same
 OWN = Ready("", 48, 3)
+SCRIPT_LIMIT_S = 600.0  # for a script to reach its fit
 
 
 def ready(name: str) -> Ready:
-    """What is known about a workload before TensorFlow is imported; refuses an unknown name."""
+    """The workload of this name, with its defaults; those of a script are asked from the script.
+
+    Raises:
+        RefusalError: there is none; or a script that does not reach its fit.
+    """
     check_name(name)
+    if script_words(name):
+        answer = _asked_by(name)
+        return Ready(name, answer["global_batch"], answer["epochs"])
     return WORKLOADS.get(name) or OWN._replace(function=name)
 
 
+def certified_updates(name: str) -> int:
+    """Updates that a certificate of this workload compares by default."""
+    return WORKLOADS.get(name, OWN).certified_updates
+
+
+def script_words(name: str) -> list[str]:
+    """A script and its arguments, of a workload that is one: `file.py --its flags`; else empty."""
+    try:
+        words = shlex.split(name)
+    except ValueError:
+        return []
+    return words if words and words[0].endswith(".py") else []
+
+
+def own_file(name: str) -> str | None:
+    """The Python file of a user's workload; None: it is a module's, or one of Ringside's."""
+    file = script_words(name)[:1] or [name.rpartition(":")[0]]
+    return file[0] if file[0].endswith(".py") else None
+
+
+def is_own(name: str) -> bool:
+    """Whether a workload is a user's."""
+    return name not in WORKLOADS
+
+
 def check_name(name: str) -> None:
-    """Refuse a workload that is neither a known name nor file.py:function nor module:function."""
-    if ":" not in name and name not in WORKLOADS:
-        raise unknown_name("workload", name, [*WORKLOADS, "path/to/file.py:function"])
-    if name not in WORKLOADS:
+    """Refuse a workload that is no known name, no script and not file.py or module:function."""
+    words = script_words(name)
+    if words and not Path(words[0]).is_file():
+        raise RefusalError("The script must exist.", received=words[0])
+    if words:
+        check_folder(Path(words[0]).resolve().parent)
+    elif ":" not in name and name not in WORKLOADS:
+        known = [*WORKLOADS, "path/to/file.py:function", "path/to/script.py"]
+        raise unknown_name("workload", name, known)
+    elif name not in WORKLOADS:
         check_modules_beside(name)
+
+
+@cache
+def _asked_by(script: str) -> Mapping[str, int]:
+    """What a script asks of its fit; a process of its own runs it up to there."""
+    with tempfile.TemporaryDirectory() as folder:
+        answered = Path(folder) / "answer.json"
+        command = dying_with_parent("ringside_core.workloads.script")
+        try:
+            done = subprocess.run(
+                [*command, script, str(answered)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SCRIPT_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RefusalError(
+                "A script must reach its fit.",
+                received=f"nothing from {script} within {SCRIPT_LIMIT_S:.0f} s",
+            ) from None
+        if not answered.exists():
+            last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
+            raise RefusalError(
+                "A script must run up to its fit.", received=" / ".join(last) or "no output"
+            )
+        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+    if "refused" in answer:
+        raise RefusalError(answer["refused"])
+    return answer
 
 
 def check_modules_beside(reference: str) -> None:
@@ -115,7 +195,7 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
     except Exception as error:
         raise RefusalError(
             f"The {what} must import without an error.",
-            received=f"{type(error).__name__}: {error} ({_place(error, location)})",
+            received=f"{type(error).__name__}: {error} ({place_of(error, location)})",
             advice=_advice(error),
         ) from error
     function = getattr(module, name, None)
@@ -129,16 +209,26 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     """Build a workload.
 
     Args:
-        name: one of WORKLOADS, or a user's `file.py:function` or `module:function`.
+        name: one of WORKLOADS, a user's `file.py:function` or `module:function`, or a script.
         options: keyword arguments of its function.
         data_dir: where data sets are kept; passed to the function if it has such a parameter.
 
     Raises:
         RefusalError: unknown name or option, a function that returns no workload, missing data.
     """
-    # By name, because it imports TensorFlow; code that only plans imports this module too.
+    # By name, because they import TensorFlow; code that only plans imports this module too.
+    if script_words(name):
+        if options or data_dir is not None:
+            raise RefusalError(
+                "A script has flags of its own.",
+                received=", ".join([*options, *(["--data-dir"] if data_dir else [])]),
+                advice="Write them behind the script: my_script.py -- --its-flag 3",
+            )
+        script = importlib.import_module("ringside_core.workloads.script")
+        return cast("Workload", script.workload_of(name))
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
-    function = load_function(ready(name).function, what="workload")
+    known = WORKLOADS.get(name)
+    function = load_function(known.function if known else name, what="workload")
     parameters = inspect.signature(function).parameters
     for option in options:
         if option not in parameters:
@@ -163,7 +253,7 @@ def _folder_of(location: str) -> Path | None:
     return None if location.partition(".")[0] in ROOFS else Path.cwd()
 
 
-def _search_first(folder: Path | None) -> None:
+def search_first(folder: Path | None) -> None:
     """Let Python look for modules in a user's folder first, and in Ringside's own folder last.
 
     `python train.py` puts Ringside's folder first, whose `tests` and `examples` would hide modules
@@ -188,13 +278,13 @@ def _import_file(location: str, what: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    _search_first(_folder_of(location))
+    search_first(_folder_of(location))
     spec.loader.exec_module(module)
     return module
 
 
 def _import_module(location: str, what: str) -> Any:
-    _search_first(_folder_of(location))
+    search_first(_folder_of(location))
     try:
         return importlib.import_module(location)
     except ModuleNotFoundError as error:
@@ -218,7 +308,7 @@ def _advice(error: Exception) -> str:
     )
 
 
-def _place(error: Exception, location: str) -> str:
+def place_of(error: Exception, location: str) -> str:
     """File and line of the error: in the user's own file if the traceback has a line there."""
     trace = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
     if isinstance(error, SyntaxError):

@@ -59,6 +59,7 @@ class StreamSource:
         decode: raw element → element, applied only to the elements that a reader keeps.
         lengths: raw elements in each part.
         augment, shuffled, said: see ArraySource; augment takes what `decode` returns.
+        batch_size: of the batches of a tf.data.Dataset; None: it has none.
     """
 
     parts: tuple[str, ...]
@@ -68,6 +69,7 @@ class StreamSource:
     augment: Callable[..., Any] | None = None
     shuffled: bool = True
     said: tuple[str, ...] = ()
+    batch_size: int | None = None
 
     @property
     def num_examples(self) -> int:
@@ -202,6 +204,7 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         augment=parts.augment,
         shuffled=parts.shuffled,
         said=parts.said,
+        batch_size=parts.batch_size,
     )
 
 

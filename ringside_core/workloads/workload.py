@@ -49,6 +49,8 @@ class Workload:
         target: the quality at which training counts as done; None: there is none.
         reference_batch: global batch for which the learning rate was chosen; needed by the
             learning-rate rules `linear` and `sqrt`.
+        callbacks: as for `Model.fit`, or a function that returns them anew. They are called in a
+            training of its own, not in certificates and comparisons (docs/own-model.md).
         validates: whether there are validation data; set by itself.
     """
 
@@ -65,6 +67,7 @@ class Workload:
     reference_batch: int | None = None
     loss_weights: Any = None
     class_weight: Mapping[int, float] | None = None
+    callbacks: Any = ()
     validates: bool = True
 
     def __post_init__(self) -> None:
@@ -105,6 +108,11 @@ class Workload:
                 where one is needed.
         """
         model = self.model()
+        self.check_model(model)
+        return model
+
+    def check_model(self, model: Any) -> None:
+        """Refuse what `build_model` refuses."""
         if not isinstance(model, tf.keras.Model):
             kind = f"{type(model).__module__}.{type(model).__name__}"
             hint = (
@@ -148,7 +156,6 @@ class Workload:
                 received=f"a masked output of {model.name}",
                 advice="Drop the mask before the last layer, and weigh the elements in the loss.",
             )
-        return model
 
     @property
     def _first_inputs(self) -> Any:

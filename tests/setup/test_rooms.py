@@ -20,6 +20,7 @@ WITH_TENSORFLOW = {
     "backends",
     "trainers",
     "ringside.collectives",
+    "ringside.script",
     "ringside.verify",
     "ringside_core.keras",
     "ringside_core.workloads",
@@ -75,10 +76,10 @@ def imports_of(program: Path) -> set[str]:
 
 
 def test_train_stands_beside_the_command_line_not_above_it() -> None:
-    """train.py runs on every node. Of the experiment it knows the request to verify, no more."""
+    """Of the experiment it knows what scripts call and the request to verify, no more."""
     found = {name for name in imports_of(ROOT / "train.py") if name.partition(".")[0] == "ringside"}
 
-    assert found == {"ringside.verify.request", "ringside.verify.task"}
+    assert found == {"ringside.script", "ringside.verify.request", "ringside.verify.task"}
 
 
 @pytest.mark.parametrize("store", [verify_store, collectives_store, report_source])

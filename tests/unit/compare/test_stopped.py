@@ -32,7 +32,7 @@ def command() -> None:
 MAIN = "from ringside.cli import main; main.COMMANDS['doctor'] = ('waits', ''); main.main()"
 ASKS = """
 import subprocess
-from ringside.compare.available_arms import dying_with_parent
+from ringside_core.die_with_parent import dying_with_parent
 subprocess.run(dying_with_parent("waits_for_ever"))
 """
 WAITS_FOR_EVER = "import signal; print('ready', flush=True); signal.pause()"

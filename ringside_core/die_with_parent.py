@@ -1,6 +1,6 @@
 """Run a module that ends with the process that asked for it, even if that one is killed.
 
-python -m ringside.compare.die_with_parent <process id of the parent> <module> [argument …]
+python -m ringside_core.die_with_parent <process id of the parent> <module> [argument …]
 """
 
 import ctypes
@@ -10,6 +10,13 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the kernel sends this process a signal when its parent ends
+
+
+def dying_with_parent(module: str) -> list[str]:
+    """A command that runs a module and ends with this process, however this one ends."""
+    # -P: a user's folder `trainers` in the working folder would be taken for ours.
+    program = ("-P", "-m", "ringside_core.die_with_parent")
+    return [sys.executable, *program, str(os.getpid()), module]
 
 
 def main() -> None:

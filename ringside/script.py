@@ -1,0 +1,268 @@
+"""What a training script calls: `ringside.scope`, `ringside.fit`, `ringside.is_chief`.
+
+    with ringside.scope():
+        model = …
+        model.compile(…)
+    history = ringside.fit(model, x, y, epochs=5)
+
+`python script.py` trains serially. `horovodrun -np 4 python script.py`, mpirun, srun, a TF_CONFIG
+and `ringside launch script.py --backend mirrored` distribute it. For `ringside verify` and
+`ringside compare` a script is a workload (`ringside_core/workloads/script.py`).
+"""
+
+import atexit
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from backends.base import Backend
+from launch.flags import spec_from_flags
+from launch.launchers.slurm import node_addresses
+from launch.task import (
+    Reporter,
+    begun,
+    end_process,
+    end_record,
+    failed,
+    must_be_writable,
+    own_surroundings,
+)
+from launch.watch import IN_SCRIPT
+from ringside_core.keras import is_seeded, tf
+from ringside_core.specs import (
+    Outcome,
+    RecordInProgress,
+    RefusalError,
+    Surroundings,
+    read_surroundings,
+)
+from ringside_core.workloads import script as workload
+from ringside_core.workloads.registry import script_words
+from trainers import fit as training
+from trainers.adopt import given_back
+from trainers.callbacks import calling
+from trainers.driver import Progress
+from trainers.prepare import prepare
+from trainers.process import started
+
+
+@dataclass
+class _Session:
+    """This process's part of a run, from the script's first call to its end.
+
+    Attributes:
+        record: of the next training.
+        surroundings: where this process stands in the run.
+        run_dir: folder of the run.
+        launched: a launcher of Ringside's waits for the record; it chose batch and epochs of the
+            first training, and it writes the record.
+        trainings: how many there were.
+    """
+
+    backend: Backend
+    record: RecordInProgress
+    surroundings: Surroundings
+    run_dir: Path
+    reporter: Reporter
+    launched: bool
+    trainings: int = 0
+
+
+_session: _Session | None = None
+
+
+def scope() -> AbstractContextManager[Any]:
+    """Where a model is built and compiled: `with ringside.scope(): …`.
+
+    The call itself starts the backend, which must come before TensorFlow's first operation under
+    some: `scope = ringside.scope()` can stand at the top.
+    """
+    if workload.capturing():
+        workload.begin_model()
+        return nullcontext()
+    session = _here()
+    if not is_seeded():  # weights would differ from run to run, and from stack to stack
+        tf.keras.utils.set_random_seed(session.record.spec.seed)
+    return session.backend.scope()
+
+
+def is_chief() -> bool:
+    """Whether this process writes what is written once, such as the trained model."""
+    return workload.capturing() or _here().backend.is_chief
+
+
+def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
+    """Train a model, in the place of `model.fit`: with its arguments, and its History.
+
+    The batch is the global one, under every backend. The model is then as `model.fit` would leave
+    it.
+
+    Args:
+        model: built and compiled within `scope()`.
+        x: as for `Model.fit`: arrays, or a tf.data.Dataset.
+        y: labels, if x are arrays.
+        arguments: the others of `Model.fit`.
+
+    Returns:
+        Keras' History, with the metrics of the whole run.
+
+    Raises:
+        RefusalError: what cannot be trained the same under every backend.
+    """
+    session = None if workload.capturing() else _here()
+    asked = workload.asked_of(model, x, y, **arguments)
+    return workload.reached(asked) if session is None else _train(session, asked)
+
+
+def run_whole(
+    record: RecordInProgress,
+    backend: Backend,
+    surroundings: Surroundings,
+    run_dir: Path,
+    reporter: Reporter,
+) -> None:
+    """Run a script to its end, in a process that Ringside has launched.
+
+    Args:
+        record: of this process; its spec names the script.
+        backend: started.
+        surroundings: where this process stands in the run.
+        run_dir: folder of the run.
+        reporter: is told each phase and update.
+    """
+    global _session
+    _session = _Session(backend, record, surroundings, run_dir, reporter, launched=True)
+    reporter.phase(IN_SCRIPT)
+    try:
+        workload.run(record.spec.workload)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise RuntimeError(f"the script ended with exit code {end.code}") from None
+    if not _session.trainings:
+        raise RefusalError(
+            "A script must call ringside.fit(model, …) in the place of model.fit(…).",
+            received=f"{script_words(record.spec.workload)[0]}, which ends without it",
+        )
+
+
+def _train(session: _Session, asked: workload.Asked) -> Any:
+    number, backend = session.trainings, session.backend
+    first_launched = session.launched and number == 0
+    record, run_dir = session.record, session.run_dir
+    if not first_launched:
+        # Another training has an order of its own, and a record.
+        spec = record.spec.replace(
+            global_batch=asked.global_batch,
+            epochs=asked.epochs,
+            resume_from=None,
+            seed=record.spec.seed + (number > 0),
+        )
+        run_dir = run_dir / f"fit-{number + 1}" if number else run_dir
+        record = begun(spec, session.surroundings)
+        if number:
+            record.started_unix_s = time.time()
+        record.role, record.is_chief = backend.role, backend.is_chief
+    session.record, session.trainings = record, number + 1
+    backend.spec = record.spec
+    try:
+        history = _trained(session, asked, record, run_dir)
+    except BaseException as error:
+        if not first_launched:
+            refused = isinstance(error, RefusalError)
+            outcome = Outcome(kind="refused", reason=str(error)) if refused else failed(error)
+            end_record(record, outcome, run_dir)
+        raise
+    if not first_launched:
+        end_record(record, Outcome(kind="completed"), run_dir)
+    return history
+
+
+def _trained(
+    session: _Session, asked: workload.Asked, record: RecordInProgress, run_dir: Path
+) -> Any:
+    backend, reporter = session.backend, session.reporter
+    reporter.phase("building")
+    with backend.scope():  # a model that is not built yet gets its weights now
+        work = asked.workload(record.spec.workload, session.trainings - 1)
+    calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
+    told = Progress(reporter.step, reporter.epoch if asked.verbose else _quiet)
+    with given_back(asked.model, backend):
+        driver = prepare(
+            record,
+            work,
+            backend,
+            run_dir=run_dir,
+            listeners=[told],
+            adopted=asked.model,
+            callbacks=[calls],
+        )
+        if asked.verbose:
+            reporter.notes(record.input_notes)
+        training.fit(driver)
+    reporter.phase(IN_SCRIPT)
+    return calls.history
+
+
+def _quiet(epoch: int, record: Any) -> None:
+    del epoch, record
+
+
+def _here() -> _Session:
+    """The session of this process; a script that a person or another launcher starts begins it."""
+    global _session
+    if _session is None:
+        _session = _begun()
+    return _session
+
+
+def _begun() -> _Session:
+    name = _own_name()
+    _end_at_errors(Path(name or "script").name)
+    found = read_surroundings(os.environ, node_addresses)
+    # Batch and epochs are known when fit is called.
+    spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
+    spec = spec.replace(workload=name or spec.workload, precision=tf.keras.backend.floatx())
+    surroundings = own_surroundings(spec)
+    run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name
+    with must_be_writable():
+        reporter = Reporter(run_dir, surroundings.task_name, aloud=surroundings.rank == 0)
+        (run_dir / "records" / f"{surroundings.task_name}.json").unlink(missing_ok=True)
+    record = begun(spec, surroundings)
+    stack = ExitStack()
+    backend = stack.enter_context(started(record, surroundings, reporter.phase))
+    if backend is None:  # a server: the others train, until its coordinator was gone
+        end_record(record, Outcome(kind="completed"), run_dir)
+        end_process(0)
+        raise AssertionError
+    atexit.register(stack.close)
+    return _Session(backend, record, surroundings, run_dir, reporter, launched=False)
+
+
+def _own_name() -> str:
+    """The running script and its arguments, as a shell reads them; empty: there is none."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or not file.endswith(".py"):
+        return ""
+    return shlex.join([os.path.relpath(file), *sys.argv[1:]])
+
+
+def _end_at_errors(script: str) -> None:
+    """Let a refusal be one message, and let no rank outlive its error: peers would wait for it."""
+    shown: Callable[..., Any] = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, RefusalError):
+            print(f"{script}: {error}", file=sys.stderr)
+            end_process(2)
+        shown(kind, error, trace)
+        end_process(1)
+
+    sys.excepthook = hook

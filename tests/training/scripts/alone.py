@@ -1,0 +1,28 @@
+"""A script one of whose processes does something alone: `python alone.py raises|stops numbers`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ringside
+from ringside import tf
+
+
+class Alone(tf.keras.callbacks.Callback):
+    """Raises, or wants to stop, in the second step of a process that is not the chief."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == 1 and not ringside.is_chief():
+            if sys.argv[1] == "raises":
+                raise ValueError("only here")
+            self.model.stop_training = True
+
+
+with ringside.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+    model.compile("sgd", "mse")
+x = np.ones((40, 3), np.float32)
+history = ringside.fit(model, x, x[:, :1], batch_size=8, epochs=3, callbacks=[Alone()])
+Path(sys.argv[2]).with_suffix(f".{ringside.is_chief()}").write_text(str(len(history.epoch)))

@@ -1,0 +1,179 @@
+"""A script with several trainings; `python trained.py numbers.npz` writes what came of them.
+
+`trained` also runs with plain Keras in the place of `ringside`, which is what is right.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+
+BATCH, EPOCHS, EXAMPLES = 12, 8, 65  # the last batch is short: 5 examples
+callbacks, layers = tf.keras.callbacks, tf.keras.layers
+Scope = Callable[[], AbstractContextManager[Any]]
+Fit = Callable[..., Any]
+
+
+def data(seed: int, count: int = EXAMPLES) -> tuple[np.ndarray, np.ndarray]:
+    """x [count, 3] and y [count, 1]."""
+    drawn = np.random.default_rng(seed)
+    x = drawn.normal(size=(count, 3))
+    return x, np.sin(x.sum(axis=1, keepdims=True)) + drawn.normal(size=(count, 1)) / 5
+
+
+def net(width: int = 5) -> Any:
+    """Two layers."""
+    return tf.keras.Sequential(
+        [layers.Dense(width, activation="tanh", input_shape=(3,)), layers.Dense(1)]
+    )
+
+
+class Counted(tf.keras.callbacks.Callback):
+    """Counts what it is told, and changes the rate in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = dict.fromkeys(("train", "epochs", "steps", "ends"), 0)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.told["train"] += 1
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.told["epochs"] += epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.told["steps"] += batch
+        tf.keras.backend.set_value(self.model.optimizer.lr, 0.1 / (2 + self.told["ends"]))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.told["ends"] += 1
+
+
+class OwnStep(tf.keras.Model):
+    """A model with a training step of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+    def train_step(self, batch: Any) -> Any:
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.math.squared_difference(self(x), y))
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": loss}
+
+
+def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Callbacks that decide by the metrics of the validation, and that write files."""
+    tf.keras.utils.set_random_seed(1)
+    with scope():
+        model = net()
+        model.compile(tf.keras.optimizers.SGD(0.3, momentum=0.9), "mse", metrics=["mae"])
+    history = fit(
+        model,
+        *data(1),
+        batch_size=BATCH,
+        epochs=EPOCHS,
+        shuffle=False,
+        verbose=0,
+        validation_data=data(2, 33),
+        callbacks=[
+            callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.95),
+            callbacks.ReduceLROnPlateau(patience=0, factor=0.5),
+            callbacks.CSVLogger(str(folder / "log.csv")),
+            callbacks.ModelCheckpoint(str(folder / "best.keras"), save_best_only=True),
+            callbacks.EarlyStopping(patience=2, restore_best_weights=True),
+        ],
+    )
+    return model, history
+
+
+def stepwise(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A callback that is called in every step, and a split of arrays."""
+    tf.keras.utils.set_random_seed(2)
+    with scope():
+        model = net()
+        model.compile(tf.keras.optimizers.SGD(), "mse")
+    counted = Counted()
+    history = fit(
+        model,
+        *data(3),
+        batch_size=BATCH,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+        validation_split=0.2,
+        callbacks=[counted],
+    )
+    history.history.update({name: [float(value)] for name, value in counted.told.items()})
+    return model, history
+
+
+def staged(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Two trainings, the second on what the first has left; then part of it frozen."""
+    tf.keras.utils.set_random_seed(3)
+    with scope():
+        model = net()
+        model.compile("adam", "mse", metrics=["mae"])
+    told = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit(model, *data(4), epochs=2, **told)
+    fit(model, *data(4), epochs=3, initial_epoch=2, **told)
+    model.layers[0].trainable = False
+    with scope():
+        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    history = fit(model, *data(4), epochs=5, initial_epoch=3, **told)
+    x, y = data(5, 24)
+    evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)
+    history.history.update({f"evaluated {name}": [value] for name, value in evaluated.items()})
+    return model, history
+
+
+def own_step(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A training step of the author's own, twice."""
+    tf.keras.utils.set_random_seed(4)
+    with scope():
+        model = OwnStep()
+        model.build((None, 3))
+        model.compile(tf.keras.optimizers.SGD(0.1))
+    for _ in range(2):
+        # A short last batch counts by batches in plain Keras.
+        x, y = data(6, 5 * BATCH)
+        history = fit(model, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    del history.history["loss"]  # plain Keras tells that of the last batch
+    return model, history
+
+
+PROGRAMS = (decided, stepwise, staged, own_step)
+
+
+def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
+    """Histories and final weights of all programs, by name."""
+    found: dict[str, np.ndarray] = {}
+    for program in PROGRAMS:
+        model, history = program(scope, fit, folder)
+        name = program.__name__
+        found |= {f"{name} {key}": np.array(column) for key, column in history.history.items()}
+        found |= {f"{name} {i}": value for i, value in enumerate(model.get_weights())}
+        found[f"{name} epochs"] = np.array(history.epoch)
+        optimizer = type(model.optimizer).__module__.partition(".")[0]
+        found[f"{name} optimizer"] = np.array(optimizer)
+    return found
+
+
+if __name__ == "__main__":
+    import ringside
+
+    numbers = Path(sys.argv[1])
+    results = trained(ringside.scope, ringside.fit, numbers.parent)
+    if ringside.is_chief():
+        np.savez(numbers, **results)

@@ -1,0 +1,82 @@
+"""The model of a script, which its author built and compiled himself: taken, and given back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from backends.base import Backend
+from ringside_core.keras import build_optimizer, optimizers_of, tf, variables_of
+from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.workloads.workload import Workload
+from trainers.build import check_compiled, compile_model
+from trainers.own_step import has_own_step
+
+
+def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> Any:
+    """A model that its author built and compiled himself, made ready as by `build`.
+
+    Its weights and what its optimizer remembers stay as they are. `given_back` undoes the rest.
+
+    Raises:
+        RefusalError: it was not built in the backend's scope, or not compiled.
+    """
+    with backend.scope():
+        here = tf.distribute.get_strategy()
+        if model.distribute_strategy is not here:
+            raise RefusalError(
+                "The model must be built and compiled within ringside.scope().",
+                received=f"{model.name}, built outside of it",
+                advice="Write: with ringside.scope(): model = …; model.compile(…)",
+            )
+        workload.check_model(model)
+        tf.random.set_seed(spec.seed + backend.rank)  # see `build`
+        backend.prepare_model(model)
+        if workload.optimizer is None:
+            check_compiled(model, spec)
+            return model
+        optimizer = model.optimizer
+        if not has_own_step(model):
+            optimizer = _with_state_of(optimizer, backend.wrap_optimizer(optimizer), model)
+        compile_model(model, workload, optimizer, spec)
+        if not has_own_step(model):
+            build_optimizer(model.optimizer, model.trainable_variables)
+    return model
+
+
+@contextmanager
+def given_back(model: Any, backend: Backend) -> Iterator[None]:
+    """After this block, a model of a script is as its author compiled it, with trained weights."""
+    held = [model, *optimizers_of(model)]
+    before = [_functions_of(one) for one in held]
+    optimizer, method = model.optimizer, model.distribute_reduction_method
+    try:
+        yield
+    finally:
+        with backend.scope():
+            if model.optimizer is not optimizer:
+                model.optimizer = _with_state_of(model.optimizer, optimizer, model)
+            for one, functions in zip(held, before, strict=True):
+                for name in _functions_of(one).keys() - functions.keys():
+                    delattr(one, name)
+                for name, function in functions.items():
+                    setattr(one, name, function)
+            model.distribute_reduction_method = method
+            model._reset_compile_cache()  # functions that Keras has traced of other steps
+
+
+def _functions_of(held: Any) -> dict[str, Any]:
+    """The functions that were set on a model or an optimizer, not on its class."""
+    kinds = (FunctionType, MethodType, partial, type)
+    return {name: value for name, value in vars(held).items() if isinstance(value, kinds)}
+
+
+def _with_state_of(old: Any, new: Any, model: Any) -> Any:
+    """An optimizer that goes on where another one is."""
+    if new is not old:
+        for one in (old, new):
+            build_optimizer(one, model.trainable_variables)
+        for mine, given in zip(variables_of(new), variables_of(old), strict=True):
+            mine.assign(given)
+    return new

@@ -1,0 +1,151 @@
+"""Keras callbacks of a training's author: with metrics that are merged over all replicas."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import EpochRecord, RefusalError
+from trainers.driver import Listener, Training
+
+_kinds = tf.keras.callbacks
+# Every process takes part where a strategy reads variables by a collective; there Keras lets all
+# but the chief write into folders that it removes.
+_WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
+_WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
+_DONE_ANYWAY = (_kinds.History, _kinds.ProgbarLogger, _kinds.TerminateOnNaN)
+
+
+class Callbacks(Listener):
+    """Calls an author's callbacks in every process that they belong to.
+
+    All processes see the same metrics at the end of an epoch, those of the whole run, so that each
+    decides alike. Whether to stop is asked of all: one process that stopped alone would leave the
+    others waiting in a collective.
+
+    Attributes:
+        history: what Keras calls History.
+    """
+
+    history: Any
+
+    def __init__(self, given: Sequence[Any], *, first_epoch: int = 0) -> None:
+        """Call nothing yet.
+
+        Args:
+            given: the callbacks.
+            first_epoch: number of this training's first epoch, as the callbacks are told it.
+        """
+        self._given, self._first_epoch = tuple(given), first_epoch
+        for one in given:
+            if isinstance(one, _kinds.BackupAndRestore):
+                raise RefusalError(
+                    "Ringside writes and reads the checkpoints of a training itself.",
+                    received="BackupAndRestore among the callbacks",
+                    advice="Leave it out, and use --resume-from.",
+                )
+
+    def on_start(self) -> None:
+        """Tell them that the training begins."""
+        training = self.training
+        with training.backend.scope():
+            self._list = _kinds.CallbackList(
+                _of_this_process(self._given, training),
+                add_history=True,
+                model=training.model,
+                verbose=0,
+                epochs=self._first_epoch + training.spec.epochs,
+                steps=training.steps_per_epoch,
+            )
+            self.history = training.model.history
+            self._list.on_train_begin()
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Pass it on."""
+        self._list.on_epoch_begin(self._first_epoch + epoch)
+
+    def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
+        """Pass on the merged metrics, and agree on whether to stop."""
+        values = {f"val_{name}": value for name, value in record.validation.items()}
+        self._list.on_epoch_end(self._first_epoch + epoch, {**record.train, **values})
+        model = self.training.model
+        wanted = np.array([float(self._wants_to_stop() or model.stop_training)])
+        model.stop_training = bool(self.training.backend.all_reduce(wanted, "max")[0])
+
+    def on_trained(self) -> None:
+        """Tell them that the training is over."""
+        with self.training.backend.scope():
+            self._list.on_train_end()
+        self.training.model.history = self.history
+
+    def _wants_to_stop(self) -> bool:
+        return False
+
+
+class CallbacksWithin(Callbacks):
+    """Also calls them at each step. No metrics are told there: replicas have their own.
+
+    A callback that wants to stop within an epoch stops at its end: only there can all agree.
+    """
+
+    def __init__(self, given: Sequence[Any], *, first_epoch: int = 0) -> None:
+        super().__init__(given, first_epoch=first_epoch)
+        self._stops = False
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Pass it on, and that the first step begins."""
+        super().on_epoch_begin(epoch)
+        self._begin_step(self.training.updates_before if self.training.first_epoch == epoch else 0)
+
+    def on_step(self, done: int) -> None:
+        """Pass it on, and that the next step begins."""
+        training = self.training
+        of_epoch = (training.updates_before + done) % training.steps_per_epoch
+        last = (of_epoch or training.steps_per_epoch) - 1
+        self._list.on_train_batch_end(last, {})
+        self._hold_stop()
+        if of_epoch:
+            self._begin_step(of_epoch)
+
+    def _begin_step(self, step: int) -> None:
+        self._list.on_train_batch_begin(step, {})
+        self._hold_stop()
+
+    def _hold_stop(self) -> None:
+        """Keras would end the epoch in this process alone."""
+        self._stops = self._stops or self.training.model.stop_training
+        self.training.model.stop_training = False
+
+    def _wants_to_stop(self) -> bool:
+        return self._stops
+
+
+def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
+    """The listener that calls these callbacks.
+
+    Args:
+        given: Keras callbacks.
+        first_epoch: see Callbacks.
+
+    Raises:
+        RefusalError: one of them does what only Ringside can do.
+    """
+    within = any(one._implements_train_batch_hooks() for one in given if _is_called(one))
+    return (CallbacksWithin if within else Callbacks)(given, first_epoch=first_epoch)
+
+
+def _is_called(callback: Any) -> bool:
+    return not isinstance(callback, _DONE_ANYWAY)
+
+
+def _of_this_process(given: Sequence[Any], training: Training) -> list[Any]:
+    """Those that this process calls: a file is written once."""
+    together = training.model.distribute_strategy.extended._in_multi_worker_mode()
+
+    def here(one: Any) -> bool:
+        if isinstance(one, _WRITE_ALONE) or (isinstance(one, _WRITE_TOGETHER) and not together):
+            return bool(training.backend.is_chief)
+        return True
+
+    return [one for one in given if _is_called(one) and here(one)]
