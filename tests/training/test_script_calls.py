@@ -1,0 +1,175 @@
+"""A script up to its fit: what it asks, and what it is refused."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside_core.keras import get_weights, tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.registry import load_workload
+from ringside_core.workloads.script import Asked, asked_by, asked_of, workload_of
+from ringside_core.workloads.source import ArraySource
+
+BEGIN = """
+import sys
+import numpy as np
+import ringside
+from ringside import tf
+x, y = np.zeros((20, 3), np.float32), np.zeros((20, 1), np.float32)
+"""
+BUILD = """
+with ringside.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+    model.compile("sgd", "mse")
+"""
+FIT = "ringside.fit(model, x, y, batch_size=4, epochs=2)\n"
+
+
+@pytest.fixture(autouse=True)
+def unchanged_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Running a user's file changes where Python looks."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def script(folder: Path, *parts: str, name: str = "mine.py") -> str:
+    """A script of these parts."""
+    path = folder / name
+    path.write_text("".join(parts))
+    return str(path)
+
+
+def rows(count: int) -> np.ndarray:
+    """x [count, 2]: different rows."""
+    return np.arange(2.0 * count).reshape(count, 2)
+
+
+def arrays_of(asked: Asked) -> Any:
+    """Training data in memory."""
+    assert isinstance(asked.train, ArraySource)
+    return asked.train.arrays
+
+
+def test_a_script_is_a_workload_up_to_its_fit(tmp_path: Path) -> None:
+    """Its own arguments are its own; what follows the fit is not run."""
+    path = script(tmp_path, BEGIN, BUILD, "epochs = int(sys.argv[1])\n", FIT, "raise SystemExit(5)")
+
+    asked = asked_by(f"{path} 7")
+    workload = load_workload(f"{path} 7", options={}, data_dir=None)
+
+    assert (asked.global_batch, asked.epochs) == (4, 2)
+    assert workload.train.num_examples == 20
+    assert not workload.validates
+
+
+def test_main_guards_and_registered_classes_run_again(tmp_path: Path) -> None:
+    """A script is run once more for each model; Keras refuses a class of the same name."""
+    registers = (
+        "@tf.keras.utils.register_keras_serializable()\nclass Own(tf.keras.layers.Dense):\n  pass\n"
+    )
+    main = f"if __name__ == '__main__':\n    {FIT}"
+    workload = workload_of(script(tmp_path, BEGIN, registers, BUILD, main))
+
+    assert workload.build_model() is not workload.build_model()
+
+
+def test_weights_follow_the_seed_of_the_run(tmp_path: Path) -> None:
+    """Also if the script has a seed of its own, and draws before its scope."""
+    seeds = "tf.keras.utils.set_random_seed(3)\nnp.random.random()\n"
+    workload = workload_of(script(tmp_path, BEGIN, seeds, BUILD, FIT))
+
+    def drawn(seed: int) -> Any:
+        tf.keras.utils.set_random_seed(seed)
+        return get_weights(workload.build_model())[0]
+
+    drawn(1)  # the first one is that which was captured
+    assert (drawn(1) == drawn(1)).all()
+    assert (drawn(1) != drawn(2)).any()
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((BEGIN, BUILD), "must call ringside.fit"),
+        ((BEGIN, BUILD, "sys.exit(3)\n", FIT), "ends with exit code 3"),
+        ((BEGIN, "1 / 0\n", BUILD, FIT), r"ZeroDivisionError: .*mine.py, line 7"),
+        ((BEGIN, BUILD, "def f(:\n"), r"SyntaxError.*line 11"),
+        ((BEGIN, BUILD.replace("model.compile", "print"), FIT), "needs a compiled model"),
+        ((BEGIN, BUILD, FIT.replace("batch_size", "batches")), "unexpected keyword.*'batches'"),
+    ],
+    ids=["no fit", "exit", "error", "syntax", "not compiled", "unknown argument"],
+)
+def test_a_script_that_does_not_reach_its_fit(
+    tmp_path: Path, parts: tuple[str, ...], words: str
+) -> None:
+    """One message, with the line."""
+    with pytest.raises(RefusalError, match=words):
+        workload_of(script(tmp_path, *parts))
+
+
+def test_options_of_a_workload_are_not_those_of_a_script(tmp_path: Path) -> None:
+    """A script has flags of its own."""
+    with pytest.raises(RefusalError, match="flags of its own"):
+        load_workload(script(tmp_path, BEGIN), options={"a": 1}, data_dir=None)
+
+
+def test_arrays_are_divided_as_keras_divides_them() -> None:
+    """The last ones are held out; weights go with their examples."""
+    x, y, weight = rows(10), np.arange(10), np.arange(10) / 2
+    asked = asked_of(None, x, y, validation_split=0.25, sample_weight=weight)
+
+    for found, expected in zip(arrays_of(asked), (x[:7], y[:7], weight[:7]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    for found, expected in zip(asked.validation, (x[7:], y[7:], weight[7:]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert asked.global_batch == 32
+
+
+def test_lists_of_numbers_are_arrays_and_lists_of_arrays_are_inputs() -> None:
+    """As in Keras."""
+    asked = asked_of(None, [rows(3), rows(3)], [0, 1, 0], validation_data=[rows(2), [1, 1]])
+
+    (first, second), labels = arrays_of(asked)
+    assert first.shape == second.shape == (3, 2)
+    assert labels.tolist() == [0, 1, 0]
+    assert asked.validation[1].tolist() == [1, 1]
+
+
+def test_a_data_set_says_its_batch() -> None:
+    """Its size is the global batch."""
+    data = tf.data.Dataset.from_tensor_slices((rows(10), np.arange(10))).shuffle(10).batch(4)
+    asked = asked_of(None, data, steps_per_epoch=3)
+
+    assert asked.global_batch == 4
+    assert asked.train.num_examples == 10
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
+    """`shuffle` of `Model.fit`."""
+    assert asked_of(None, rows(4), rows(4), shuffle=shuffle).train.shuffled is shuffle
+
+
+@pytest.mark.parametrize(
+    ("x", "arguments", "words"),
+    [
+        (rows(4), {"validation_freq": 2}, "after each epoch"),
+        (rows(4), {"initial_epoch": 3, "epochs": 3}, "an epoch to train"),
+        (rows(40), {"steps_per_epoch": 7, "batch_size": 4}, "one pass over the data"),
+        (rows(4), {"validation_split": 1.0}, "both sides"),
+        (rows(4), {"sample_weight": np.ones(4)}, "need labels"),
+        (None, {}, "needs data"),
+        (iter(()), {}, "arrays or a tf.data.Dataset"),
+        (tf.data.Dataset.from_tensor_slices(rows(4)), {}, "must be batched"),
+        (tf.data.Dataset.from_tensor_slices(rows(4)).batch(2), {"batch_size": 2}, "brings its"),
+        (tf.data.Dataset.from_tensor_slices(rows(4)).batch(2), {"validation_split": 0.5}, "arrays"),
+    ],
+)
+def test_arguments_that_cannot_be_distributed(
+    x: Any, arguments: dict[str, Any], words: str
+) -> None:
+    """Each by one message."""
+    with pytest.raises(RefusalError, match=words):
+        asked_of(None, x, **arguments)
