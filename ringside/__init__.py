@@ -13,6 +13,8 @@ examples/own_model.py shows a whole workload.
 """
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ _HOMES = {
     "scope": "ringside.script",
     "tf": "ringside_core.keras",
 }
+
+
+# For a script that says `import tensorflow` itself, below `import ringside`: the Keras under which
+# every backend works (ringside_core/keras.py).
+if "tensorflow" not in sys.modules:
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 
 def __getattr__(name: str) -> Any:

@@ -236,7 +236,17 @@ def _begun() -> _Session:
         (run_dir / "records" / f"{surroundings.task_name}.json").unlink(missing_ok=True)
     record = begun(spec, surroundings)
     stack = ExitStack()
-    backend = stack.enter_context(started(record, surroundings, reporter.phase))
+    try:
+        backend = stack.enter_context(started(record, surroundings, reporter.phase))
+    except RuntimeError as error:
+        if not any(words in str(error) for words in ("initializ", "program startup")):
+            raise
+        raise RefusalError(
+            f"The backend {spec.backend} must start before TensorFlow's first operation.",
+            received=error,
+            advice="Write scope = ringside.scope() at the top of the script, and `with scope:` "
+            "where the model is built.",
+        ) from None
     if backend is None:  # a server: the others train, until its coordinator was gone
         end_record(record, Outcome(kind="completed"), run_dir)
         end_process(0)

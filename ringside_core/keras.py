@@ -21,8 +21,8 @@ from typing import Any
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
-        "TensorFlow was imported before Ringside, with Keras 3. Import ringside_core.keras "
-        "first, or set TF_USE_LEGACY_KERAS=1."
+        "TensorFlow was imported before Ringside, with Keras 3. Write `import ringside` above "
+        "`import tensorflow`, or set TF_USE_LEGACY_KERAS=1."
     )
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.

@@ -28,8 +28,11 @@ def started(
         The backend; None in a server, once it has served.
     """
     spec = record.spec
-    tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads(spec))
-    tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads(spec))
+    # TensorFlow's own choice is left alone: a script may have used TensorFlow by now.
+    if intra := intra_op_threads(spec):
+        tf.config.threading.set_intra_op_parallelism_threads(intra)
+    if inter := inter_op_threads(spec):
+        tf.config.threading.set_inter_op_parallelism_threads(inter)
     tf.keras.backend.set_floatx(spec.precision)
     with make_backend(spec, surroundings) as backend:
         record.role, record.is_chief = backend.role, backend.is_chief

@@ -17,11 +17,13 @@ BRIEF = ("--workload", "digits", "--epochs", "1", "--save", "record")
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 
 
-def typed(*command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command in the checkout, as from a shell with .venv activated."""
+def typed(
+    *command: str, env: dict[str, str] | None = None, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the checkout or another folder, as from a shell with .venv activated."""
     return subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=cwd,
         env={**activated(), **(env or {})},
         capture_output=True,
         text=True,
@@ -73,12 +75,14 @@ def cluster(**counts: int) -> list[ClusterTask]:
     return parse_tf_config(text).cluster.tasks()
 
 
-def typed_in_every_task(tasks: list[ClusterTask], *flags: str) -> dict[str, int]:
+def typed_in_every_task(
+    tasks: list[ClusterTask], *flags: str, program: str = "train.py", cwd: Path = ROOT
+) -> dict[str, int]:
     """`TF_CONFIG=… python train.py …` once for each task; exit codes by task."""
     started = {
         task.name: subprocess.Popen(
-            ["python", "train.py", *flags],
-            cwd=ROOT,
+            ["python", program, *flags],
+            cwd=cwd,
             env={**activated(), "TF_CONFIG": task.to_tf_config()},
             stdout=subprocess.DEVNULL,
         )
@@ -127,6 +131,76 @@ def test_mirrored(tmp_path: Path) -> None:
     assert done.stdout.startswith("epoch 1: loss")
     assert done.stderr == ""
     assert (tmp_path / "model.keras").is_file()
+
+
+SCRIPT = str(ROOT / "examples" / "script.py")
+ALONE = str(ROOT / "tests" / "training" / "scripts" / "alone.py")
+
+
+@pytest.mark.parametrize(
+    "launcher", [(), ("horovodrun", "-np", "2"), ("mpirun", "-np", "2")], ids=["", "gloo", "mpi"]
+)
+def test_a_script_by_itself_and_under_horovods_launchers(
+    launcher: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each epoch and what follows are printed once; the results are in runs/."""
+    done = typed(*launcher, "python", SCRIPT, "--units", "8", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert sum("epoch 1: loss" in line for line in lines) == 1
+    assert sum("epochs, accuracy" in line for line in lines) == 1
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert len(read_records(run_dir)) == (2 if launcher else 1)
+
+
+def test_a_script_that_fails_in_one_rank_ends_under_horovodrun(tmp_path: Path) -> None:
+    """The other rank waits for its gradient; nobody stays."""
+    done = typed("horovodrun", "-np", "2", "python", ALONE, "raises", "epochs", cwd=tmp_path)
+
+    assert done.returncode != 0
+    assert "only here" in done.stdout + done.stderr
+    assert not list(tmp_path.glob("epochs.*"))
+
+
+def test_a_refusal_of_a_script_is_one_message(tmp_path: Path) -> None:
+    """No traceback, exit code 2."""
+    (tmp_path / "mine.py").write_text(
+        "import ringside\nfrom ringside import tf\nmodel = tf.keras.Sequential()\n"
+        "ringside.fit(model, [[1.0]], [1.0], validation_freq=2)\n"
+    )
+    done = typed("python", "mine.py", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("mine.py: Ringside evaluates after each epoch.")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("at_the_top", [False, True])
+def test_a_backend_that_must_start_first(tmp_path: Path, at_the_top: bool) -> None:
+    """What to write is said; and it works."""
+    begin = "import ringside\nscope = ringside.scope()\n" if at_the_top else "import ringside\n"
+    used = "from ringside import tf\nprint(tf.constant(1) + 1)\n"
+    model = "".join(Path(ALONE).read_text().partition("import ringside\n")[::2])
+    model = model.replace("ringside.scope()", "scope" if at_the_top else "ringside.scope()")
+    (tmp_path / "mine.py").write_text(begin + used + model)
+    codes = typed_in_every_task(
+        cluster(worker=2), "stops", "epochs", program="mine.py", cwd=tmp_path
+    )
+
+    assert set(codes.values()) == ({0} if at_the_top else {2})
+
+
+def test_tf_config_by_hand_runs_a_script(tmp_path: Path) -> None:
+    """TensorFlow is imported by the script itself, below `import ringside`."""
+    text = Path(ALONE).read_text().replace("from ringside import tf", "import tensorflow as tf")
+    (tmp_path / "mine.py").write_text(text)
+    codes = typed_in_every_task(
+        cluster(worker=2), "stops", "epochs", program="mine.py", cwd=tmp_path
+    )
+
+    assert set(codes.values()) == {0}
+    assert {path.read_text() for path in tmp_path.glob("epochs.*")} == {"1"}
 
 
 def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
