@@ -3,6 +3,7 @@
 Nothing is imported until it is used, because all of it brings TensorFlow:
 
 - `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
+- `step`: stands above a training step of one's own, a function with a tape (examples/own_loop.py).
 
 - `Workload`: a model, its data and its loss; a user's function returns one.
 - `QualityTarget`: the validation metric and the value at which training counts as done.
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from ringside.script import fit, is_chief, scope
     from ringside_core.keras import tf
     from ringside_core.workloads.source import StreamSource
+    from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
 
-__all__ = ["QualityTarget", "StreamSource", "Workload", "fit", "is_chief", "scope", "tf"]
+__all__ = ["QualityTarget", "StreamSource", "Workload", "fit", "is_chief", "scope", "step", "tf"]
 
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
@@ -32,6 +34,7 @@ _HOMES = {
     "fit": "ringside.script",
     "is_chief": "ringside.script",
     "scope": "ringside.script",
+    "step": "ringside_core.workloads.step",
     "tf": "ringside_core.keras",
 }
 

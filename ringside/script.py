@@ -105,7 +105,7 @@ def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
     it.
 
     Args:
-        model: built and compiled within `scope()`.
+        model: built and compiled within `scope()`; or a function with `@ringside.step`.
         x: as for `Model.fit`: arrays, or a tf.data.Dataset.
         y: labels, if x are arrays.
         arguments: the others of `Model.fit`.
@@ -116,9 +116,12 @@ def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
     Raises:
         RefusalError: what cannot be trained the same under every backend.
     """
-    session = None if workload.capturing() else _here()
-    asked = workload.asked_of(model, x, y, **arguments)
-    return workload.reached(asked) if session is None else _train(session, asked)
+    if workload.capturing():
+        return workload.reached(workload.asked_of(model, x, y, **arguments))
+    session = _here()
+    with session.backend.scope():  # the model that runs a step function is made now
+        asked = workload.asked_of(model, x, y, **arguments)
+    return _train(session, asked)
 
 
 def run_whole(

@@ -81,6 +81,7 @@ __all__ = [
     "legacy_named_keras",
     "losses_utils",
     "new_optimizer",
+    "optimizer_kinds",
     "optimizer_variables",
     "optimizers_of",
     "python_of",
@@ -92,6 +93,7 @@ __all__ = [
     "variables_of",
     "weights_of",
 ]
+optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (
     "_exclude_from_weight_decay",
@@ -144,11 +146,10 @@ def keep_exclusions(optimizer: Any, copy: Any) -> None:
 
 def optimizers_of(model: Any) -> list[Any]:
     """Every optimizer that the model or a layer of it holds, the compiled one first; each once."""
-    kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
     held = [getattr(model, "optimizer", None)]
     for part in dict.fromkeys([model, *model._flatten_layers()]):
         held += _flat(list(vars(part).values()))
-    found = {id(one): one for one in held if isinstance(one, kinds)}
+    found = {id(one): one for one in held if isinstance(one, optimizer_kinds)}
     inner = {id(getattr(one, "inner_optimizer", None)) for one in found.values()}  # of a loss scale
     return [one for one in found.values() if id(one) not in inner]
 

@@ -7,7 +7,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, optimizers_of, tf, variables_of
+from ringside_core.keras import build_optimizer, optimizers_of, tf, variables_of, weights_of
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.workload import Workload
 from trainers.build import check_compiled, compile_model
@@ -24,10 +24,12 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
     """
     with backend.scope():
         here = tf.distribute.get_strategy()
-        if model.distribute_strategy is not here:
+        held = [*weights_of(model), *(v for one in optimizers_of(model) for v in variables_of(one))]
+        outside = [v.name for v in held if not here.extended.variable_created_in_scope(v)]
+        if model.distribute_strategy is not here or outside:
             raise RefusalError(
-                "The model must be built and compiled within ringside.scope().",
-                received=f"{model.name}, built outside of it",
+                "Models and optimizers must be made within ringside.scope().",
+                received=f"{outside[0] if outside else model.name}, made outside of it",
                 advice="Write: with ringside.scope(): model = …; model.compile(…)",
             )
         workload.check_model(model)

@@ -18,6 +18,7 @@ from backends.base import Backend
 from ringside_core.keras import (
     build_optimizer,
     losses_utils,
+    optimizer_kinds,
     optimizers_of,
     python_of,
     tf,
@@ -169,8 +170,7 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
     """
     known = {id(one) for one in optimizers}
     known |= {id(getattr(one, "inner_optimizer", None)) for one in optimizers}
-    kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
-    before = [kind.apply_gradients for kind in kinds]
+    before = [kind.apply_gradients for kind in optimizer_kinds]
 
     def checked(apply: Callable[..., Any]) -> Callable[..., Any]:
         def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -186,11 +186,11 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
         return applied
 
     try:
-        for kind, apply in zip(kinds, before, strict=True):
+        for kind, apply in zip(optimizer_kinds, before, strict=True):
             kind.apply_gradients = checked(apply)
         yield
     finally:
-        for kind, apply in zip(kinds, before, strict=True):
+        for kind, apply in zip(optimizer_kinds, before, strict=True):
             kind.apply_gradients = apply
 
 

@@ -25,6 +25,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.workloads.registry import place_of, script_words, search_first
 from ringside_core.workloads.source import ArraySource, Source, as_source
+from ringside_core.workloads.step import Step
 from ringside_core.workloads.workload import Workload
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
@@ -265,6 +266,8 @@ def asked_of(
     Raises:
         RefusalError: what cannot be trained the same under every backend.
     """
+    if isinstance(model, Step):
+        model = model.model()
     del validation_batch_size  # says how fast an evaluation is, and nothing else
     for name in performance:
         if name not in ("workers", "max_queue_size", "use_multiprocessing"):

@@ -1,17 +1,19 @@
 """A script up to its fit: what it asks, and what it is refused."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ringside_core.keras import get_weights, tf
+from ringside_core.keras import get_weights, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.script import Asked, asked_by, asked_of, workload_of
 from ringside_core.workloads.source import ArraySource
+from ringside_core.workloads.step import step
 
 BEGIN = """
 import sys
@@ -150,6 +152,65 @@ def test_a_data_set_says_its_batch() -> None:
 def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
     """`shuffle` of `Model.fit`."""
     assert asked_of(None, rows(4), rows(4), shuffle=shuffle).train.shuffled is shuffle
+
+
+class Agent:
+    """An object of a user's, with a model."""
+
+    def __init__(self) -> None:
+        self.parts = [tf.keras.layers.Dense(1)]
+        self.optimizer = tf.keras.optimizers.SGD()
+
+    def train(self, batch: Any) -> Any:
+        """A step of a method; it takes its batch apart."""
+        x, y = batch
+        return tf.reduce_mean(self.parts[0](x) - y)
+
+
+HELD = {"net": tf.keras.layers.Dense(1), "optimizer": tf.keras.optimizers.Adam()}
+
+
+def helped(x: Any) -> Any:
+    """What a step calls."""
+    return HELD["net"](x)
+
+
+def test_what_a_step_uses_is_found_where_people_keep_it() -> None:
+    """In a dict of the script, used by a function that it calls; in arguments; in an object."""
+
+    def by_names(x: Any) -> Any:
+        return HELD["optimizer"], helped(x)
+
+    agent = Agent()
+    for function, layer, optimizer in (
+        (by_names, HELD["net"], HELD["optimizer"]),
+        (partial(lambda a, x: a.train(x), agent), agent.parts[0], agent.optimizer),
+        (agent.train, agent.parts[0], agent.optimizer),
+    ):
+        made = step(function).model()
+        assert optimizers_of(made) == [optimizer]
+        assert layer in list(made.submodules)
+
+
+def test_a_step_may_take_its_batch_apart_itself() -> None:
+    """One argument for a batch of two, and a loss without a name."""
+    x = np.ones((2, 3), np.float32)
+    told = step(Agent().train).model().train_step((x, x[:, :1]))
+
+    assert list(told) == ["loss"]
+
+
+def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
+    """Each by one message."""
+
+    def silent(x: Any) -> None:
+        del x
+        HELD["optimizer"]
+
+    with pytest.raises(RefusalError, match="must use an optimizer"):
+        step(lambda x: x).model()
+    with pytest.raises(RefusalError, match="must return its loss"):
+        step(silent).model().train_step(np.ones(2))
 
 
 @pytest.mark.parametrize(

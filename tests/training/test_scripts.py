@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,17 +41,31 @@ def launched(spec: RunSpec, folder: Path) -> Execution:
     return execute(make_plan(spec, run_dir=folder), deadline_s=120.0)
 
 
+def plain_fit(model: Any, *data: Any, **arguments: Any) -> Any:
+    """`Model.fit`; of a step function, a loop."""
+    from ringside_core.keras import tf
+
+    if isinstance(model, tf.keras.Model):
+        return model.fit(*data, **arguments)
+    history, size = tf.keras.callbacks.History(), arguments["batch_size"]
+    history.on_train_begin()
+    seen = next(one for one in model.model().metrics if one.name == "seen")
+    for epoch in range(arguments["epochs"]):
+        seen.reset_state()
+        for first in range(0, len(data[0]), size):
+            told = model(*(one[first : first + size] for one in data))
+        history.epoch.append(epoch)
+        history.history.setdefault("seen", []).append(float(told["seen"]))
+    return history
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
     """What plain Keras makes of the script."""
     from ringside_core.keras import tf
 
     tf.keras.backend.set_floatx("float64")
-    yield trained(
-        nullcontext,
-        lambda model, *data, **arguments: model.fit(*data, **arguments),
-        tmp_path_factory.mktemp("plain"),
-    )
+    yield trained(nullcontext, plain_fit, tmp_path_factory.mktemp("plain"))
     tf.keras.backend.set_floatx("float32")
 
 
@@ -99,7 +114,7 @@ def test_files_of_callbacks_are_written_once(folder: Path, plain: Numbers) -> No
 
 def test_every_training_has_a_record(folder: Path) -> None:
     """The first one where the launcher looks, later ones beside it."""
-    expected = {".", *(f"fit-{number}" for number in range(2, 8))}
+    expected = {".", *(f"fit-{number}" for number in range(2, 9))}
 
     assert {str(p.parent.parent.relative_to(folder)) for p in folder.rglob("records/*.json")} == (
         expected

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ringside_core.keras import tf
+from ringside_core.workloads.step import step
 
 BATCH, EPOCHS, EXAMPLES = 12, 8, 65  # the last batch is short: 5 examples
 callbacks, layers = tf.keras.callbacks, tf.keras.layers
@@ -153,7 +154,36 @@ def own_step(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-PROGRAMS = (decided, stepwise, staged, own_step)
+def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A step function with two optimizers, a metric and a variable that no model holds."""
+    tf.keras.utils.set_random_seed(5)
+    with scope():
+        model, shift = net(), tf.Variable(0.1, dtype=tf.keras.backend.floatx())
+        parts = {"optimizer": tf.keras.optimizers.Adam(0.01), "slow": tf.keras.optimizers.SGD(0.05)}
+        seen = tf.keras.metrics.MeanAbsoluteError(name="seen")
+
+    @step
+    @tf.function
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            made = model(x, training=True) + shift
+            loss = tf.reduce_mean(tf.math.squared_difference(made, y))
+        variables = model.trainable_variables
+        parts["optimizer"].apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
+        parts["slow"].apply_gradients([(tape.gradient(loss, shift), shift)])
+        seen.update_state(y, made)
+        return {"loss": loss, "seen": seen.result()}
+
+    x, y = data(7)
+    history = fit(train_step, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    history.history = {"seen": history.history["seen"], "shift": [float(shift.numpy())]}
+    model.optimizer = parts["optimizer"]
+    return model, history
+
+
+PROGRAMS = (decided, stepwise, staged, own_step, looped)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
