@@ -165,6 +165,13 @@ class Backend(ABC):
         """The optimizer in the form that this family needs."""
         return optimizer
 
+    def lend_reduction(self, optimizer: Any) -> None:
+        """Let an author's own optimizer do in Keras' step what `wrap_optimizer` returns.
+
+        It stays the object that his callbacks hold.
+        """
+        self.wrap_optimizer(optimizer)  # a strategy's is the optimizer itself
+
     def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
         """Let `optimizer.apply_gradients` combine the gradients of all replicas first.
 

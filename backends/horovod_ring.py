@@ -105,7 +105,16 @@ class HorovodRing(Ranks):
             self._meeting = None
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """DistributedOptimizer: gradients are averaged over all ranks before they are applied."""
+        """DistributedOptimizer: gradients are averaged over all ranks before they are applied.
+
+        Within a loss scale it averages what is scaled. So an overflow in one rank is one in all,
+        and all skip that update and lower the scale.
+        """
+        if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
+            settings = optimizer.get_config()
+            del settings["inner_optimizer"]
+            inner = self.wrap_optimizer(optimizer.inner_optimizer)
+            return tf.keras.mixed_precision.LossScaleOptimizer(inner, **settings)
         hvd, options = self._hvd, self._options
         wrapped = hvd.DistributedOptimizer(
             optimizer,
@@ -118,6 +127,16 @@ class HorovodRing(Ranks):
         # A model that is saved with it must load without Horovod.
         type(wrapped).__module__ = type(optimizer).__module__
         return wrapped
+
+    def lend_reduction(self, optimizer: Any) -> None:
+        """DistributedOptimizer would be another object, made from the optimizer's config."""
+        if self._options.backward_passes_per_step > 1:
+            raise RefusalError(
+                "The optimizer of a script makes an update in each step.",
+                received=f"backward_passes_per_step={self._options.backward_passes_per_step}",
+                advice="Leave out -o backward_passes_per_step.",
+            )
+        self.combine_on_apply(optimizer, lambda: 1 / self.size)
 
     def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
         """DistributedOptimizer reduces in `minimize`, but not what an author applies himself.

@@ -35,7 +35,7 @@ from launch.task import (
     own_surroundings,
 )
 from launch.watch import IN_SCRIPT
-from ringside_core.keras import is_seeded, tf
+from ringside_core.keras import seed_weights, tf
 from ringside_core.specs import (
     Outcome,
     RecordInProgress,
@@ -58,6 +58,7 @@ class _Session:
     """This process's part of a run, from the script's first call to its end.
 
     Attributes:
+        script: it and its arguments; empty: a notebook, or an interpreter.
         record: of the next training.
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
@@ -67,6 +68,7 @@ class _Session:
     """
 
     backend: Backend
+    script: str
     record: RecordInProgress
     surroundings: Surroundings
     run_dir: Path
@@ -88,8 +90,7 @@ def scope() -> AbstractContextManager[Any]:
         workload.begin_model()
         return nullcontext()
     session = _here()
-    if not is_seeded():  # weights would differ from run to run, and from stack to stack
-        tf.keras.utils.set_random_seed(session.record.spec.seed)
+    seed_weights(session.record.spec.seed)  # they would differ from stack to stack
     return session.backend.scope()
 
 
@@ -98,7 +99,7 @@ def is_chief() -> bool:
     return workload.capturing() or _here().backend.is_chief
 
 
-def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
+def fit(model: Any, *data: Any, **arguments: Any) -> Any:
     """Train a model, in the place of `model.fit`: with its arguments, and its History.
 
     The batch is the global one, under every backend. The model is then as `model.fit` would leave
@@ -106,8 +107,7 @@ def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
 
     Args:
         model: built and compiled within `scope()`; or a function with `@ringside.step`.
-        x: as for `Model.fit`: arrays, or a tf.data.Dataset.
-        y: labels, if x are arrays.
+        data: x and y as for `Model.fit`: arrays and labels, or a tf.data.Dataset.
         arguments: the others of `Model.fit`.
 
     Returns:
@@ -117,11 +117,11 @@ def fit(model: Any, x: Any = None, y: Any = None, **arguments: Any) -> Any:
         RefusalError: what cannot be trained the same under every backend.
     """
     if workload.capturing():
-        return workload.reached(workload.asked_of(model, x, y, **arguments))
+        return workload.reached(workload.asked_of(model, *data, **arguments))
     session = _here()
     with session.backend.scope():  # the model that runs a step function is made now
-        asked = workload.asked_of(model, x, y, **arguments)
-    return _train(session, asked)
+        asked = workload.asked_of(model, *data, **arguments)
+    return _train(session, asked) if asked.epochs else workload.no_history(asked)
 
 
 def run_whole(
@@ -141,17 +141,18 @@ def run_whole(
         reporter: is told each phase and update.
     """
     global _session
-    _session = _Session(backend, record, surroundings, run_dir, reporter, launched=True)
+    script = record.spec.workload
+    _session = _Session(backend, script, record, surroundings, run_dir, reporter, launched=True)
     reporter.phase(IN_SCRIPT)
     try:
-        workload.run(record.spec.workload)
+        workload.run(script)
     except SystemExit as end:
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     if not _session.trainings:
         raise RefusalError(
             "A script must call ringside.fit(model, …) in the place of model.fit(…).",
-            received=f"{script_words(record.spec.workload)[0]}, which ends without it",
+            received=f"{script_words(script)[0]}, which ends without it",
         )
 
 
@@ -193,7 +194,7 @@ def _trained(
     backend, reporter = session.backend, session.reporter
     reporter.phase("building")
     with backend.scope():  # a model that is not built yet gets its weights now
-        work = asked.workload(record.spec.workload, session.trainings - 1)
+        work = asked.workload(session.script, session.trainings - 1)
     calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
     told = Progress(reporter.step, reporter.epoch if asked.verbose else _quiet)
     with given_back(asked.model, backend):
@@ -227,7 +228,8 @@ def _here() -> _Session:
 
 def _begun() -> _Session:
     name = _own_name()
-    _end_at_errors(Path(name or "script").name)
+    if name and not sys.flags.interactive:
+        _end_at_errors(Path(script_words(name)[0]).name)
     found = read_surroundings(os.environ, node_addresses)
     # Batch and epochs are known when fit is called.
     spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
@@ -255,7 +257,7 @@ def _begun() -> _Session:
         end_process(0)
         raise AssertionError
     atexit.register(stack.close)
-    return _Session(backend, record, surroundings, run_dir, reporter, launched=False)
+    return _Session(backend, name, record, surroundings, run_dir, reporter, launched=False)
 
 
 def _own_name() -> str:

@@ -13,11 +13,15 @@ Import TensorFlow through here: `from ringside_core.keras import tf`.
 """
 
 import contextlib
+import functools
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
     raise ImportError(
@@ -63,6 +67,8 @@ with _without_noise():
     from tensorflow.python.eager import context
     from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
     from tensorflow.python.ops.parallel_for import control_flow_ops
+    from tf_keras.src.backend import _SEED_GENERATOR
+    from tf_keras.src.mixed_precision.policy import policy_scope
     from tf_keras.src.utils import losses_utils
 
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
@@ -76,15 +82,19 @@ __all__ = [
     "gen_random_ops",
     "gen_stateful_random_ops",
     "get_weights",
-    "is_seeded",
+    "global_seed",
     "keep_exclusions",
     "legacy_named_keras",
     "losses_utils",
+    "lowest_bits",
     "new_optimizer",
     "optimizer_kinds",
     "optimizer_variables",
     "optimizers_of",
+    "policy_scope",
     "python_of",
+    "same_chance",
+    "seed_weights",
     "set_weights",
     "slots_of",
     "tf",
@@ -93,6 +103,22 @@ __all__ = [
     "variables_of",
     "weights_of",
 ]
+
+
+def _wide_in_float64(make: Any) -> Any:
+    """In float64 every layer computes so, also one whose author chose another type: proofs do."""
+
+    @functools.wraps(make)
+    def made(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+        wide = tf.keras.backend.floatx() == "float64" and name in lower
+        make(self, "float64" if wide else name, *args, **kwargs)
+
+    return made
+
+
+_Policy = tf.keras.mixed_precision.Policy
+_Policy.__init__ = _wide_in_float64(_Policy.__init__)
 optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (
@@ -122,9 +148,38 @@ def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
     make(variables)
 
 
-def is_seeded() -> bool:
-    """Whether somebody has set TensorFlow's global seed."""
-    return context.global_seed() is not None
+def lowest_bits(model: Any) -> int:
+    """Bits of the narrowest floating-point type in which a layer of a model computes."""
+    types = {tf.as_dtype(one.compute_dtype) for one in model._flatten_layers() if one.compute_dtype}
+    return min((one.size * 8 for one in types if one.is_floating), default=32)
+
+
+def global_seed() -> Any:
+    """TensorFlow's global seed; None: nobody has set it."""
+    return context.global_seed()
+
+
+def seed_weights(seed: int) -> None:
+    """Let initial weights follow a seed, unless the author has set one; nothing else does."""
+    if getattr(_SEED_GENERATOR, "generator", None) is None:
+        _SEED_GENERATOR.generator = random.Random(seed)
+    if global_seed() is None:
+        tf.random.set_seed(seed)
+
+
+@contextlib.contextmanager
+def same_chance() -> Iterator[None]:
+    """After this block, everything that draws goes on as if it had not been."""
+    python, numpy, keras = random.getstate(), np.random.get_state(), vars(_SEED_GENERATOR).copy()
+    seed = global_seed()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        vars(_SEED_GENERATOR).clear()
+        vars(_SEED_GENERATOR).update(keras)
+        tf.random.set_seed(seed)
 
 
 def new_optimizer(given: Any) -> Any:

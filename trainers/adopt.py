@@ -7,7 +7,14 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, optimizers_of, tf, variables_of, weights_of
+from ringside_core.keras import (
+    build_optimizer,
+    global_seed,
+    optimizers_of,
+    tf,
+    variables_of,
+    weights_of,
+)
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.workload import Workload
 from trainers.build import check_compiled, compile_model
@@ -38,11 +45,9 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
         if workload.optimizer is None:
             check_compiled(model, spec)
             return model
-        optimizer = model.optimizer
+        compile_model(model, workload, model.optimizer, spec)
         if not has_own_step(model):
-            optimizer = _with_state_of(optimizer, backend.wrap_optimizer(optimizer), model)
-        compile_model(model, workload, optimizer, spec)
-        if not has_own_step(model):
+            backend.lend_reduction(model.optimizer)
             build_optimizer(model.optimizer, model.trainable_variables)
     return model
 
@@ -52,33 +57,31 @@ def given_back(model: Any, backend: Backend) -> Iterator[None]:
     """After this block, a model of a script is as its author compiled it, with trained weights."""
     held = [model, *optimizers_of(model)]
     before = [_functions_of(one) for one in held]
-    optimizer, method = model.optimizer, model.distribute_reduction_method
+    compiled = {name: vars(model)[name] for name in _COMPILED if name in vars(model)}
+    method, seed = model.distribute_reduction_method, global_seed()
     try:
         yield
     finally:
         with backend.scope():
-            if model.optimizer is not optimizer:
-                model.optimizer = _with_state_of(model.optimizer, optimizer, model)
             for one, functions in zip(held, before, strict=True):
                 for name in _functions_of(one).keys() - functions.keys():
                     delattr(one, name)
                 for name, function in functions.items():
                     setattr(one, name, function)
+            vars(model).update(compiled)  # Keras tracks what is set otherwise
             model.distribute_reduction_method = method
             model._reset_compile_cache()  # functions that Keras has traced of other steps
+        tf.random.set_seed(seed)  # what the script draws now is the same in every process
+
+
+# What `Model.compile` sets: the author's metrics may be without weights, for example.
+_COMPILED = (
+    *("_compile_config", "_run_eagerly", "_jit_compile", "_steps_per_execution"),
+    *("compiled_loss", "compiled_metrics", "loss"),
+)
 
 
 def _functions_of(held: Any) -> dict[str, Any]:
     """The functions that were set on a model or an optimizer, not on its class."""
     kinds = (FunctionType, MethodType, partial, type)
     return {name: value for name, value in vars(held).items() if isinstance(value, kinds)}
-
-
-def _with_state_of(old: Any, new: Any, model: Any) -> Any:
-    """An optimizer that goes on where another one is."""
-    if new is not old:
-        for one in (old, new):
-            build_optimizer(one, model.trainable_variables)
-        for mine, given in zip(variables_of(new), variables_of(old), strict=True):
-            mine.assign(given)
-    return new

@@ -14,7 +14,7 @@ _kinds = tf.keras.callbacks
 # but the chief write into folders that it removes.
 _WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
 _WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
-_DONE_ANYWAY = (_kinds.History, _kinds.ProgbarLogger, _kinds.TerminateOnNaN)
+_DONE_ANYWAY = (_kinds.ProgbarLogger, _kinds.TerminateOnNaN)
 
 
 class Callbacks(Listener):
@@ -38,6 +38,7 @@ class Callbacks(Listener):
             first_epoch: number of this training's first epoch, as the callbacks are told it.
         """
         self._given, self._first_epoch = tuple(given), first_epoch
+        self._stops, self._told = False, dict[str, float]()
         for one in given:
             if isinstance(one, _kinds.BackupAndRestore):
                 raise RefusalError(
@@ -63,24 +64,29 @@ class Callbacks(Listener):
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Pass it on."""
+        self.training.model.history = self.history  # `Model.fit` has set its own
         self._list.on_epoch_begin(self._first_epoch + epoch)
+        self._hold_stop()
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Pass on the merged metrics, and agree on whether to stop."""
         values = {f"val_{name}": value for name, value in record.validation.items()}
-        self._list.on_epoch_end(self._first_epoch + epoch, {**record.train, **values})
+        self._told = {**record.train, **values}
+        self._list.on_epoch_end(self._first_epoch + epoch, self._told)
         model = self.training.model
-        wanted = np.array([float(self._wants_to_stop() or model.stop_training)])
+        wanted = np.array([float(self._stops or model.stop_training)])
         model.stop_training = bool(self.training.backend.all_reduce(wanted, "max")[0])
 
     def on_trained(self) -> None:
         """Tell them that the training is over."""
         with self.training.backend.scope():
-            self._list.on_train_end()
+            self._list.on_train_end(self._told)
         self.training.model.history = self.history
 
-    def _wants_to_stop(self) -> bool:
-        return False
+    def _hold_stop(self) -> None:
+        """Keep the wish to stop within an epoch: Keras would end it in this process alone."""
+        self._stops = self._stops or self.training.model.stop_training
+        self.training.model.stop_training = False
 
 
 class CallbacksWithin(Callbacks):
@@ -88,10 +94,6 @@ class CallbacksWithin(Callbacks):
 
     A callback that wants to stop within an epoch stops at its end: only there can all agree.
     """
-
-    def __init__(self, given: Sequence[Any], *, first_epoch: int = 0) -> None:
-        super().__init__(given, first_epoch=first_epoch)
-        self._stops = False
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Pass it on, and that the first step begins."""
@@ -112,14 +114,6 @@ class CallbacksWithin(Callbacks):
         self._list.on_train_batch_begin(step, {})
         self._hold_stop()
 
-    def _hold_stop(self) -> None:
-        """Keras would end the epoch in this process alone."""
-        self._stops = self._stops or self.training.model.stop_training
-        self.training.model.stop_training = False
-
-    def _wants_to_stop(self) -> bool:
-        return self._stops
-
 
 def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
     """The listener that calls these callbacks.
@@ -136,7 +130,7 @@ def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
 
 
 def _is_called(callback: Any) -> bool:
-    return not isinstance(callback, _DONE_ANYWAY)
+    return type(callback) not in _DONE_ANYWAY
 
 
 def _of_this_process(given: Sequence[Any], training: Training) -> list[Any]:

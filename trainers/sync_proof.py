@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend
 from ringside_core.specs import EpochRecord, RecordInProgress
-from trainers.driver import Listener
+from trainers.driver import DivergedError, Listener
 
 AFTER_STEPS = 2
 # Relative to the change since the start. Replicas that reduce apply the same bytes, so they differ
@@ -89,6 +89,8 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
         deviations.append(float(np.max([_largest(value - reference) for value in local])))
         changes.append(_largest(reference - start))
     worst = backend.all_reduce(np.array(deviations), "max")
+    if not np.isfinite(changes).all():
+        raise DivergedError("weights are no longer numbers")
     for variable, deviation, change in zip(model.trainable_variables, worst, changes, strict=True):
         if not deviation <= TOLERANCE * change:  # so that NaN fails too
             raise ReplicasDifferError(

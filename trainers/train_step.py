@@ -68,16 +68,18 @@ def _keras_step(
 ) -> Callable[..., None]:
     """Keras' own step: padding has weight 0, and true examples are scaled to an exact mean."""
     train_step, compute_loss = model.train_step, model.compute_loss
+    compute_metrics, results = model.compute_metrics, model.get_metrics_result
     batch = threading.local()  # a strategy traces each replica in a thread of its own
     passes = Passes(model, spec, virtual_replicas)
 
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
-        batch.scale = scale
+        batch.scale, batch.inside = scale, True
         begin_pass(weight, ids)
         if passes.number == 1:
             train_step((x, labels(y), weight * scale))
         else:
             passes.update((x, y, weight, ids), scale, begin_pass)
+        batch.inside = False
 
     def begin_pass(weight: Any, ids: Any) -> None:
         batch.weight = weight
@@ -87,19 +89,22 @@ def _keras_step(
         x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
     ) -> Any:
         loss = compute_loss(x, y, y_pred, sample_weight)
+        if not getattr(batch, "inside", False):  # a callback evaluates the model
+            return loss
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divided by them
         size = passes.size * replicas
         totals.loss_sum.update_state(loss * size / tf.cast(batch.scale, loss.dtype))
         return loss
 
     def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
-        del x, sample_weight
+        if not getattr(batch, "inside", False):
+            return compute_metrics(x, y, y_pred, sample_weight)
         model.compiled_metrics.update_state(y, y_pred, batch.weight)
         return {}
 
     model.compute_loss = loss_with_sum
     model.compute_metrics = update_metrics
-    model.get_metrics_result = dict
+    model.get_metrics_result = lambda: {} if getattr(batch, "inside", False) else results()
     return step
 
 

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.trace import Trace
-from ringside_core.keras import get_weights, optimizer_variables, slots_of, tf, weights_of
+from ringside_core.keras import (
+    get_weights,
+    lowest_bits,
+    optimizer_variables,
+    slots_of,
+    tf,
+    weights_of,
+)
 from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
 from trainers.predict import Prediction
@@ -174,6 +181,7 @@ class Recorder(Last):
             trace.loss, trace.replica_gap = np.array(self._losses), np.array(self._gaps)
             trace.final = {name: value for name, (value, _) in self._weights()}
             trace.meta["every"] = self._stride
+            trace.meta["bits"] = lowest_bits(self.training.model)
         super().finish(record)
 
     def _predictions(self) -> dict[str, NDArray[Any]]:

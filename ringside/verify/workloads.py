@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ringside.verify.cases import NUM_COUNTED
 from ringside.verify.mistakes import TRAIN_EXAMPLES, VALIDATION_EXAMPLES
-from ringside_core.keras import tf
+from ringside_core.keras import policy_scope, tf
 from ringside_core.workloads.workload import Workload
 
 # Keras rounds it to float32. This value is exact there, so results can be computed by hand.
@@ -48,14 +48,12 @@ def _minus_output(y: Any, output: Any) -> Any:
 
 
 def _counting_model(examples: int) -> Any:
-    return tf.keras.Sequential(
-        [
-            tf.keras.layers.Dense(
-                1, use_bias=False, kernel_initializer="zeros", input_shape=(examples,)
-            )
-        ],
-        name="counting",
-    )
+    dense = tf.keras.layers.Dense
+    with policy_scope(tf.keras.backend.floatx()):  # a user's own may be the global one
+        return tf.keras.Sequential(
+            [dense(1, use_bias=False, kernel_initializer="zeros", input_shape=(examples,))],
+            name="counting",
+        )
 
 
 def control_workload() -> Workload:

@@ -53,6 +53,7 @@ class Check(Noun):
         worst: the largest deviation.
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
             to differ.
+        bits: in which the model computes, if they are fewer than 32.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Check(Noun):
     tolerance: NonNegativeFloat | None = None
     worst: Deviation | None = None
     by_step: tuple[Deviation, ...] = ()
+    bits: PositiveInt | None = None
 
 
 class ByDesign(Noun):
@@ -157,10 +159,17 @@ class Certificate(Document):
             exact=self.kind == "exact",
             steps=self.steps,
             single=max((one.step for one in self._single_updates), default=0),
+            narrow=self._narrow,
             every=self.every,
             drawing=sorted({one.layer for one in self.by_design if not one.split}),
             hosts=len(self.hosts),
         )
+
+    @property
+    def _narrow(self) -> str:
+        """In what single updates were compared; a model may compute in fewer bits than 32."""
+        bits = next((check.bits for check in self.checks if check.bits), None)
+        return f"{bits} bits" if bits else "float32"
 
     @property
     def _single_updates(self) -> tuple[Deviation, ...]:

@@ -28,7 +28,7 @@ _FED = (
 )
 _EXACT = (
     _Part("float64 parity", "the first {steps} updates in float64"),
-    _Part("single updates", "{single} by itself in float32", "each one by itself in float32"),
+    _Part("single updates", "{single} by itself in {narrow}", "each one by itself in {narrow}"),
     _Part("as timed", _AS_TIMED, "a run that nobody watches"),
     _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
     *_FED,
@@ -47,6 +47,7 @@ def coverage(
     exact: bool,
     steps: int,
     single: int,
+    narrow: str,
     every: int,
     drawing: Sequence[str],
     hosts: int,
@@ -57,7 +58,8 @@ def coverage(
         checks: names of the checks that passed.
         exact: whether the updates have one right result.
         steps: updates that were compared.
-        single: updates that were compared by themselves in float32; of large models fewer.
+        single: updates that were compared by themselves; of large models fewer.
+        narrow: the precision in which they were.
         every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
         hosts: that were certified; 0: one machine.
@@ -66,9 +68,11 @@ def coverage(
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check in name for name in checks):
             alone = "each one" if single == steps else f"the first {single} each"
-            covered.append(part.covered.format(steps=steps, single=alone))
+            covered.append(part.covered.format(steps=steps, single=alone, narrow=narrow))
         elif part.otherwise:
-            missing.append(part.otherwise)
+            missing.append(part.otherwise.format(narrow=narrow))
+    if "bits" in narrow:
+        missing.append("how a loss scale changes")
     if drawing and not any("randomness" in name for name in checks):
         missing.append(f"which random numbers {', '.join(drawing)} draws")
     if every > 1:

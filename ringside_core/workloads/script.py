@@ -14,14 +14,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import optimizers_of, same_chance, tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.workloads.registry import place_of, script_words, search_first
 from ringside_core.workloads.source import ArraySource, Source, as_source
@@ -91,7 +91,8 @@ class _Again:
                     received="ringside.fit without a script, in a notebook or an interpreter",
                     advice="Write the program into a file.",
                 )
-            with contextlib.redirect_stdout(io.StringIO()):  # it was printed the first time
+            # What it prints was printed the first time.
+            with contextlib.redirect_stdout(io.StringIO()), same_chance():
                 self.newest = asked_by(self._script, self._number)
         return self.newest.model
 
@@ -146,10 +147,15 @@ def reached(asked: Asked) -> Any:
     if not capture.skips:
         raise _ReachedFitError(asked)
     capture.skips -= 1
+    return no_history(asked)
+
+
+def no_history(asked: Asked) -> Any:
+    """A History of epochs that were not trained: each metric is no number."""
     history = tf.keras.callbacks.History()
     history.set_model(asked.model)
     history.epoch = [asked.first_epoch + epoch for epoch in range(asked.epochs)]
-    history.history = defaultdict(lambda: [math.nan] * asked.epochs)
+    history.history = defaultdict(lambda: [math.nan] * asked.epochs) if asked.epochs else {}
     return history
 
 
@@ -278,10 +284,27 @@ def asked_of(
             received=f"validation_freq={validation_freq}",
             advice="Leave it out.",
         )
-    if not 0 <= initial_epoch < epochs:
+    if isinstance(model, tf.keras.Model) and not optimizers_of(model):
         raise RefusalError(
-            "There must be an epoch to train.",
-            received=f"initial_epoch={initial_epoch}, epochs={epochs}",
+            "A model must be compiled before fit.",
+            received=f"{model.name} ({type(model).__name__}), which has no optimizer",
+            advice="Write model.compile(…) within ringside.scope().",
+        )
+    if getattr(model, "_run_eagerly", None):
+        raise RefusalError(
+            "A distributed step is a graph.",
+            received="run_eagerly=True",
+            advice="Leave it out of compile.",
+        )
+    if batch_size is not None and batch_size < 1:
+        raise RefusalError(
+            "A batch holds an example at least.", received=f"batch_size={batch_size}"
+        )
+    if validation_split and validation_data is not None:
+        raise RefusalError(
+            "Validation data are given, or split off.",
+            received="validation_data and validation_split",
+            advice="Leave one of them out.",
         )
     if isinstance(x, tf.data.Dataset):
         train, validation = _of_dataset(x, y, sample_weight, batch_size), None
@@ -301,7 +324,11 @@ def asked_of(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
+    _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight))
     _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")
+    if steps_per_epoch is not None and steps_per_epoch * batch < train.num_examples:
+        note = f"of steps_per_epoch={steps_per_epoch} the short last batch is trained on too"
+        train = replace(train, said=(*train.said, note))
     if validation_steps is not None and validation is not None:
         held_out = as_source(validation, what="validation data")
         size = getattr(held_out, "batch_size", None) or batch
@@ -311,7 +338,7 @@ def asked_of(
         train=train,
         validation=validation,
         global_batch=batch,
-        epochs=epochs - initial_epoch,
+        epochs=max(0, epochs - initial_epoch),
         first_epoch=initial_epoch,
         class_weight=class_weight,
         callbacks=tuple(_listed(callbacks)),
@@ -319,12 +346,27 @@ def asked_of(
     )
 
 
+def _is_weighted(x: Any, sample_weight: Any, class_weight: Any) -> bool:
+    form = x.element_spec if isinstance(x, tf.data.Dataset) else ()
+    in_data = isinstance(form, tuple) and len(form) == 3
+    return in_data or sample_weight is not None or class_weight is not None
+
+
+def _check_metrics(model: Any, *, weighted: bool) -> None:
+    """Refuse metrics that count each example once, beside weights: all are weighted."""
+    compiled = getattr(model, "compiled_metrics", None)
+    if weighted and compiled is not None and compiled._user_metrics:
+        raise RefusalError(
+            "Metrics of weighted examples are weighted, under every backend.",
+            received="compile(metrics=…) beside sample_weight or class_weight",
+            advice="Write compile(weighted_metrics=…).",
+        )
+
+
 def _listed(callbacks: Any) -> list[Any]:
-    if callbacks is None:
-        return []
-    if isinstance(callbacks, tf.keras.callbacks.CallbackList):
-        return list(callbacks.callbacks)
-    return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    if isinstance(callbacks, tf.keras.callbacks.Callback):
+        return [callbacks]
+    return list(getattr(callbacks, "callbacks", callbacks) or ())
 
 
 def _of_dataset(x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> Any:

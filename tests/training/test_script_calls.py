@@ -98,7 +98,7 @@ def test_weights_follow_the_seed_of_the_run(tmp_path: Path) -> None:
         ((BEGIN, BUILD, "sys.exit(3)\n", FIT), "ends with exit code 3"),
         ((BEGIN, "1 / 0\n", BUILD, FIT), r"ZeroDivisionError: .*mine.py, line 7"),
         ((BEGIN, BUILD, "def f(:\n"), r"SyntaxError.*line 11"),
-        ((BEGIN, BUILD.replace("model.compile", "print"), FIT), "needs a compiled model"),
+        ((BEGIN, BUILD.replace("model.compile", "print"), FIT), "must be compiled before fit"),
         ((BEGIN, BUILD, FIT.replace("batch_size", "batches")), "unexpected keyword.*'batches'"),
     ],
     ids=["no fit", "exit", "error", "syntax", "not compiled", "unknown argument"],
@@ -137,6 +137,28 @@ def test_lists_of_numbers_are_arrays_and_lists_of_arrays_are_inputs() -> None:
     assert first.shape == second.shape == (3, 2)
     assert labels.tolist() == [0, 1, 0]
     assert asked.validation[1].tolist() == [1, 1]
+
+
+def test_what_compile_says_that_no_backend_can_do() -> None:
+    """Steps in Python; metrics without the weights of their examples."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile("sgd", "mse", metrics=["mae"])
+    data = tf.data.Dataset.from_tensor_slices((rows(4), rows(4)[:, 0], np.ones(4))).batch(2)
+
+    with pytest.raises(RefusalError, match="weighted_metrics"):
+        asked_of(model, rows(4), np.zeros(4), class_weight={0: 1.0})
+    with pytest.raises(RefusalError, match="weighted_metrics"):
+        asked_of(model, data)
+    model.compile("sgd", "mse", run_eagerly=True)
+    with pytest.raises(RefusalError, match="is a graph"):
+        asked_of(model, rows(4), np.zeros(4))
+
+
+def test_a_short_last_batch_is_told() -> None:
+    """Keras would leave it out of this epoch, Ringside does not."""
+    asked = asked_of(None, rows(10), np.arange(10), batch_size=4, steps_per_epoch=2)
+
+    assert asked.train.said == ("of steps_per_epoch=2 the short last batch is trained on too",)
 
 
 def test_a_data_set_says_its_batch() -> None:
@@ -217,7 +239,8 @@ def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
     ("x", "arguments", "words"),
     [
         (rows(4), {"validation_freq": 2}, "after each epoch"),
-        (rows(4), {"initial_epoch": 3, "epochs": 3}, "an epoch to train"),
+        (rows(4), {"batch_size": 0}, "an example at least"),
+        (rows(4), {"validation_split": 0.5, "validation_data": (rows(2), rows(2))}, "or split off"),
         (rows(40), {"steps_per_epoch": 7, "batch_size": 4}, "one pass over the data"),
         (rows(4), {"validation_split": 1.0}, "both sides"),
         (rows(4), {"sample_weight": np.ones(4)}, "need labels"),

@@ -114,22 +114,49 @@ def test_files_of_callbacks_are_written_once(folder: Path, plain: Numbers) -> No
 
 def test_every_training_has_a_record(folder: Path) -> None:
     """The first one where the launcher looks, later ones beside it."""
-    expected = {".", *(f"fit-{number}" for number in range(2, 9))}
+    expected = {".", *(f"fit-{number}" for number in range(2, 11))}
 
     assert {str(p.parent.parent.relative_to(folder)) for p in folder.rglob("records/*.json")} == (
         expected
     )
 
 
-@pytest.mark.parametrize("case", SEVERAL, ids=str)
-def test_a_process_that_stops_alone_stops_all(case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("case", [Case("mirrored", 2), *SEVERAL[:2]], ids=str)
+def test_half_precision(case: Case, policy: str, tmp_path: Path) -> None:
+    """An overflow in one replica is one in all: loss scale and skipped updates are serial's."""
+
+    def left(case: Case) -> dict[str, np.ndarray]:
+        folder = tmp_path / str(case)
+        spec = spec_of(case, "mixed.py", str(tmp_path / f"{case}.npz"), policy)
+        execution = launched(spec.replace(epochs=2, precision="float32"), folder)
+        assert execution.outcome.completed, execution.outcome
+        return dict(np.load(tmp_path / f"{case}.npz"))
+
+    found, serial = left(case), left(Case("serial", 1))
+
+    if policy == "mixed_float16":
+        assert serial["scale"] < 2**15  # it did overflow
+        assert found["scale"] == serial["scale"]
+        assert found["counter"] == serial["counter"]
+    assert found["iterations"] == serial["iterations"]
+    bound = 20 * {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]
+    for name in (key for key in serial if key.isdigit() or key == "loss"):
+        np.testing.assert_allclose(found[name], serial[name], atol=bound, rtol=bound)
+
+
+@pytest.mark.parametrize(("how", "epochs"), [("stops", "1"), ("begins", "2")])
+@pytest.mark.parametrize("case", SEVERAL[:2], ids=str)
+def test_a_process_that_stops_alone_stops_all(
+    case: Case, how: str, epochs: str, tmp_path: Path
+) -> None:
     """At the end of the epoch: only there can all agree (horovod#3140, horovod#4027)."""
-    spec = spec_of(case, "alone.py", "stops", str(tmp_path / "epochs"))
+    spec = spec_of(case, "alone.py", how, str(tmp_path / "epochs"))
     execution = launched(spec.replace(global_batch=8, epochs=3), tmp_path)
 
     assert execution.outcome.completed, execution.outcome
     told = {path.suffix: path.read_text() for path in tmp_path.glob("epochs.*")}
-    assert told == {".True": "1", ".False": "1"}
+    assert told == {".True": epochs, ".False": epochs}
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)

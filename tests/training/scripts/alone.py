@@ -1,4 +1,7 @@
-"""A script one of whose processes does something alone: `python alone.py raises|stops numbers`."""
+"""A script one of whose processes does something alone.
+
+`python alone.py raises|stops|begins epochs`
+"""
 
 import sys
 from pathlib import Path
@@ -11,13 +14,17 @@ from ringside import tf
 
 
 class Alone(tf.keras.callbacks.Callback):
-    """Raises, or wants to stop, in the second step of a process that is not the chief."""
+    """Raises or wants to stop in a process that is not the chief: in a step, or before them."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 1 and sys.argv[1] == "begins" and not ringside.is_chief():
+            self.model.stop_training = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if batch == 1 and not ringside.is_chief():
             if sys.argv[1] == "raises":
                 raise ValueError("only here")
-            self.model.stop_training = True
+            self.model.stop_training = sys.argv[1] == "stops"
 
 
 with ringside.scope():

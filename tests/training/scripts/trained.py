@@ -74,6 +74,37 @@ class OwnStep(tf.keras.Model):
         return {"loss": loss}
 
 
+class Held(tf.keras.callbacks.Callback):
+    """Changes the rate of an optimizer that it holds, evaluates, and stops at a beginning."""
+
+    def __init__(self, optimizer: Any, evaluated: list[float]) -> None:
+        super().__init__()
+        self._optimizer, self._evaluated = optimizer, evaluated
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._optimizer.learning_rate.assign(0.05 / (1 + epoch))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        x, y = data(9, 24)
+        self._evaluated.append(self.model.evaluate(x, y, batch_size=BATCH, verbose=0)[1])
+
+
+def held(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A callback with the optimizer of the script; the next training goes on at its rate."""
+    tf.keras.utils.set_random_seed(6)
+    evaluated: list[float] = []
+    with scope():
+        model, optimizer = net(), tf.keras.optimizers.SGD(0.5, momentum=0.5)
+        model.compile(optimizer, "mse", metrics=["mae"])
+    told = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit(model, *data(8), epochs=2, callbacks=[Held(optimizer, evaluated)], **told)
+    drawn = float(np.random.random())
+    history = fit(model, *data(8), epochs=1, **told)
+    history.history |= {"evaluated": evaluated, "drawn": [drawn]}
+    history.history["rate"] = [float(optimizer.learning_rate.numpy())]
+    return model, history
+
+
 def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     """Callbacks that decide by the metrics of the validation, and that write files."""
     tf.keras.utils.set_random_seed(1)
@@ -183,7 +214,7 @@ def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-PROGRAMS = (decided, stepwise, staged, own_step, looped)
+PROGRAMS = (decided, stepwise, staged, own_step, looped, held)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
