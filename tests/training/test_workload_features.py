@@ -324,3 +324,24 @@ def test_metrics_are_given_as_to_compile() -> None:
     assert [one["a"][1].get_config() for one in (first, second)] == [given["a"][1].get_config()] * 2
     assert len({id(one["a"][1]) for one in (first, second, given)}) == 3
     assert dataclasses.replace(workload, metrics=["accuracy"]).metrics() == ["accuracy"]
+
+
+def test_in_float64_every_layer_computes_in_float64() -> None:
+    """Also one whose author chose another type: a proof needs it."""
+    from ringside_core.keras import lowest_bits, policy_scope
+
+    def model() -> Any:
+        with policy_scope("mixed_float16"):
+            dense = [tf.keras.layers.Dense(2, input_shape=(2,)), tf.keras.layers.Dense(1)]
+            return tf.keras.Sequential(
+                [*dense, tf.keras.layers.Activation("relu", dtype="float32")]
+            )
+
+    before = tf.keras.backend.floatx()
+    try:
+        tf.keras.backend.set_floatx("float32")
+        assert lowest_bits(model()) == 16
+        tf.keras.backend.set_floatx("float64")
+        assert {layer.compute_dtype for layer in model().layers} == {"float64"}
+    finally:
+        tf.keras.backend.set_floatx(before)

@@ -45,6 +45,16 @@ def test_each_check_adds_what_it_covers() -> None:
     )
 
 
+def test_half_precision_is_said() -> None:
+    """So is what of it nobody looks at."""
+    one = certificate(arm_of("horovod", 2), by_design=())
+    single = answered("float32 single updates").replace(by_step=(deviation(0.0, 20),), bits=16)
+    line = one.replace(checks=(*one.checks, single)).coverage
+
+    assert "each one by itself in 16 bits" in line
+    assert "how a loss scale changes" in line.partition("Not covered")[2]
+
+
 def test_an_asynchronous_arm_has_a_line_of_its_own() -> None:
     """Its single updates have no right result, with one worker they do."""
     line = with_checks("parameter_server", "one worker")
