@@ -55,12 +55,25 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
         "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
         "workload": workload,
     }
+    return asked_of("trainers.availability", json.dumps(request))
+
+
+def asked_of(module: str, request: str) -> dict[str, Any]:
+    """Run a module that answers a question with TensorFlow, in a process of its own.
+
+    Args:
+        module: takes a file with the request, and a file for its answer.
+        request: as JSON.
+
+    Raises:
+        RefusalError: that process failed; its last lines are told.
+    """
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder) / "request.json", Path(folder) / "answer.json"
-        asked.write_text(json.dumps(request))
+        asked.write_text(request)
         try:
             done = subprocess.run(
-                [*dying_with_parent("trainers.availability"), str(asked), str(answered)],
+                [*dying_with_parent(module), str(asked), str(answered)],
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

@@ -57,7 +57,7 @@ def run_cases(
     cases = request.cases
     if request.inspect:
         on_phase("inspecting")
-        inspection = _inspect(request, backend)
+        inspection = inspect_workload(request, backend)
         write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
         split_matters = any(one["split"] for one in inspection["by_design"])
         cases = tuple(
@@ -296,7 +296,7 @@ def _in_slices(slices: int, workload: Any, spec: RunSpec) -> tuple[Any, RunSpec]
     return workload, spec.replace(global_batch=spec.global_batch // slices)
 
 
-def _inspect(request: Request, backend: Any) -> dict[str, Any]:
+def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
     """What of the workload cannot be compared without care, and the digest of all its data."""
     from ringside.verify.inspection import inspect_model
     from ringside_core.keras import tf

@@ -18,7 +18,7 @@ from ringside_core.specs import whole_file
 from tests.unit.compare.made import comparison_of
 
 LIMIT_S = 60
-ROOT = Path(ringside.cli.main.__file__).resolve().parent.parent
+ROOT = Path(ringside.cli.main.__file__).resolve().parents[2]
 # A command that says which folder it has made, and waits.
 WAITS = """
 import signal, tempfile

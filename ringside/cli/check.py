@@ -1,0 +1,69 @@
+"""`ringside check`."""
+
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from launch.flags import with_spec_flags
+from ringside.cli.common import NOT_OF_SEVERAL_ARMS
+from ringside.compare.available_arms import asked_of
+from ringside_core.specs import RefusalError, RunSpec, Surroundings
+from ringside_core.text import plural
+
+
+@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
+def command(*, spec: RunSpec) -> None:
+    """Say in seconds what will be done with a program: its data, its model, its certificate."""
+    console = Console(soft_wrap=True, highlight=False)
+    with console.status("loading the program…"):
+        found = asked_of("ringside.verify.preview", spec.to_json())
+    if "refused" in found:
+        raise RefusalError(found["refused"])
+    for line in _lines(spec, found):
+        console.print(line, markup=False)
+    if found["obstacles"]:
+        raise typer.Exit(1)
+
+
+def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
+    """What is printed."""
+    model = found["model"]
+    short = f", the last one on {found['short']} examples" if found["short"] else ""
+    validation = found["validation"]
+    lines = [
+        f"data: {plural(found['examples'], 'example')}"
+        f"{', with weights' if found['weighted'] else ''}; "
+        + (f"{validation:,} for validation" if validation else "none for validation"),
+        *(f"data: {note}" for note in found["notes"]),
+        f"training: {plural(spec.epochs, 'epoch')} of {plural(found['updates'], 'update')} on "
+        f"{spec.global_batch} examples{short}; {', '.join(model['optimizers'])}",
+        f"model: {model['kind']}, {model['parameters']:,} parameters, computes in "
+        f"{model['bits']} bits",
+    ]
+    if model["own_steps"]:
+        lines.append(
+            f"model: its own {' and '.join(model['own_steps'])} is given true examples only, and "
+            "its gradients are combined where an optimizer applies them"
+        )
+    if model["callbacks"]:
+        lines.append(
+            f"callbacks: {', '.join(model['callbacks'])}; certificates and comparisons go without"
+        )
+    return [*lines, *_of_certificate(found)]
+
+
+def _of_certificate(found: dict[str, Any]) -> list[str]:
+    """Which certificate it can get."""
+    if found["obstacles"]:
+        return [f"no certificate: {obstacle}" for obstacle in found["obstacles"]]
+    differs = [
+        f"by design: {one['layer']}: {one['differs']}; {one['treated']}"
+        for one in found["by_design"]
+    ]
+    return [
+        *differs,
+        "certificate: exact under synchronous backends, statistical under several asynchronous "
+        "workers",
+        "Next: ringside verify, with the same arguments.",
+    ]

@@ -1,0 +1,79 @@
+"""What will be done with a workload, before anything long starts. A process of its own answers.
+
+python -m ringside.verify.preview spec.json answer.json
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from backends import make_backend
+from ringside.verify.request import Case, Request
+from ringside.verify.task import inspect_workload
+from ringside_core.keras import lowest_bits, optimizers_of, tf, weights_of
+from ringside_core.specs import RefusalError, RunSpec, Surroundings, write_whole
+from ringside_core.workloads.pipeline import make_pipeline
+from ringside_core.workloads.registry import load_workload
+from ringside_core.workloads.workload import Workload
+from trainers.own_step import has_own_step, has_own_test_step
+
+
+def preview(spec: RunSpec) -> dict[str, Any]:
+    """Load a workload, build its model, and look at both; train nothing.
+
+    Args:
+        spec: of a serial run.
+
+    Returns:
+        `examples`, `validation`: how many; `updates` of an epoch; `short`: examples of its last
+        batch, 0: a whole one; `weighted`: whether examples have weights; `notes`: what is done
+        with the data; `model`; `by_design` and `obstacles` as in an inspection.
+    """
+    tf.keras.backend.set_floatx(spec.precision)
+    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+    backend = make_backend(spec, Surroundings())
+    train = make_pipeline(spec, workload, backend.capabilities, training=True)
+    found = {
+        "examples": train.num_examples,
+        "validation": workload.validation.num_examples if workload.validates else 0,
+        "updates": train.steps_per_epoch(1),
+        "short": train.num_examples % spec.global_batch,
+        "weighted": train.weighted,
+        "notes": list(workload.train.said),
+        "model": _model(workload),
+    }
+    case = Case(name="preview", spec=spec)
+    request = Request(cases=(case,), inspect=(2,), precision=spec.precision)
+    inspected = inspect_workload(request, backend)
+    return {**found, **{name: inspected[name] for name in ("by_design", "obstacles")}}
+
+
+def _model(workload: Workload) -> dict[str, Any]:
+    """Its `kind`, `parameters`, `bits`, `own_steps`, `optimizers` and `callbacks`."""
+    model = workload.build_model()
+    given = workload.callbacks() if callable(workload.callbacks) else workload.callbacks
+    own = {"train_step": has_own_step(model), "test_step": has_own_test_step(model)}
+    optimizers = optimizers_of(model) if workload.optimizer is None else [workload.optimizer()]
+    return {
+        "kind": type(model).__name__,
+        "parameters": sum(int(v.shape.num_elements()) for v in weights_of(model)),
+        "bits": lowest_bits(model),
+        "own_steps": [name for name, is_own in own.items() if is_own],
+        "optimizers": [_told(one) for one in optimizers],
+        "callbacks": [type(one).__name__ for one in given],
+    }
+
+
+def _told(optimizer: Any) -> str:
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return f"{type(inner).__name__} with a loss scale" if inner else type(optimizer).__name__
+
+
+if __name__ == "__main__":
+    asked = Path(sys.argv[1])
+    try:
+        answer = preview(RunSpec.from_json(asked.read_text(encoding="utf-8"), origin=str(asked)))
+    except RefusalError as error:
+        answer = {"refused": str(error)}
+    write_whole(Path(sys.argv[2]), json.dumps(answer))

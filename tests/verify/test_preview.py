@@ -1,0 +1,64 @@
+"""`ringside check`: what is said of a program before anything long starts."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringside.cli.check import _lines
+from ringside.verify.preview import preview
+from ringside_core.keras import tf
+from ringside_core.specs import RunSpec
+from tests.training.test_trainer import serial_spec
+
+SCRIPT = """
+import numpy as np, ringside
+from ringside import tf
+x = np.linspace(0, 1, 21, dtype=np.float32).reshape(7, 3)
+with ringside.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,)), LAYER])
+    model.compile("sgd", "mse")
+ringside.fit(model, x, x[:, :2], batch_size=4, epochs=2, validation_data=(x[:4], x[:4, :2]),
+             sample_weight=np.ones(7), callbacks=[tf.keras.callbacks.EarlyStopping()])
+"""
+
+
+@pytest.fixture(autouse=True)
+def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Running a user's file changes where Python looks; a proof changes the precision."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = tf.keras.backend.floatx()
+    yield
+    tf.keras.backend.set_floatx(before)
+
+
+def spec_of(folder: Path, layer: str) -> RunSpec:
+    """A run of the script with this second layer."""
+    (folder / "mine.py").write_text(SCRIPT.replace("LAYER", layer))
+    return serial_spec(workload=str(folder / "mine.py"), global_batch=4, epochs=2)
+
+
+def test_a_script_is_told_in_numbers(tmp_path: Path) -> None:
+    """Seven examples in batches of four; 3 · 2 + 2 weights."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dropout(0.5)")
+    lines = _lines(spec, preview(spec))
+
+    assert lines[:4] == [
+        "data: 7 examples, with weights; 4 for validation",
+        "training: 2 epochs of 2 updates on 4 examples, the last one on 3 examples; SGD",
+        "model: Sequential, 8 parameters, computes in 32 bits",
+        "callbacks: EarlyStopping; certificates and comparisons go without",
+    ]
+    assert any(line.startswith("by design: dropout") for line in lines)
+    assert "certificate: exact" in lines[-2]
+
+
+def test_what_stands_in_the_way_of_a_certificate_is_told(tmp_path: Path) -> None:
+    """A layer that subtracts the mean of its batch."""
+    couples = "tf.keras.layers.Lambda(lambda x: x - tf.reduce_mean(x, axis=0))"
+    spec = spec_of(tmp_path, couples)
+    lines = _lines(spec, preview(spec))
+
+    assert lines[-1].startswith("no certificate: ")
+    assert "lambda" in lines[-1]
