@@ -150,10 +150,7 @@ def run_whole(
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     if not _session.trainings:
-        raise RefusalError(
-            "A script must call ringside.fit(model, …) in the place of model.fit(…).",
-            received=f"{script_words(script)[0]}, which ends without it",
-        )
+        raise workload.no_fit(script)
 
 
 def _train(session: _Session, asked: workload.Asked) -> Any:
@@ -233,7 +230,7 @@ def _begun() -> _Session:
     found = read_surroundings(os.environ, node_addresses)
     # Batch and epochs are known when fit is called.
     spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
-    spec = spec.replace(workload=name or spec.workload, precision=tf.keras.backend.floatx())
+    spec = spec.replace(workload=name or "notebook", precision=tf.keras.backend.floatx())
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name
     with must_be_writable():
@@ -270,7 +267,10 @@ def _own_name() -> str:
 
 
 def _end_at_errors(script: str) -> None:
-    """Let a refusal be one message, and let no rank outlive its error: peers would wait for it."""
+    """Let a refusal be one message, and let no rank outlive its error: peers would wait for it.
+
+    Threads of TensorFlow and Horovod could keep it alive.
+    """
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -278,6 +278,7 @@ def _end_at_errors(script: str) -> None:
             print(f"{script}: {error}", file=sys.stderr)
             end_process(2)
         shown(kind, error, trace)
-        end_process(1)
+        if _session is not None and _session.surroundings.size > 1:
+            end_process(1)
 
     sys.excepthook = hook

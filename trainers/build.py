@@ -60,11 +60,11 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     weights = get_weights(workload.build_model())
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
-    # Without the rank, replicas in different processes would draw the same dropout masks.
-    tf.random.set_seed(spec.seed + backend.rank)
     with backend.scope():
         model = workload.build_model()
-        tf.random.set_seed(spec.seed + backend.rank)  # a script seeds its own model
+        # Without the rank, replicas in different processes would draw the same dropout masks. Not
+        # before: a script seeds its own model.
+        tf.random.set_seed(spec.seed + backend.rank)
         backend.prepare_model(model)
         set_weights(model, weights)
         if workload.optimizer is None:

@@ -188,9 +188,15 @@ def asked_by(script: str, number: int = 0) -> Asked:
         return end.asked
     finally:
         _running.capture = None
-    raise RefusalError(
+    raise no_fit(script)
+
+
+def no_fit(script: str) -> RefusalError:
+    """Of a script that ends, and has trained nothing."""
+    return RefusalError(
         "A script must call ringside.fit(model, …) in the place of model.fit(…).",
         received=f"{script_words(script)[0]}, which ends without it",
+        advice="Where it does, a bare `except:` may catch how Ringside leaves it.",
     )
 
 
