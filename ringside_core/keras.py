@@ -14,6 +14,7 @@ Import TensorFlow through here: `from ringside_core.keras import tf`.
 
 import contextlib
 import functools
+import inspect
 import os
 import random
 import sys
@@ -119,6 +120,23 @@ def _wide_in_float64(make: Any) -> Any:
 
 _Policy = tf.keras.mixed_precision.Policy
 _Policy.__init__ = _wide_in_float64(_Policy.__init__)
+
+
+def _rate_in_float64(make: Any) -> Any:
+    """In float64 a schedule computes so: in float32 the cosine of a graph may be another."""
+
+    @functools.wraps(make)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        if tf.keras.backend.floatx() == "float64":
+            numbers = {name: value for name, value in vars(self).items() if type(value) is float}
+            vars(self).update({name: np.float64(value) for name, value in numbers.items()})
+
+    return made
+
+
+for _schedule in filter(inspect.isclass, vars(tf.keras.optimizers.schedules).values()):
+    setattr(_schedule, "__init__", _rate_in_float64(_schedule.__init__))  # noqa: B010  # mypy
 optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (

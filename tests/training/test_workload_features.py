@@ -345,3 +345,20 @@ def test_in_float64_every_layer_computes_in_float64() -> None:
         assert {layer.compute_dtype for layer in model().layers} == {"float64"}
     finally:
         tf.keras.backend.set_floatx(before)
+
+
+def test_in_float64_a_schedule_computes_in_float64() -> None:
+    """A cosine in float32 is another in a graph: 1e-8 of the weights, and no certificate."""
+    before = tf.keras.backend.floatx()
+    try:
+        for floatx in ("float32", "float64"):
+            tf.keras.backend.set_floatx(floatx)
+            schedule = tf.keras.optimizers.schedules.CosineDecay(0.05, decay_steps=7)
+            optimizer = tf.keras.optimizers.SGD(schedule)
+            copied = type(optimizer).from_config(optimizer.get_config())
+            assert copied._learning_rate(tf.constant(3)).dtype == floatx
+            if floatx == "float64":
+                expected = 0.05 * (1 + np.cos(np.pi * 3 / 7)) / 2
+                assert abs(float(copied._learning_rate(tf.constant(3))) - expected) < 1e-16
+    finally:
+        tf.keras.backend.set_floatx(before)
