@@ -10,8 +10,9 @@ import pytest
 
 from ringside_core.keras import get_weights, optimizers_of, tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.fit_arguments import Asked, asked_of
 from ringside_core.workloads.registry import load_workload
-from ringside_core.workloads.script import Asked, asked_by, asked_of, workload_of
+from ringside_core.workloads.script import asked_by, workload_of
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.step import step
 
