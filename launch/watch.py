@@ -84,19 +84,19 @@ class Watch:
         """(the limit in seconds, tasks that have not moved for longer, the longest first).
 
         Before the first step of any task the limit is START_PATIENCE_S at least. Servers make no
-        steps, finished tasks may wait for others, and nobody knows how long a user's script takes,
-        so none of them counts. When all tasks have finished and their processes still run, all of
-        them stand still.
+        steps, and finished tasks may wait for others, so neither counts. While any task is in a
+        user's own script, none stands still: the others may wait for it. When all tasks have
+        finished and their processes still run, all of them stand still.
         """
-        own = (SERVING, FINISHED, IN_SCRIPT)
-        unfinished = [t for t, at in self.latest.items() if at.phase not in own]
-        scripted = any(at.phase == IN_SCRIPT for at in self.latest.values())
+        unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
+        if any(at.phase == IN_SCRIPT for at in self.latest.values()):
+            return seconds, []
         now = time.monotonic()
         if not any(at.phase in (TRAINING, WAITING, FINISHED) for at in self.latest.values()):
             seconds = max(seconds, START_PATIENCE_S)
         if unfinished:
             still = [task for task in unfinished if now - self._changed[task] > seconds]
-        elif not scripted and now - max(self._changed.values()) > seconds:
+        elif now - max(self._changed.values()) > seconds:
             still = list(self.latest)
         else:
             still = []

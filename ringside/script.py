@@ -65,7 +65,8 @@ class _Session:
         run_dir: folder of the run.
         launched: a launcher of Ringside's waits for the record; it chose batch and epochs of the
             first training, and it writes the record.
-        trainings: how many there were.
+        fits: how many were called.
+        trainings: how many of them trained.
     """
 
     backend: Backend
@@ -75,6 +76,7 @@ class _Session:
     run_dir: Path
     reporter: Reporter
     launched: bool
+    fits: int = 0
     trainings: int = 0
 
 
@@ -91,13 +93,16 @@ def scope() -> AbstractContextManager[Any]:
         workload.begin_model()
         return nullcontext()
     session = _here()
-    seed_weights(session.record.spec.seed)  # they would differ from stack to stack
+    # Unseeded they would differ from stack to stack.
+    seed_weights(session.record.spec.seed, also_if_seeded=False)
     return session.backend.scope()
 
 
 def is_chief() -> bool:
     """Whether this process writes what is written once, such as the trained model."""
-    return workload.capturing() or _here().backend.is_chief
+    if workload.capturing() and _session is None:
+        return read_surroundings(os.environ, node_addresses).rank == 0
+    return _here().backend.is_chief
 
 
 def fit(model: Any, *data: Any, **arguments: Any) -> Any:
@@ -122,6 +127,7 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
     session = _here()
     with session.backend.scope():  # the model that runs a step function is made now
         asked = asked_of(model, *data, **arguments)
+    session.fits += 1
     return _train(session, asked) if asked.epochs else workload.no_history(asked)
 
 
@@ -190,7 +196,7 @@ def _trained(session: _Session, asked: Asked, record: RecordInProgress, run_dir:
     backend, reporter = session.backend, session.reporter
     reporter.phase("building")
     with backend.scope():  # a model that is not built yet gets its weights now
-        work = workload.workload_from(asked, session.script, session.trainings - 1)
+        work = workload.workload_from(asked, session.script, session.fits - 1)
     calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
     told = Progress(reporter.step, reporter.epoch if asked.verbose else _quiet)
     with given_back(asked.model, backend):

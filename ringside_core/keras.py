@@ -123,7 +123,7 @@ _Policy.__init__ = _wide_in_float64(_Policy.__init__)
 
 
 def _rate_in_float64(make: Any) -> Any:
-    """In float64 a schedule computes so: in float32 the cosine of a graph may be another."""
+    """In float64 schedules compute so too; in float32 a graph's cosine may not be Python's."""
 
     @functools.wraps(make)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -177,11 +177,16 @@ def global_seed() -> Any:
     return context.global_seed()
 
 
-def seed_weights(seed: int) -> None:
-    """Let initial weights follow a seed, unless the author has set one; nothing else does."""
-    if getattr(_SEED_GENERATOR, "generator", None) is None:
+def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
+    """Seed the initial weights; TensorFlow's other draws follow, Python's and NumPy's do not.
+
+    Args:
+        seed: of the weights.
+        also_if_seeded: whether a seed that the author has set is overridden.
+    """
+    if also_if_seeded or getattr(_SEED_GENERATOR, "generator", None) is None:
         _SEED_GENERATOR.generator = random.Random(seed)
-    if global_seed() is None:
+    if also_if_seeded or global_seed() is None:
         tf.random.set_seed(seed)
 
 

@@ -39,6 +39,12 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
                 received=f"{outside[0] if outside else model.name}, made outside of it",
                 advice="Write: with ringside.scope(): model = …; model.compile(…)",
             )
+        if spec.learning_rate_rule.rule != "none":
+            raise RefusalError(
+                "A script says its learning rate itself.",
+                received=f"--learning-rate-rule {spec.learning_rate_rule.rule}",
+                advice="Leave it out.",
+            )
         workload.check_model(model)
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
         backend.prepare_model(model)

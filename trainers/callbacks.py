@@ -44,7 +44,7 @@ class Callbacks(Listener):
                 raise RefusalError(
                     "Ringside writes and reads the checkpoints of a training itself.",
                     received="BackupAndRestore among the callbacks",
-                    advice="Leave it out, and use --resume-from.",
+                    advice="Leave it out. Under ringside launch, go on with --resume-from.",
                 )
 
     def on_start(self) -> None:

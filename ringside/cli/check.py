@@ -14,7 +14,7 @@ from ringside_core.text import plural
 
 @with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
 def command(*, spec: RunSpec) -> None:
-    """Say in seconds what will be done with a program: its data, its model, its certificate."""
+    """Say what will be done with a program (data, model, certificate), and train nothing."""
     console = Console(soft_wrap=True, highlight=False)
     with console.status("loading the program…"):
         found = asked_of("ringside.verify.preview", spec.to_json())
@@ -43,8 +43,12 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
     ]
     if model["own_steps"]:
         lines.append(
-            f"model: its own {' and '.join(model['own_steps'])} is given true examples only, and "
-            "its gradients are combined where an optimizer applies them"
+            f"model: its own {' and '.join(model['own_steps'])} is given true examples only"
+            + (
+                "; its gradients are combined where an optimizer applies them"
+                if "train_step" in model["own_steps"]
+                else ""
+            )
         )
     if model["callbacks"]:
         lines.append(

@@ -23,7 +23,7 @@ COMMANDS = {
         "ringside.cli.compare",
         "Train the same model under every backend; table and report.",
     ),
-    "check": ("ringside.cli.check", "Say in seconds what will be done with a program."),
+    "check": ("ringside.cli.check", "Say what will be done with a program, and train nothing."),
     "verify": ("ringside.cli.verify", "Prove that every backend computes the same; certificates."),
     "launch": ("ringside.cli.launch", "Start one run under one backend: plan, processes, outcome."),
     "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),

@@ -82,7 +82,7 @@ def single_updates(
     bits = reference.meta.get("bits", 32)
     if bits < 32:
         found = list(_beyond_noise(found, reference, in_float64, tolerance))
-        finding += f", of a model that computes in {bits} bits, beyond the noise of that,"
+        finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
     for kind in _CHANGED:
         found += _updates(kind, arm, reference, tolerance, in_float64)
     check = judged(name, found, tolerance, finding)

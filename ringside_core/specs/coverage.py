@@ -72,7 +72,7 @@ def coverage(
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
     if "bits" in narrow:
-        missing.append("how a loss scale changes")
+        missing.append("how a loss scale changes, if there is one")
     if drawing and not any("randomness" in name for name in checks):
         missing.append(f"which random numbers {', '.join(drawing)} draws")
     if every > 1:

@@ -118,10 +118,12 @@ def asked_of(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
-    _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight))
+    _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
     _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")
     if steps_per_epoch is not None and steps_per_epoch * batch < train.num_examples:
-        note = f"of steps_per_epoch={steps_per_epoch} the short last batch is trained on too"
+        note = (
+            f"steps_per_epoch={steps_per_epoch} leaves out the short last batch; it is trained on"
+        )
         train = replace(train, said=(*train.said, note))
     if validation_steps is not None and validation is not None:
         held_out = as_source(validation, what="validation data")
@@ -140,10 +142,13 @@ def asked_of(
     )
 
 
-def _is_weighted(x: Any, sample_weight: Any, class_weight: Any) -> bool:
-    form = x.element_spec if isinstance(x, tf.data.Dataset) else ()
-    in_data = isinstance(form, tuple) and len(form) == 3
-    return in_data or sample_weight is not None or class_weight is not None
+def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any) -> bool:
+    def in_data(data: Any) -> bool:
+        form = data.element_spec if isinstance(data, tf.data.Dataset) else data
+        return isinstance(form, tuple) and len(form) == 3
+
+    given = sample_weight is not None or class_weight is not None
+    return given or in_data(validation) or (isinstance(x, tf.data.Dataset) and in_data(x))
 
 
 def _check_metrics(model: Any, *, weighted: bool) -> None:

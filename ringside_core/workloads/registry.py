@@ -98,7 +98,7 @@ def is_own(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse a workload that is no known name, no script and not file.py or module:function."""
+    """Refuse what is no known name, no script, and neither file.py:function nor module:function."""
     words = script_words(name)
     if words and not Path(words[0]).is_file():
         raise RefusalError("The script must exist.", received=words[0])

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import same_chance, tf
+from ringside_core.keras import same_chance, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.workloads.fit_arguments import Asked
 from ringside_core.workloads.registry import place_of, script_words, search_first
@@ -65,7 +65,8 @@ class _Again:
                 )
             # What it prints was printed the first time.
             with contextlib.redirect_stdout(io.StringIO()), same_chance():
-                self.newest = asked_by(self._script, self._number)
+                seed = random.randrange(2**31)  # the run has seeded Python's numbers
+                self.newest = asked_by(self._script, self._number, seed=seed)
         return self.newest.model
 
 
@@ -94,7 +95,6 @@ class _Running:
     """What of a script lasts longer than one run of it."""
 
     capture: _Capture | None = None
-    modules: list[ModuleType] = field(default_factory=list)  # the functions of a script need them
     registered: set[str] = field(default_factory=set)
 
 
@@ -109,7 +109,7 @@ def capturing() -> bool:
 def begin_model() -> None:
     """A script that is being captured begins to build its model: its weights are the run's."""
     assert _running.capture is not None
-    tf.keras.utils.set_random_seed(_running.capture.seed)
+    seed_weights(_running.capture.seed, also_if_seeded=True)
 
 
 def reached(asked: Asked) -> Any:
@@ -143,17 +143,18 @@ def workload_of(script: str) -> Workload:
     return workload_from(asked_by(script), script)
 
 
-def asked_by(script: str, number: int = 0) -> Asked:
+def asked_by(script: str, number: int = 0, *, seed: int = 0) -> Asked:
     """Run a script up to a fit.
 
     Args:
         script: it and its arguments.
         number: of the fit, from 0.
+        seed: of the weights, and of what TensorFlow draws after them; the same in every process.
 
     Raises:
         RefusalError: it ends before, or its fit cannot be distributed.
     """
-    _running.capture = _Capture(seed=random.randrange(2**31), skips=number)
+    _running.capture = _Capture(seed, skips=number)
     try:
         run(script)
     except _ReachedFitError as end:
@@ -168,7 +169,7 @@ def no_fit(script: str) -> RefusalError:
     return RefusalError(
         "A script must call ringside.fit(model, …) in the place of model.fit(…).",
         received=f"{script_words(script)[0]}, which ends without it",
-        advice="Where it does, a bare `except:` may catch how Ringside leaves it.",
+        advice="If it does call it, a bare `except:` may have caught how Ringside ends it there.",
     )
 
 
@@ -207,7 +208,6 @@ def _as_main(path: Path, words: Sequence[str]) -> Iterator[ModuleType]:
     """A module in the place of the main one, as it is when Python runs this file."""
     module = ModuleType("__main__")
     module.__file__ = str(path.resolve())
-    _running.modules.append(module)
     sys.modules[f"ringside_user_{path.stem}"] = module  # certificates name the files they are of
     search_first(path.resolve().parent)
     custom = tf.keras.utils.get_custom_objects()

@@ -1,6 +1,7 @@
 """A training step of one's own, written as a function with a tape: a model that runs it."""
 
 import inspect
+import sysconfig
 from collections.abc import Callable, Iterator
 from functools import partial, update_wrapper
 from pathlib import Path
@@ -151,4 +152,5 @@ def _is_users(value: Any) -> bool:
         file = inspect.getfile(code)
     except (TypeError, OSError):
         return False
-    return "site-packages" not in Path(file).parts and "lib" not in Path(file).parts
+    installed = (sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+    return not any(Path(file).resolve().is_relative_to(Path(one).resolve()) for one in installed)

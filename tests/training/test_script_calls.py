@@ -92,6 +92,16 @@ def test_weights_follow_the_seed_of_the_run(tmp_path: Path) -> None:
     assert (drawn(1) != drawn(2)).any()
 
 
+def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
+    """Also below its scope: every process must hold the same examples."""
+    data = "y = np.random.random((20, 1))\n"
+    path = script(tmp_path, BEGIN, "np.random.seed(3)\n", BUILD, data, FIT)
+
+    for _ in range(2):
+        drawn = arrays_of(asked_by(path))[1]
+        np.testing.assert_array_equal(drawn, np.random.RandomState(3).random((20, 1)))
+
+
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
@@ -150,6 +160,9 @@ def test_what_compile_says_that_no_backend_can_do() -> None:
         asked_of(model, rows(4), np.zeros(4), class_weight={0: 1.0})
     with pytest.raises(RefusalError, match="weighted_metrics"):
         asked_of(model, data)
+    held_out = (rows(2), np.zeros(2), np.ones(2))
+    with pytest.raises(RefusalError, match="weighted_metrics"):
+        asked_of(model, rows(4), np.zeros(4), validation_data=held_out)
     model.compile("sgd", "mse", run_eagerly=True)
     with pytest.raises(RefusalError, match="is a graph"):
         asked_of(model, rows(4), np.zeros(4))
@@ -159,7 +172,9 @@ def test_a_short_last_batch_is_told() -> None:
     """Keras would leave it out of this epoch, Ringside does not."""
     asked = asked_of(None, rows(10), np.arange(10), batch_size=4, steps_per_epoch=2)
 
-    assert asked.train.said == ("of steps_per_epoch=2 the short last batch is trained on too",)
+    assert asked.train.said == (
+        "steps_per_epoch=2 leaves out the short last batch; it is trained on",
+    )
 
 
 def test_a_data_set_says_its_batch() -> None:
