@@ -4,10 +4,15 @@ python -m ringside_core.die_with_parent <process id of the parent> <module> [arg
 """
 
 import ctypes
+import json
 import os
 import runpy
 import signal
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 PR_SET_PDEATHSIG = 1  # prctl(2): the kernel sends this process a signal when its parent ends
 
@@ -17,6 +22,37 @@ def dying_with_parent(module: str) -> list[str]:
     # -P: a user's folder `trainers` in the working folder would be taken for ours.
     program = ("-P", "-m", "ringside_core.die_with_parent")
     return [sys.executable, *program, str(os.getpid()), module]
+
+
+def answer_of(module: str, request: str, *, limit_s: float) -> tuple[dict[str, Any] | None, str]:
+    """Run a module that answers a question, in a process of its own that reads no input.
+
+    Args:
+        module: takes a file with the request, and a file for its answer in JSON.
+        request: text.
+        limit_s: seconds for it.
+
+    Returns:
+        The answer, None if the process failed; and the last lines of its errors.
+
+    Raises:
+        TimeoutExpired: there was no answer in time.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder) / "request", Path(folder) / "answer.json"
+        asked.write_text(request, encoding="utf-8")
+        done = subprocess.run(
+            [*dying_with_parent(module), str(asked), str(answered)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
+        failed = done.returncode or not answered.exists()
+        answer = None if failed else json.loads(answered.read_text(encoding="utf-8"))
+        return answer, " / ".join(last) or "no output"
 
 
 def main() -> None:

@@ -2,11 +2,9 @@
 
 import json
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from ringside_core.die_with_parent import dying_with_parent
+from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 
 LIMIT_S = 300.0
@@ -68,27 +66,14 @@ def asked_of(module: str, request: str) -> dict[str, Any]:
     Raises:
         RefusalError: that process failed; its last lines are told.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder) / "request.json", Path(folder) / "answer.json"
-        asked.write_text(request)
-        try:
-            done = subprocess.run(
-                [*dying_with_parent(module), str(asked), str(answered)],
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise RefusalError(
-                "Checking what can run here took too long.",
-                received=f"no answer within {LIMIT_S:.0f} s",
-                advice="Try `ringside doctor`. If that hangs too, TensorFlow itself hangs.",
-            ) from None
-        if done.returncode or not answered.exists():
-            last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
-            raise RefusalError(
-                "TensorFlow and the workload must load.", received=" / ".join(last) or "no output"
-            )
-        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
-        return answer
+    try:
+        answer, errors = answer_of(module, request, limit_s=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise RefusalError(
+            "Checking what can run here took too long.",
+            received=f"no answer within {LIMIT_S:.0f} s",
+            advice="Try `ringside doctor`. If that hangs too, TensorFlow itself hangs.",
+        ) from None
+    if answer is None:
+        raise RefusalError("TensorFlow and the workload must load.", received=errors)
+    return answer

@@ -7,17 +7,15 @@ own arguments: `file.py --its flags`.
 import importlib
 import importlib.util
 import inspect
-import json
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ringside_core.die_with_parent import dying_with_parent
+from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import RefusalError, unknown_name
 from ringside_core.specs.run_spec import Option
 
@@ -114,29 +112,16 @@ def check_name(name: str) -> None:
 @cache
 def _asked_by(script: str) -> Mapping[str, int]:
     """What a script asks of its fit; a process of its own runs it up to there."""
-    with tempfile.TemporaryDirectory() as folder:
-        answered = Path(folder) / "answer.json"
-        command = dying_with_parent("ringside_core.workloads.script")
-        try:
-            done = subprocess.run(
-                [*command, script, str(answered)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=SCRIPT_LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise RefusalError(
-                "A script must reach its fit.",
-                received=f"nothing from {script} within {SCRIPT_LIMIT_S:.0f} s",
-            ) from None
-        if not answered.exists():
-            last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
-            raise RefusalError(
-                "A script must run up to its fit.", received=" / ".join(last) or "no output"
-            )
-        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+    module = "ringside_core.workloads.script"
+    try:
+        answer, errors = answer_of(module, script, limit_s=SCRIPT_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise RefusalError(
+            "A script must reach its fit.",
+            received=f"nothing from {script} within {SCRIPT_LIMIT_S:.0f} s",
+        ) from None
+    if answer is None:
+        raise RefusalError("A script must run up to its fit.", received=errors)
     if "refused" in answer:
         raise RefusalError(answer["refused"])
     return answer

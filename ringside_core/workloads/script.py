@@ -1,6 +1,8 @@
 """A user's script as a workload: run up to its first `ringside.fit`, whose arguments it is.
 
-python -m ringside_core.workloads.script "my_script.py --its flags" answer.json
+python -m ringside_core.workloads.script request answer.json
+
+The request is `my_script.py --its flags`.
 
 `ringside/script.py` has the functions that a script calls, and runs one to its end.
 """
@@ -227,7 +229,7 @@ if __name__ == "__main__":
     from ringside_core.workloads import script as _script  # this module runs as __main__
 
     try:
-        _asked = _script.asked_by(sys.argv[1])
+        _asked = _script.asked_by(Path(sys.argv[1]).read_text(encoding="utf-8"))
     except RefusalError as error:
         _answer: dict[str, Any] = {"refused": str(error)}
     else:
