@@ -44,7 +44,7 @@ from ringside_core.specs import (
     read_surroundings,
 )
 from ringside_core.workloads import script as workload
-from ringside_core.workloads.fit_arguments import Asked, asked_of
+from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.registry import script_words
 from trainers import fit as training
 from trainers.adopt import given_back
@@ -123,10 +123,10 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
         RefusalError: what cannot be trained the same under every backend.
     """
     if workload.capturing():
-        return workload.reached(asked_of(model, *data, **arguments))
+        return workload.reached(checked_arguments(model, *data, **arguments))
     session = _here()
     with session.backend.scope():  # the model that runs a step function is made now
-        asked = asked_of(model, *data, **arguments)
+        asked = checked_arguments(model, *data, **arguments)
     session.fits += 1
     return _train(session, asked) if asked.epochs else workload.no_history(asked)
 
@@ -160,7 +160,7 @@ def run_whole(
         raise workload.no_fit(script)
 
 
-def _train(session: _Session, asked: Asked) -> Any:
+def _train(session: _Session, asked: FitArguments) -> Any:
     number, backend = session.trainings, session.backend
     first_launched = session.launched and number == 0
     record, run_dir = session.record, session.run_dir
@@ -192,7 +192,9 @@ def _train(session: _Session, asked: Asked) -> Any:
     return history
 
 
-def _trained(session: _Session, asked: Asked, record: RecordInProgress, run_dir: Path) -> Any:
+def _trained(
+    session: _Session, asked: FitArguments, record: RecordInProgress, run_dir: Path
+) -> Any:
     backend, reporter = session.backend, session.reporter
     reporter.phase("building")
     with backend.scope():  # a model that is not built yet gets its weights now

@@ -14,7 +14,7 @@ KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitArguments:
     """What a script asks of `ringside.fit`: the arguments of `Model.fit`, checked.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     verbose: bool = True
 
 
-def asked_of(
+def checked_arguments(
     model: Any,
     x: Any = None,
     y: Any = None,
@@ -58,7 +58,7 @@ def asked_of(
     validation_batch_size: int | None = None,
     validation_freq: int = 1,
     **performance: Any,
-) -> Asked:
+) -> FitArguments:
     """Check the arguments of `Model.fit`: model, x, y and so on, as Keras names them.
 
     `workers`, `max_queue_size` and `use_multiprocessing` have no effect: the input is Ringside's.
@@ -129,7 +129,7 @@ def asked_of(
         held_out = as_source(validation, what="validation data")
         size = getattr(held_out, "batch_size", None) or batch
         _check_steps(validation_steps, held_out.num_examples, size, what="validation_steps")
-    return Asked(
+    return FitArguments(
         model=model,
         train=train,
         validation=validation,

@@ -65,7 +65,7 @@ def ready(name: str) -> Ready:
     """
     check_name(name)
     if script_words(name):
-        answer = _asked_by(name)
+        answer = _fit_of(name)
         return Ready(name, answer["global_batch"], answer["epochs"])
     return WORKLOADS.get(name) or OWN._replace(function=name)
 
@@ -110,7 +110,7 @@ def check_name(name: str) -> None:
 
 
 @cache
-def _asked_by(script: str) -> Mapping[str, int]:
+def _fit_of(script: str) -> Mapping[str, int]:
     """What a script asks of its fit; a process of its own runs it up to there."""
     module = "ringside_core.workloads.script"
     try:

@@ -23,12 +23,12 @@ from typing import Any
 
 from ringside_core.keras import same_chance, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
-from ringside_core.workloads.fit_arguments import Asked
+from ringside_core.workloads.fit_arguments import FitArguments
 from ringside_core.workloads.registry import place_of, script_words, search_first
 from ringside_core.workloads.workload import Workload
 
 
-def workload_from(asked: Asked, script: str, number: int = 0) -> Workload:
+def workload_from(asked: FitArguments, script: str, number: int = 0) -> Workload:
     """The workload of a fit.
 
     Args:
@@ -51,7 +51,7 @@ def workload_from(asked: Asked, script: str, number: int = 0) -> Workload:
 class _Again:
     """Builds the model of a script: the one that is there, and then each by another run of it."""
 
-    def __init__(self, script: str, first: Asked, number: int) -> None:
+    def __init__(self, script: str, first: FitArguments, number: int) -> None:
         self.newest = first
         self._script, self._number, self._calls = script, number, 0
 
@@ -68,7 +68,7 @@ class _Again:
             # What it prints was printed the first time.
             with contextlib.redirect_stdout(io.StringIO()), same_chance():
                 seed = random.randrange(2**31)  # the run has seeded Python's numbers
-                self.newest = asked_by(self._script, self._number, seed=seed)
+                self.newest = captured_fit(self._script, self._number, seed=seed)
         return self.newest.model
 
 
@@ -88,7 +88,7 @@ class _Capture:
 class _ReachedFitError(BaseException):
     """Ends a script at its fit; not an Exception, which scripts catch."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: FitArguments) -> None:
         self.asked = asked
 
 
@@ -114,7 +114,7 @@ def begin_model() -> None:
     seed_weights(_running.capture.seed, also_if_seeded=True)
 
 
-def reached(asked: Asked) -> Any:
+def reached(asked: FitArguments) -> Any:
     """A script that is being captured has reached a fit; a skipped one tells no numbers."""
     capture = _running.capture
     assert capture is not None
@@ -124,7 +124,7 @@ def reached(asked: Asked) -> Any:
     return no_history(asked)
 
 
-def no_history(asked: Asked) -> Any:
+def no_history(asked: FitArguments) -> Any:
     """A History of epochs that were not trained: each metric is no number."""
     history = tf.keras.callbacks.History()
     history.set_model(asked.model)
@@ -142,10 +142,10 @@ def workload_of(script: str) -> Workload:
     Raises:
         RefusalError: it does not reach a fit that can be distributed.
     """
-    return workload_from(asked_by(script), script)
+    return workload_from(captured_fit(script), script)
 
 
-def asked_by(script: str, number: int = 0, *, seed: int = 0) -> Asked:
+def captured_fit(script: str, number: int = 0, *, seed: int = 0) -> FitArguments:
     """Run a script up to a fit.
 
     Args:
@@ -229,7 +229,7 @@ if __name__ == "__main__":
     from ringside_core.workloads import script as _script  # this module runs as __main__
 
     try:
-        _asked = _script.asked_by(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        _asked = _script.captured_fit(Path(sys.argv[1]).read_text(encoding="utf-8"))
     except RefusalError as error:
         _answer: dict[str, Any] = {"refused": str(error)}
     else:

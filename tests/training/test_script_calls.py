@@ -10,9 +10,9 @@ import pytest
 
 from ringside_core.keras import get_weights, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.fit_arguments import Asked, asked_of
+from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.registry import load_workload
-from ringside_core.workloads.script import asked_by, workload_of
+from ringside_core.workloads.script import captured_fit, workload_of
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.step import step
 
@@ -49,7 +49,7 @@ def rows(count: int) -> np.ndarray:
     return np.arange(2.0 * count).reshape(count, 2)
 
 
-def arrays_of(asked: Asked) -> Any:
+def arrays_of(asked: FitArguments) -> Any:
     """Training data in memory."""
     assert isinstance(asked.train, ArraySource)
     return asked.train.arrays
@@ -59,7 +59,7 @@ def test_a_script_is_a_workload_up_to_its_fit(tmp_path: Path) -> None:
     """Its own arguments are its own; what follows the fit is not run."""
     path = script(tmp_path, BEGIN, BUILD, "epochs = int(sys.argv[1])\n", FIT, "raise SystemExit(5)")
 
-    asked = asked_by(f"{path} 7")
+    asked = captured_fit(f"{path} 7")
     workload = load_workload(f"{path} 7", options={}, data_dir=None)
 
     assert (asked.global_batch, asked.epochs) == (4, 2)
@@ -98,7 +98,7 @@ def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
     path = script(tmp_path, BEGIN, "np.random.seed(3)\n", BUILD, data, FIT)
 
     for _ in range(2):
-        drawn = arrays_of(asked_by(path))[1]
+        drawn = arrays_of(captured_fit(path))[1]
         np.testing.assert_array_equal(drawn, np.random.RandomState(3).random((20, 1)))
 
 
@@ -131,7 +131,7 @@ def test_options_of_a_workload_are_not_those_of_a_script(tmp_path: Path) -> None
 def test_arrays_are_divided_as_keras_divides_them() -> None:
     """The last ones are held out; weights go with their examples."""
     x, y, weight = rows(10), np.arange(10), np.arange(10) / 2
-    asked = asked_of(None, x, y, validation_split=0.25, sample_weight=weight)
+    asked = checked_arguments(None, x, y, validation_split=0.25, sample_weight=weight)
 
     for found, expected in zip(arrays_of(asked), (x[:7], y[:7], weight[:7]), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -142,7 +142,9 @@ def test_arrays_are_divided_as_keras_divides_them() -> None:
 
 def test_lists_of_numbers_are_arrays_and_lists_of_arrays_are_inputs() -> None:
     """As in Keras."""
-    asked = asked_of(None, [rows(3), rows(3)], [0, 1, 0], validation_data=[rows(2), [1, 1]])
+    asked = checked_arguments(
+        None, [rows(3), rows(3)], [0, 1, 0], validation_data=[rows(2), [1, 1]]
+    )
 
     (first, second), labels = arrays_of(asked)
     assert first.shape == second.shape == (3, 2)
@@ -157,20 +159,20 @@ def test_what_compile_says_that_no_backend_can_do() -> None:
     data = tf.data.Dataset.from_tensor_slices((rows(4), rows(4)[:, 0], np.ones(4))).batch(2)
 
     with pytest.raises(RefusalError, match="weighted_metrics"):
-        asked_of(model, rows(4), np.zeros(4), class_weight={0: 1.0})
+        checked_arguments(model, rows(4), np.zeros(4), class_weight={0: 1.0})
     with pytest.raises(RefusalError, match="weighted_metrics"):
-        asked_of(model, data)
+        checked_arguments(model, data)
     held_out = (rows(2), np.zeros(2), np.ones(2))
     with pytest.raises(RefusalError, match="weighted_metrics"):
-        asked_of(model, rows(4), np.zeros(4), validation_data=held_out)
+        checked_arguments(model, rows(4), np.zeros(4), validation_data=held_out)
     model.compile("sgd", "mse", run_eagerly=True)
     with pytest.raises(RefusalError, match="is a graph"):
-        asked_of(model, rows(4), np.zeros(4))
+        checked_arguments(model, rows(4), np.zeros(4))
 
 
 def test_a_short_last_batch_is_told() -> None:
     """Keras would leave it out of this epoch, Ringside does not."""
-    asked = asked_of(None, rows(10), np.arange(10), batch_size=4, steps_per_epoch=2)
+    asked = checked_arguments(None, rows(10), np.arange(10), batch_size=4, steps_per_epoch=2)
 
     assert asked.train.said == (
         "steps_per_epoch=2 leaves out the short last batch; it is trained on",
@@ -180,7 +182,7 @@ def test_a_short_last_batch_is_told() -> None:
 def test_a_data_set_says_its_batch() -> None:
     """Its size is the global batch."""
     data = tf.data.Dataset.from_tensor_slices((rows(10), np.arange(10))).shuffle(10).batch(4)
-    asked = asked_of(None, data, steps_per_epoch=3)
+    asked = checked_arguments(None, data, steps_per_epoch=3)
 
     assert asked.global_batch == 4
     assert asked.train.num_examples == 10
@@ -189,7 +191,7 @@ def test_a_data_set_says_its_batch() -> None:
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
     """`shuffle` of `Model.fit`."""
-    assert asked_of(None, rows(4), rows(4), shuffle=shuffle).train.shuffled is shuffle
+    assert checked_arguments(None, rows(4), rows(4), shuffle=shuffle).train.shuffled is shuffle
 
 
 class Agent:
@@ -272,4 +274,4 @@ def test_arguments_that_cannot_be_distributed(
 ) -> None:
     """Each by one message."""
     with pytest.raises(RefusalError, match=words):
-        asked_of(None, x, **arguments)
+        checked_arguments(None, x, **arguments)

@@ -11,22 +11,13 @@ import pytest
 
 from launch import execute, make_plan
 from ringside_core.specs import Execution, RunSpec
-from tests.contract.cases import Case
+from tests.contract.cases import PAIRS, Case
 from tests.training.scripts.trained import BATCH, EPOCHS, PROGRAMS, trained
 
 HERE = Path(__file__).parent / "scripts"
 pytestmark = pytest.mark.usefixtures("warm")
-SEVERAL = [
-    Case("multi_worker_mirrored", 2),
-    Case("horovod", 2, {"controller": "gloo"}),
-    Case("horovod", 2, {"controller": "mpi"}),
-]
-CASES = [
-    Case("serial", 1),
-    Case("mirrored", 2),
-    Case("central_storage", 2),
-    *SEVERAL[:2],
-]
+CASES = [Case("serial", 1), Case("central_storage", 2), *PAIRS]
+SEVERAL = [*PAIRS[1:], Case("horovod", 2, {"controller": "mpi"})]  # of several processes
 Numbers = dict[str, np.ndarray]
 
 
@@ -122,7 +113,7 @@ def test_every_training_has_a_record(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("case", [Case("mirrored", 2), *SEVERAL[:2]], ids=str)
+@pytest.mark.parametrize("case", PAIRS, ids=str)
 def test_half_precision(case: Case, policy: str, tmp_path: Path) -> None:
     """An overflow in one replica is one in all: loss scale and skipped updates are serial's."""
 
@@ -146,7 +137,7 @@ def test_half_precision(case: Case, policy: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "epochs"), [("stops", "1"), ("begins", "2")])
-@pytest.mark.parametrize("case", SEVERAL[:2], ids=str)
+@pytest.mark.parametrize("case", PAIRS[1:], ids=str)
 def test_a_process_that_stops_alone_stops_all(
     case: Case, how: str, epochs: str, tmp_path: Path
 ) -> None:

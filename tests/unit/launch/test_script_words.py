@@ -16,7 +16,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A script in the working folder, which asks for batches of 6 and 4 epochs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
-    monkeypatch.setattr(registry, "_asked_by", lambda script: {"global_batch": 6, "epochs": 4})
+    monkeypatch.setattr(registry, "_fit_of", lambda script: {"global_batch": 6, "epochs": 4})
     return "mine.py"
 
 
