@@ -60,10 +60,13 @@ def _certified_below(certificates: Sequence[Certificate]) -> Text:
     text = Text(f"{passed} of {plural(len(certificates), 'arm')} certified.")
     for arms, line in coverage_lines(certificates):
         text.append(plain(f"\n{arms}: {line}"))
+    failed: dict[str, list[str]] = {}  # what stands in the way of several is said once
     for one in certificates:
         if not one.passed:
-            text.append("\nnot certified  ", style="bold red")
-            text.append(plain(f"{one.arm.label}: {one.reason}"))
+            failed.setdefault(one.reason, []).append(one.arm.label)
+    for reason, labels in failed.items():
+        text.append("\nnot certified  ", style="bold red")
+        text.append(plain(f"{listed(labels, limit=len(labels))}: {reason}"))
     return text
 
 

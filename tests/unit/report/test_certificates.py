@@ -48,6 +48,17 @@ def test_certificates_fit_a_terminal_and_say_why_not() -> None:
     )
 
 
+def test_what_stands_in_the_way_of_several_arms_is_said_once() -> None:
+    """With the arms that it concerns."""
+    obstacle = "the loss is a sum"
+    given = [certificate(arm_of("mirrored", n)).replace(obstacle=obstacle) for n in (1, 2)]
+
+    said = " ".join(printed(render_certificates(given)).split())
+
+    assert said.count(obstacle) == 1
+    assert f"not certified mirrored ×1 and mirrored ×2: {obstacle}" in said
+
+
 def test_matrix_fits_a_terminal_with_many_arms() -> None:
     """On 100 columns, even if every mistake was missed; every arm has a number."""
     arms = [f"a_rather_long_backend_name:option={n} ×2" for n in range(20)]
