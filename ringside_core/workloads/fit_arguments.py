@@ -101,14 +101,13 @@ def checked_arguments(
             advice="Leave one of them out.",
         )
     if isinstance(x, tf.data.Dataset):
-        train, validation = _of_dataset(x, y, sample_weight, batch_size), None
-        if validation_split:
-            raise RefusalError(
-                "validation_split is for arrays.",
-                received="a tf.data.Dataset",
-                advice="Give validation_data.",
-            )
+        _check_alone(x, y, sample_weight, batch_size, validation_split)
+        train, validation = _of_dataset(x), None
         batch = train.batch_size
+    elif isinstance(x, tf.keras.utils.Sequence):
+        _check_alone(x, y, sample_weight, batch_size, validation_split)
+        train, validation = as_source(x, what="training data"), None
+        batch = len(tf.nest.flatten(x[0])[0])
     else:
         arrays = _arrays(x, y, sample_weight)
         arrays, validation = _divided(arrays, validation_split)
@@ -168,13 +167,24 @@ def _listed(callbacks: Any) -> list[Any]:
     return list(getattr(callbacks, "callbacks", callbacks) or ())
 
 
-def _of_dataset(x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> Any:
+def _check_alone(
+    x: Any, y: Any, sample_weight: Any, batch_size: int | None, validation_split: float
+) -> None:
+    """Refuse what is for arrays beside data that come in batches."""
+    kind = "tf.data.Dataset" if isinstance(x, tf.data.Dataset) else "keras.utils.Sequence"
     if y is not None or sample_weight is not None or batch_size is not None:
         raise RefusalError(
-            "A tf.data.Dataset brings its labels, weights and batches.",
+            f"A {kind} brings its labels, weights and batches.",
             received="y, sample_weight or batch_size beside it",
             advice="Leave them out.",
         )
+    if validation_split:
+        raise RefusalError(
+            "validation_split is for arrays.", received=f"a {kind}", advice="Give validation_data."
+        )
+
+
+def _of_dataset(x: Any) -> Any:
     source: Any = as_source(x, what="training data")
     if source.batch_size is None:
         raise RefusalError(
@@ -206,7 +216,7 @@ def _nest_of_arrays(given: Any) -> Any:
     if isinstance(given, list | tuple) or hasattr(given, "__array__"):  # a pandas frame, too
         return np.asarray(given)
     raise RefusalError(
-        "The data for fit must be arrays or a tf.data.Dataset.",
+        "The data for fit must be arrays, a tf.data.Dataset or a keras.utils.Sequence.",
         received=type(given).__name__,
         advice="tf.data.Dataset.from_generator makes one of a generator.",
     )
@@ -231,7 +241,7 @@ def _divided(arrays: Any, share: float) -> tuple[Any, Any]:
 
 def _validation(given: Any) -> Any:
     """validation_data of `Model.fit`: (x, y), (x, y, sample_weight), or a data set."""
-    if isinstance(given, tf.data.Dataset):
+    if isinstance(given, tf.data.Dataset | tf.keras.utils.Sequence):
         return given
     parts = (*given, None, None)[:3] if isinstance(given, list | tuple) else (given, None, None)
     return _arrays(*parts)

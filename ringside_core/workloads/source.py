@@ -154,7 +154,7 @@ def stack_elements(dataset: Any) -> Any:
 
 
 def as_source(data: Any, *, what: str) -> Source:
-    """Accept what people have: a source, a tf.data.Dataset, or a nest of arrays.
+    """Accept what people have: a source, a tf.data.Dataset, batches, or a nest of arrays.
 
     Args:
         data: the data of one split.
@@ -168,6 +168,8 @@ def as_source(data: Any, *, what: str) -> Source:
         source = data
     elif isinstance(data, tf.data.Dataset):
         source = _from_dataset(data, what=what)
+    elif isinstance(data, tf.keras.utils.Sequence):
+        source = _from_batches(data, what=what)
     elif isinstance(data, tuple | list | dict | np.ndarray) or tf.is_tensor(data):
         try:
             source = ArraySource(tf.nest.map_structure(np.asarray, as_tuple(data)))
@@ -206,6 +208,27 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         said=parts.said,
         batch_size=parts.batch_size,
     )
+
+
+def _from_batches(batches: Any, *, what: str) -> ArraySource:
+    """The examples of a keras.utils.Sequence, in memory.
+
+    Raises:
+        RefusalError: a batch is another one when it is read again.
+    """
+    read = [as_tuple(batches[number]) for number in range(len(batches))]
+    again = as_tuple(batches[0])
+    pairs = zip(tf.nest.flatten(read[0]), tf.nest.flatten(again), strict=True)
+    if not all(np.array_equal(one, other) for one, other in pairs):
+        raise RefusalError(
+            f"A keras.utils.Sequence must give the same batch again: the {what} are read once.",
+            received=f"another first batch from {type(batches).__name__} at the second reading",
+            advice="Draw random numbers in a tf.data.Dataset's map(…): there each belongs to its "
+            "example, under every backend.",
+        )
+    arrays = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *read)
+    note = f"{type(batches).__name__} is read once; its batches are taken apart"
+    return ArraySource(arrays, said=(note, "each epoch has an order of its own"))
 
 
 def writable_dir(path: Path) -> Path:

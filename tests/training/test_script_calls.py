@@ -188,6 +188,32 @@ def test_a_data_set_says_its_batch() -> None:
     assert asked.train.num_examples == 10
 
 
+class Batches(tf.keras.utils.Sequence):
+    """Ten examples in batches of four; those that `draws` differ at each reading."""
+
+    def __init__(self, *, draws: bool = False) -> None:
+        self.x, self.y, self.draws = rows(10), np.arange(10), draws
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        part = slice(4 * index, 4 * index + 4)
+        return self.x[part] + (np.random.random() if self.draws else 0), self.y[part]
+
+
+def test_batches_of_a_sequence_are_taken_apart() -> None:
+    """Its first batch is the global batch; what it draws would be frozen, so it is refused."""
+    asked = checked_arguments(None, Batches(), validation_data=Batches())
+
+    assert asked.global_batch == 4
+    for found, expected in zip(arrays_of(asked), (rows(10), np.arange(10)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert asked.train.said[0] == "Batches is read once; its batches are taken apart"
+    with pytest.raises(RefusalError, match="the same batch again"):
+        checked_arguments(None, Batches(draws=True))
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
     """`shuffle` of `Model.fit`."""
@@ -263,7 +289,8 @@ def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
         (rows(4), {"validation_split": 1.0}, "both sides"),
         (rows(4), {"sample_weight": np.ones(4)}, "need labels"),
         (None, {}, "needs data"),
-        (iter(()), {}, "arrays or a tf.data.Dataset"),
+        (iter(()), {}, "arrays, a tf.data.Dataset or a keras.utils.Sequence"),
+        (Batches(), {"y": rows(10)}, "keras.utils.Sequence brings its"),
         (tf.data.Dataset.from_tensor_slices(rows(4)), {}, "must be batched"),
         (tf.data.Dataset.from_tensor_slices(rows(4)).batch(2), {"batch_size": 2}, "brings its"),
         (tf.data.Dataset.from_tensor_slices(rows(4)).batch(2), {"validation_split": 0.5}, "arrays"),
