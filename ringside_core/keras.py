@@ -96,6 +96,7 @@ __all__ = [
     "python_of",
     "same_chance",
     "seed_weights",
+    "set_schedule",
     "set_weights",
     "slots_of",
     "tf",
@@ -164,6 +165,17 @@ def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
     """Make the optimizer's own variables for these of a model; a legacy one has no `build`."""
     make = getattr(optimizer, "build", None) or optimizer._create_all_weights
     make(variables)
+
+
+def set_schedule(optimizer: Any, schedule: Any) -> None:
+    """Let an optimizer's rate follow a schedule.
+
+    The variable of the present rate is made now. Within a step of several replicas TensorFlow
+    cannot make it: the first update fails.
+    """
+    optimizer.learning_rate = schedule
+    if hasattr(optimizer, "_compute_current_learning_rate"):  # a legacy one has no such variable
+        optimizer._compute_current_learning_rate()
 
 
 def lowest_bits(model: Any) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 from backends.base import statistics
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, RunSpec
-from trainers.own_step import has_own_step, one_pass_only
+from trainers.own_step import one_pass_only
+from trainers.whole_batch import takes_true_examples
 
 
 class Passes:
@@ -121,7 +122,7 @@ def _assign(variables: list[Any], values: list[Any]) -> None:
 
 def _check(model: Any) -> None:
     """Refuse a model or an optimizer that handles a whole step by itself."""
-    if has_own_step(model):
+    if takes_true_examples(model):
         raise one_pass_only(model)
     if isinstance(model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
         raise RefusalError(

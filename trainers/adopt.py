@@ -18,7 +18,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.workload import Workload
 from trainers.build import check_compiled, compile_model
-from trainers.own_step import has_own_step
+from trainers.whole_batch import mark, takes_true_examples
 
 
 def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> Any:
@@ -46,13 +46,14 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
                 advice="Leave it out.",
             )
         workload.check_model(model)
+        mark(model, workload)
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
         backend.prepare_model(model)
         if workload.optimizer is None:
             check_compiled(model, spec)
             return model
         compile_model(model, workload, model.optimizer, spec)
-        if not has_own_step(model):
+        if not takes_true_examples(model):
             backend.lend_reduction(model.optimizer)
             build_optimizer(model.optimizer, model.trainable_variables)
     return model

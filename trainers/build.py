@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, get_weights, set_weights, tf
+from ringside_core.keras import build_optimizer, get_weights, set_schedule, set_weights, tf
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -27,11 +27,11 @@ from ringside_core.workloads.workload import Workload
 from trainers.own_step import (
     Trial,
     build_compiled,
-    has_own_step,
     has_own_test_step,
     try_out,
 )
 from trainers.rehearsal import first_examples
+from trainers.whole_batch import mark, mark_alike, takes_true_examples
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:
@@ -57,11 +57,13 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     operations would be numbered otherwise.
     """
     tf.keras.utils.set_random_seed(spec.seed)
-    weights = get_weights(workload.build_model())
+    plain = mark(workload.build_model(), workload)
+    weights = get_weights(plain)
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
     with backend.scope():
         model = workload.build_model()
+        mark_alike(model, plain)
         # Without the rank, replicas in different processes would draw the same dropout masks. Not
         # before: a script seeds its own model.
         tf.random.set_seed(spec.seed + backend.rank)
@@ -72,7 +74,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
             return model
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
-        if has_own_step(model):  # it combines gradients where it applies them
+        if takes_true_examples(model):  # it combines gradients where it applies them
             compile_model(model, workload, optimizer, spec)
             return model
         optimizer = backend.wrap_optimizer(optimizer)
@@ -87,7 +89,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
 def tried_out(
     spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline, model: Any
 ) -> Trial | None:
-    """What a trial of the author's own steps shows; None: both steps are Keras' own.
+    """What a trial of the author's own steps shows; None: both are Keras', and take padding.
 
     Args:
         spec: of the run.
@@ -96,10 +98,11 @@ def tried_out(
         train: the training split.
         model: what `build` returned.
     """
-    if not (has_own_step(model) or has_own_test_step(model)):
+    if not (takes_true_examples(model) or has_own_test_step(model)):
         return None
     batch = first_examples(train, train.plan.per_replica_batch)
     plain = workload.build_model()
+    mark_alike(plain, model)
     if workload.optimizer is not None:
         compile_model(plain, workload, workload.optimizer(), spec)
     trial = try_out(
@@ -206,12 +209,13 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
     if rule.warmup_epochs == 0:
         optimizer.learning_rate = scaled
         return
-    optimizer.learning_rate = tf.keras.optimizers.schedules.PolynomialDecay(
+    warm_up = tf.keras.optimizers.schedules.PolynomialDecay(
         initial_learning_rate=base,
         decay_steps=rule.warmup_epochs * steps_per_epoch,
         end_learning_rate=scaled,
         power=1.0,
     )
+    set_schedule(optimizer, warm_up)
 
 
 def check_same_data(backend: Backend, digest_text: str) -> None:

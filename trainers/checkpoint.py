@@ -21,8 +21,8 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
-from trainers.own_step import has_own_step
 from trainers.totals import BegunEpoch
+from trainers.whole_batch import takes_true_examples
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     """
     arrays, position = _read_everywhere(path, backend)
     with backend.scope():
-        if not has_own_step(model):
+        if not takes_true_examples(model):
             build_optimizer(model.optimizer, model.trainable_variables)
         variables = slots_of(model)
         here = [*get_weights(model), *(variable.numpy() for variable in variables)]

@@ -1,5 +1,6 @@
 """Evaluation over exactly all examples of a split, the same number under every backend."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,26 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.rehearsal import Rehearsal
+from trainers.whole_batch import looks_at_its_batch
+
+
+def by_parts(step: Callable[[Any], None], parts: int) -> Callable[[Any], None]:
+    """A step of an evaluation that takes a batch (x, y, weight, scale, ids) in equal parts."""
+    if parts == 1:
+        return step
+
+    def step_by_step(data: Any) -> None:
+        *batch, ids = data
+        size = -(-ids.shape[0] // parts)
+        for begin in range(0, ids.shape[0], size):
+            cut = slice(begin, begin + size)
+            step(
+                tf.nest.map_structure(
+                    lambda t, cut=cut: t[cut] if t.shape.rank else t, (*batch, ids)
+                )
+            )
+
+    return step_by_step
 
 
 class Evaluation:
@@ -28,7 +49,7 @@ class Evaluation:
     ledger: LedgerDigest | None = None
 
     def __init__(
-        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline
+        self, model: Any, workload: Workload, backend: Backend, pipeline: Pipeline, parts: int = 1
     ) -> None:
         """Try out the metrics; nothing is traced yet.
 
@@ -37,17 +58,18 @@ class Evaluation:
             workload: whose loss and metrics are computed.
             backend: on which the model was built.
             pipeline: of the split.
+            parts: of a batch, one after the other: as so many replicas would get it.
 
         Raises:
-            RefusalError: metrics that fit no output, or a metric or an added loss that is not exact
-                under every backend.
+            RefusalError: metrics that fit no output, or one that is not exact under every backend.
         """
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         rehearsal = Rehearsal(model, workload, backend, pipeline)
         self.predictions = rehearsal.predictions
         rehearsal.check_metrics()
-        self._trimmed = rehearsal.added_losses_depend_on_examples()
+        # A loss that looks at its batch ignores weights.
+        self._trimmed = looks_at_its_batch(model)
         with backend.scope():
             self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
@@ -55,7 +77,7 @@ class Evaluation:
             self._padded_count = tf.keras.metrics.Sum(name="ringside_padded_count", dtype="int64")
             self._fed = Ledger()
         self._check_names()
-        self._run = backend.stepper(self._step, pipeline.dataset)
+        self._run = backend.stepper(by_parts(self._step, parts), pipeline.dataset)
 
     @property
     def _everything(self) -> list[Any]:
@@ -74,7 +96,6 @@ class Evaluation:
         x, y, weight, _, ids = data
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if self._trimmed:
-            # A loss that the model adds from its activations ignores weights.
             x, y, weight, ids = only_true((x, y, weight, ids), true)
         with feeding(ids):
             predictions = self._model(x, training=False)

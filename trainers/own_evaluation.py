@@ -8,13 +8,19 @@ from ringside_core.specs import LedgerDigest
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.evaluate import Evaluation
+from trainers.evaluate import Evaluation, by_parts
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.own_step import Results, Returned, Trial, counted_by, packed
+from trainers.whole_batch import has_own_step
 
 
 def evaluation(
-    model: Any, workload: Workload, backend: Backend, pipeline: Pipeline, trial: Trial | None
+    model: Any,
+    workload: Workload,
+    backend: Backend,
+    pipeline: Pipeline,
+    trial: Trial | None,
+    parts: int = 1,
 ) -> "AnyEvaluation":
     """The evaluation of a model over a split.
 
@@ -24,16 +30,17 @@ def evaluation(
         backend: on which the model was built.
         pipeline: of the split.
         trial: of the author's own steps; None: both are Keras'.
+        parts: see Evaluation.
 
     Raises:
         RefusalError: see Evaluation.
     """
     if trial is not None and trial.tested is not None:
-        return OwnEvaluation(model, backend, pipeline, trial.tested)
-    own = trial is not None and trial.trained is not None
+        return OwnEvaluation(model, backend, pipeline, trial.tested, parts)
+    own = has_own_step(model)
     if workload.optimizer is None or (own and workload.loss is None):
         return NoEvaluation()  # nothing says which losses and metrics an output has
-    return Evaluation(model, workload, backend, pipeline)
+    return Evaluation(model, workload, backend, pipeline, parts)
 
 
 class NoEvaluation:
@@ -62,7 +69,12 @@ class OwnEvaluation:
     predictions: Any = None
 
     def __init__(
-        self, model: Any, backend: Backend, pipeline: Pipeline, returned: Returned
+        self,
+        model: Any,
+        backend: Backend,
+        pipeline: Pipeline,
+        returned: Returned,
+        parts: int = 1,
     ) -> None:
         """Nothing is traced yet.
 
@@ -71,6 +83,7 @@ class OwnEvaluation:
             backend: on which the model was built.
             pipeline: of the split.
             returned: what the step returns.
+            parts: see Evaluation.
         """
         self._model, self._backend, self._returned = model, backend, returned
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
@@ -78,12 +91,12 @@ class OwnEvaluation:
         self._results = Results.of(model)
         self._author = python_of(model.test_step)
         # Whether a part may hold no example.
-        self._empty = backend.capabilities.synchronous and backend.num_replicas > 1
+        self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
         with backend.scope():
             self._means = [tf.keras.metrics.Mean(name=name) for name in returned.raw]
             self._count = tf.keras.metrics.Sum(name="ringside_count", dtype="int64")
             self._fed = Ledger()
-        self._run = backend.stepper(self._step, pipeline.dataset)
+        self._run = backend.stepper(by_parts(self._step, parts), pipeline.dataset)
 
     def _step(self, data: Any) -> None:
         x, y, weight, _, ids = data

@@ -27,13 +27,17 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
+from trainers.virtual_replicas import VirtualReplicas
+from trainers.whole_batch import has_own_step, takes_true_examples
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
 
-def has_own_step(model: Any) -> bool:
-    """Whether the model's author wrote its training step."""
-    return type(model).train_step is not tf.keras.Model.train_step
+def step_name(model: Any) -> str:
+    """How messages name the model's training step, or the loss for which Keras' own is special."""
+    if has_own_step(model):
+        return f"{type(model).__name__}.train_step"
+    return f"a loss of {model.name}, which looks at its whole batch"
 
 
 def has_own_test_step(model: Any) -> bool:
@@ -71,7 +75,7 @@ class Trial:
     """What one run of the author's steps showed, on a model that is thrown away.
 
     Attributes:
-        trained: what its train_step returns; None: it is Keras' own.
+        trained: what its train_step returns; None: it is Keras' own, and is given padding too.
         tested: what its test_step returns; None: it is Keras' own.
         updated: for each optimizer of `optimizers_of` the numbers, in `weights_of(model)`, of the
             variables that it updated.
@@ -132,7 +136,7 @@ def try_out(
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
-    if has_own_step(model):
+    if takes_true_examples(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, numbers, mine))
         with _only_known(optimizers), counted_by(one, one):
@@ -232,10 +236,18 @@ class OwnStep:
         means: metrics of the numbers that the step returns and that no metric of the model holds:
             their means over the batches.
         returned: what the step returns.
+        replica_batch: examples of a replica in one step, padding included.
+        virtual: makes the step as several replicas would; None: one does.
     """
 
     def __init__(
-        self, model: Any, backend: Backend, spec: RunSpec, pipeline: Pipeline, trial: Trial
+        self,
+        model: Any,
+        backend: Backend,
+        spec: RunSpec,
+        pipeline: Pipeline,
+        trial: Trial,
+        virtual_replicas: int = 1,
     ) -> None:
         """Let every optimizer combine the replicas' gradients by their shares.
 
@@ -245,6 +257,7 @@ class OwnStep:
             spec: of the run.
             pipeline: of the training split.
             trial: of the model's step.
+            virtual_replicas: see `trainers.train_step.instrument`.
 
         Raises:
             RefusalError: the run asks for what only Keras' own step can do.
@@ -254,7 +267,9 @@ class OwnStep:
         self._author, self.returned = python_of(model.train_step), trial.trained
         synchronous = backend.capabilities.synchronous
         self._batch = spec.global_batch if synchronous else spec.batch_plan.per_replica_batch
-        self._alone = spec.topology.num_replicas == 1 or not synchronous
+        replicas = spec.topology.num_replicas * virtual_replicas
+        self._alone = replicas == 1 or not synchronous
+        self.replica_batch = spec.batch_plan.replace(num_replicas=replicas).per_replica_batch
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
         whole = pipeline.num_examples % spec.global_batch == 0 and spec.pipeline.shard == "batch"
         self.cuts = not whole
@@ -263,6 +278,8 @@ class OwnStep:
             variables = weights_of(model)
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
                 build_optimizer(optimizer, [variables[number] for number in numbers])
+            self.virtual = VirtualReplicas(model) if virtual_replicas > 1 else None
+            for optimizer in optimizers_of(model):
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
                     if spec.ablation == "no_reduction":
@@ -478,18 +495,19 @@ tf.keras.losses.Loss._get_reduction = _of_one_replica(
 def one_pass_only(model: Any) -> RefusalError:
     """Of gradient accumulation: only Keras' own step can be run on parts of a batch."""
     return RefusalError(
-        "A model with a train_step of its own must run its batch in one pass.",
-        received=f"{type(model).__name__}.train_step",
+        "A train_step of one's own, and a loss that looks at its whole batch, need one pass.",
+        received=step_name(model),
         advice="Use --gradient-accumulation-steps 1.",
     )
 
 
 def _check(model: Any, spec: RunSpec) -> None:
     """Refuse what only Keras' own step can do."""
-    name = f"{type(model).__name__}.train_step"
+    name = step_name(model)
     if spec.options.passes_per_reduction > 1:
         raise RefusalError(
-            "Horovod's own accumulation needs Keras' own training step.",
+            "Horovod's own accumulation needs Keras' own training step, and losses that are means "
+            "over the examples.",
             received=f"backward_passes_per_step={spec.options.passes_per_reduction} with {name}",
             advice="Leave out -o backward_passes_per_step.",
         )

@@ -72,7 +72,9 @@ def prepare(
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, train, model)
-    own = OwnStep(model, backend, spec, train, trial) if trial and trial.trained else None
+    own = None
+    if trial and trial.trained:
+        own = OwnStep(model, backend, spec, train, trial, virtual_replicas)
     position = restored(spec, model, backend)
     record.initial_digest = weights_digest(model)
     record.gradient_bytes = sum(
@@ -95,7 +97,7 @@ def prepare(
         steps_per_epoch=steps,
         model=model,
         totals=totals,
-        evaluate=evaluation(model, workload, backend, validation, trial),
+        evaluate=evaluation(model, workload, backend, validation, trial, virtual_replicas),
         first_epoch=position.epochs_done,
         begun=position.begun,
         updates_before=before,

@@ -2,19 +2,17 @@
 
 from typing import Any
 
-import numpy as np
-
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.summable import unsummable
+from trainers.whole_batch import CUTS
 
 # Uneven, so that a mean of means differs from the mean. From 0.25 to 3, so that a metric that
 # ignores them is noticed.
 _WEIGHTS = (1.0, 0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 1.5, 0.5, 1.0, 2.0, 0.75)
-_CUTS = ((0, 6), (6, 11), (11, 12))
 
 
 class Rehearsal:
@@ -82,7 +80,7 @@ class Rehearsal:
             # variables that no strategy sums.
             with self._backend.scope():
                 _refusing("metrics", self._build_metrics, trained)
-        batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
+        batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in CUTS]
         reason = unsummable(self.metrics, trained.metrics, batches)
         if reason is not None:
             raise RefusalError(
@@ -90,32 +88,6 @@ class Rehearsal:
                 "padding left out.",
                 received=reason,
             )
-
-    def added_losses_depend_on_examples(self) -> bool:
-        """Whether the model adds a loss that depends on the batch, not on weights alone.
-
-        Raises:
-            RefusalError: such a loss is not a mean over the examples.
-        """
-        if not self._model.losses:
-            return False
-        *parts, whole = (self._added(*cut) for cut in (*_CUTS, (0, len(_WEIGHTS))))
-        tolerance = float(np.sqrt(np.finfo(tf.keras.backend.floatx()).eps))
-        if np.allclose(parts, whole, rtol=tolerance):
-            return False
-        mean = np.average(parts, weights=[stop - start for start, stop in _CUTS])
-        if not np.isclose(mean, whole, rtol=tolerance):
-            # Each replica would compute another loss from its part of the batch.
-            raise RefusalError(
-                "A loss that the model adds itself must be a mean over the batch.",
-                received=f"{whole:.6g} for a batch, {mean:.6g} as the mean over its parts",
-                advice="Use tf.reduce_mean over the examples in add_loss.",
-            )
-        return True
-
-    def _added(self, start: int, stop: int) -> float:
-        self._model(_cut(self._x, start, stop), training=False)
-        return sum(float(loss) for loss in self._model.losses)
 
 
 def first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:

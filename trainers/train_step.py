@@ -8,6 +8,7 @@ replicas first, and then clips. Horovod's DistributedOptimizer reduces before th
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ringside_core.keras import tf
@@ -74,11 +75,12 @@ def _keras_step(
 
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
         batch.scale, batch.inside = scale, True
-        begin_pass(weight, ids)
-        if passes.number == 1:
-            train_step((x, labels(y), weight * scale))
-        else:
-            passes.update((x, y, weight, ids), scale, begin_pass)
+        with feeding(ids):  # what comes after the step is of other examples
+            begin_pass(weight, ids)
+            if passes.number == 1:
+                train_step((x, labels(y), weight * scale))
+            else:
+                passes.update((x, y, weight, ids), scale, begin_pass)
         batch.inside = False
 
     def begin_pass(weight: Any, ids: Any) -> None:
@@ -111,12 +113,22 @@ def _keras_step(
 def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
     """The step of the model's author, on true examples only."""
 
-    def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
+    def part(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if own.cuts:
             x, y, weight, ids = only_true((x, y, weight, ids), true)
         with feeding(ids):
             loss = tf.reduce_mean(own(x, labels(y), weight, true, scale))
         totals.loss_sum.update_state(loss * tf.cast(true, loss.dtype))
+
+    virtual = own.virtual
+    if virtual is None:
+        return part
+
+    def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
+        batch, size = (x, y, weight, ids), own.replica_batch
+        cuts = [(begin, begin + size) for begin in range(0, len(ids), size)]
+        mine = [tf.nest.map_structure(lambda t, cut=cut: t[slice(*cut)], batch) for cut in cuts]
+        virtual.run([partial(part, x, y, w, scale, ids) for x, y, w, ids in mine])
 
     return step

@@ -25,7 +25,7 @@ from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import has_own_step
+from trainers.whole_batch import mark, takes_true_examples
 
 # More runs on the same batch: a layer that seldom draws can give the same result by chance.
 _REPEATS = 2
@@ -54,8 +54,8 @@ def inspect_model(
     splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
     with _layers_run_eagerly():
         try:
-            model = workload.build_model()
-            if has_own_step(model):
+            model = mark(workload.build_model(), workload)
+            if takes_true_examples(model):
                 return inspect_own_step(model, workload, (x, y), splits)
             model(x, training=True)
         except RefusalError:

@@ -10,11 +10,12 @@ from typing import Any
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
 from ringside_core.keras import get_weights, optimizers_of, python_of, set_weights, tf
+from ringside_core.specs import ByDesign
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import losses_of_one_replica, packed
+from trainers.own_step import losses_of_one_replica, packed, step_name
 
 Gradients = list[Any]
 
@@ -37,20 +38,29 @@ def inspect_own_step(
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])
     whole_part = Part(0, examples, examples)
     whole, again = step.gradients(whole_part), step.gradients(whole_part)
-    name, obstacles = f"{type(model).__name__}.train_step", []
+    name, obstacles, coupled = step_name(model), [], False
     if not _alike(whole, again):
         obstacles.append(f"{name} draws random numbers that Ringside cannot tie to the example")
     else:
-        told = dict.fromkeys(_difference(name, step, slices, whole) for slices in splits)
-        obstacles += [one for one in told if one]
+        told = {_difference(step, slices, whole): None for slices in splits}
+        coupled = told.pop(_COUPLED, "") is None
+        obstacles += [f"{name} {what}" for what in told if what]
     tied = [layer._random_generator.by_design for layer in drawing_layers(model) if _drew(layer)]
-    by_design = (*tied, *drawn.by_design)
+    drawing = (*tied, *drawn.by_design)
     return Inspection(
-        by_design=by_design,
+        by_design=(*drawing, ByDesign(layer=name, split=True, **_PARTS)) if coupled else drawing,
         obstacles=tuple(obstacles),
-        random_layers=tuple(one.layer for one in by_design),
-        split_layers=(),
+        random_layers=tuple(one.layer for one in drawing),
+        split_layers=(name,) if coupled else (),
     )
+
+
+# A step that gives other gradients when its batch is split.
+_COUPLED = "couples the examples of its batch"
+_PARTS = {
+    "differs": "the gradients, which are those of each replica's part of the batch",
+    "treated": "checked against a serial run that makes the step part by part",
+}
 
 
 class _Step:
@@ -79,21 +89,21 @@ class _Step:
         return self._handed
 
 
-def _difference(name: str, step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
+def _difference(step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
     """How the slices' gradients fail to make up those of the whole batch; empty: they do."""
     handed = [step.gradients(part) for part in slices]
     if any(len(one) != len(whole) for one in handed):
-        return f"{name} updates other variables when its batch is split"
+        return "updates other variables when its batch is split"
     sums = [tf.add_n(list(column)) for column in zip(*handed, strict=True)]
     means = [one / len(slices) for one in sums]
     if _alike(means, whole):
         return ""
     if _alike(sums, whole):
         return (
-            f"{name} has a loss that is a sum over its batch, so its gradients grow with the batch "
-            "of a replica: make it a mean"
+            "has a loss that is a sum over its batch, so its gradients grow with the batch of a "
+            "replica: make it a mean"
         )
-    return f"{name} couples the examples of its batch: split, it gives other gradients"
+    return _COUPLED
 
 
 def _alike(some: Gradients, others: Gradients) -> bool:

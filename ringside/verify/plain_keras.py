@@ -30,7 +30,8 @@ from ringside_core.workloads.dataset import draw_seed
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import has_own_step, has_own_test_step, packed
+from trainers.own_step import has_own_test_step, packed
+from trainers.whole_batch import has_own_step, mark, takes_true_examples
 
 FILLED = (
     "short batches filled up as in the reference, because the model looks at its whole batch; "
@@ -73,8 +74,7 @@ class _Plain:
         self._stride = max(1, -(-size // KEPT_ELEMENTS))
         norms, self._own_step = _normalises(model), has_own_step(model)
         self._own_test_step = has_own_test_step(model)
-        # A step of the author's own is never given padding.
-        self._fills = not self._own_step and (norms or self._adds_a_loss_of_its_batch())
+        self._fills = norms and not takes_true_examples(model)
         self._trains = not norms or spec.gradient_accumulation_steps == 1
 
     def trace(self) -> Trace:
@@ -174,19 +174,6 @@ class _Plain:
     def _sampled(self, variables: Any) -> list[NDArray[Any]]:
         return [variable.numpy().reshape(-1)[:: self._stride].copy() for variable in variables]
 
-    def _adds_a_loss_of_its_batch(self) -> bool:
-        """Whether another part of a batch gives another added loss; that of weights does not."""
-        model, sums = self._model, []
-        before = model.get_weights()
-        for size in (self._batch, max(1, self._batch // 2)):
-            fed = self._reference.fed[0][0]
-            ids = fed[fed >= 0][:size]
-            self._ids = tf.constant(ids, tf.int64)
-            model(_rows(self._train, ids)[0], training=True)
-            sums.append(sum(float(loss) for loss in model.losses))
-        model.set_weights(before)
-        return not np.isclose(sums[0], sums[1], rtol=1e-12, atol=0.0)
-
     # Evaluation
 
     def _evaluated(self, names: Any) -> dict[str, NDArray[Any]]:
@@ -213,7 +200,7 @@ def _normalises(model: Any) -> bool:
 def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(spec.seed)
-    model = workload.build_model()
+    model = mark(workload.build_model(), workload)
     if workload.optimizer is None:  # its author compiled it
         model.run_eagerly = True
         return model

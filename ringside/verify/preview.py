@@ -16,7 +16,8 @@ from ringside_core.specs import RefusalError, RunSpec, Surroundings, write_whole
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import has_own_step, has_own_test_step
+from trainers.own_step import has_own_test_step
+from trainers.whole_batch import has_own_step
 
 
 def preview(spec: RunSpec) -> dict[str, Any]:

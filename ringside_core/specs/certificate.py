@@ -67,10 +67,10 @@ class Check(Noun):
 
 
 class ByDesign(Noun):
-    """A layer that depends on the split of a batch, or on a random stream, and was allowed for.
+    """What depends on the split of a batch, or on a random stream, and was allowed for.
 
     Attributes:
-        layer: its name and type.
+        layer: its name and type; of a training step or a loss, its name.
         differs: what differs between arms.
         treated: what was done so that the rest could be compared.
         split: it depends on how a batch is split, so the reference must split it the same way.
@@ -162,8 +162,14 @@ class Certificate(Document):
             narrow=self._narrow,
             every=self.every,
             drawing=sorted({one.layer for one in self.by_design if not one.split}),
+            splitting=self.splitting,
             hosts=len(self.hosts),
         )
+
+    @property
+    def splitting(self) -> tuple[str, ...]:
+        """What gives something else when a batch is split, and was allowed for."""
+        return tuple(sorted({one.layer for one in self.by_design if one.split}))
 
     @property
     def _narrow(self) -> str:

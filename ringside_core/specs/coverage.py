@@ -50,6 +50,7 @@ def coverage(
     narrow: str,
     every: int,
     drawing: Sequence[str],
+    splitting: Sequence[str],
     hosts: int,
 ) -> str:
     """One line: what is covered, and what is not.
@@ -62,6 +63,7 @@ def coverage(
         narrow: the precision in which they were.
         every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
+        splitting: layers and steps that give something else when a batch is split.
         hosts: that were certified; 0: one machine.
     """
     covered, missing = [], []
@@ -85,4 +87,10 @@ def coverage(
     else:
         missing.append("single updates of several workers, which have no one right result")
     missing += [*([] if hosts > 1 else ["networks between hosts"]), "speed"]
-    return f"Covers {', '.join(covered)}. Not covered: {'; '.join(missing)}."
+    defined = ""
+    if splitting:
+        defined = (
+            f" {', '.join(splitting)}: as data-parallel training defines it, from each replica's "
+            "part of a batch; another number of replicas is another training."
+        )
+    return f"Covers {', '.join(covered)}. Not covered: {'; '.join(missing)}.{defined}"

@@ -104,8 +104,7 @@ class Workload:
         """Call `model` and check what comes back.
 
         Raises:
-            RefusalError: it is not a tf.keras model, has a masked output, or has several outputs
-                where one is needed.
+            RefusalError: it is not a tf.keras model, or has several outputs where one is needed.
         """
         model = self.model()
         self.check_model(model)
@@ -147,14 +146,6 @@ class Workload:
                 "class_weight needs a model with a single output.",
                 received=f"{len(outputs)} outputs",
                 advice="Use sample weights.",
-            )
-        if any(getattr(output, "_keras_mask", None) is not None for output in outputs):
-            # Keras divides such a loss by the number of valid elements in each replica's own part.
-            # The gradient would then depend on how the batch is split.
-            raise RefusalError(
-                "A model's output must not carry a mask.",
-                received=f"a masked output of {model.name}",
-                advice="Drop the mask before the last layer, and weigh the elements in the loss.",
             )
 
     @property

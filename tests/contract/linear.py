@@ -6,7 +6,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.workloads.workload import QualityTarget, Workload
-from tests.contract.cases import NUM_TRAIN, NUM_VALIDATION
+from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN, NUM_VALIDATION
 
 LEARNING_RATE = 0.05
 INITIAL_KERNEL = np.array([[0.5], [-0.25], [0.125]])
@@ -30,6 +30,7 @@ def linear() -> Workload:
         optimizer=lambda: tf.keras.optimizers.SGD(LEARNING_RATE),
         metrics=lambda: [tf.keras.metrics.MeanAbsoluteError(name="mae")],
         target=QualityTarget("mae", 0.0),
+        reference_batch=GLOBAL_BATCH // 2,
     )
 
 

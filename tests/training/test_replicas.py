@@ -5,6 +5,7 @@ batch normalisation.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,13 +39,22 @@ def slices(replica: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     return fed
 
 
-def descend(fed: list[tuple[np.ndarray, np.ndarray, np.ndarray]], rate: float) -> Weights:
-    """Plain SGD on the mean square error, by hand."""
+def descend(fed: list[tuple[np.ndarray, np.ndarray, np.ndarray]], *rates: float) -> Weights:
+    """Plain SGD on the mean square error, by hand; the last rate is kept."""
     kernel, bias = INITIAL_KERNEL.copy(), np.zeros(1)
-    for x, y, weight in fed:
+    for step, (x, y, weight) in enumerate(fed):
+        rate = rates[min(step, len(rates) - 1)]
         slope = 2 * weight * (x @ kernel + bias - y) / len(x)
         kernel, bias = kernel - rate * x.T @ slope, bias - rate * slope.sum(axis=0)
     return [kernel, bias]
+
+
+def whole_batches() -> list[Any]:
+    """The same of both replicas together."""
+    return [
+        tuple(np.concatenate(parts) for parts in zip(*step, strict=True))
+        for step in zip(slices(0), slices(1), strict=True)
+    ]
 
 
 def assert_close(found: Weights, expected: Weights) -> None:
@@ -72,8 +82,7 @@ def test_without_reduction_each_replica_trains_on_its_own_slices(case: Case) -> 
 @pairs
 def test_without_input_the_first_batch_is_trained_again_and_again(case: Case) -> None:
     """All updates are those of the first global batch, and no ledger claims anything else."""
-    whole = tuple(np.concatenate(parts) for parts in zip(slices(0)[0], slices(1)[0], strict=True))
-    expected = descend([whole] * (STEPS * EPOCHS), LEARNING_RATE)
+    expected = descend([whole_batches()[0]] * (STEPS * EPOCHS), LEARNING_RATE)
 
     for weights in replicas_of(case, "no_input"):
         assert_close(weights, expected)
@@ -82,6 +91,15 @@ def test_without_input_the_first_batch_is_trained_again_and_again(case: Case) ->
             assert (epoch["ledger"], epoch["ledger_here"]) == (None, [])
             assert epoch["examples"] == STEPS * GLOBAL_BATCH
             assert epoch["validation_ledger"] is not None
+
+
+@pairs
+def test_the_rate_warms_up(case: Case) -> None:
+    """Twice the reference batch: in a straight line to twice the rate, over the first epoch."""
+    rates = [LEARNING_RATE * (1 + step / STEPS) for step in range(STEPS + 1)]
+
+    for weights in replicas_of(case, "warmed_up"):
+        assert_close(weights, descend(whole_batches(), *rates))
 
 
 @pairs

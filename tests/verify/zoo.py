@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 
 from ringside_core.keras import tf
 from ringside_core.workloads.workload import Workload
+from tests.verify.zoo_of_batches import (
+    added_loss,
+    contrastive,
+    coupled_loss,
+    masked_output,
+    single_number,
+)
 
 GLOBAL_BATCH = 12
 NUM_TRAIN, NUM_VALIDATION = 27, 7
@@ -258,6 +265,11 @@ ZOO: Mapping[str, Callable[[], Workload]] = {
         sample_weights,
         class_weights,
         legacy_optimizer,
+        contrastive,
+        coupled_loss,
+        single_number,
+        added_loss,
+        masked_output,
     )
 }
 

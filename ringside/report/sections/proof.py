@@ -183,7 +183,8 @@ def certified_cell(certificate: Certificate | None, why_not: str) -> Cell:
         return Cell("no", "not verified", bad=True)
     if why_not:
         return Cell("no", "failed" if not certificate.passed else "not for these runs", bad=True)
-    return Cell(certificate.kind, f"{certificate.steps} steps")
+    defined = ", data-parallel" if certificate.splitting else ""
+    return Cell(certificate.kind, f"{certificate.steps} steps{defined}")
 
 
 def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:

@@ -35,6 +35,7 @@ LINEAR = "tests.contract.linear:linear"
 CASES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "plain": (LINEAR, {}),
     "three_at_once": (LINEAR, {"steps_per_execution": 3}),
+    "warmed_up": (LINEAR, {"learning_rate_rule": {"rule": "linear", "warmup_epochs": 1}}),
     "no_reduction": (LINEAR, {"ablation": "no_reduction"}),
     "no_input": (LINEAR, {"ablation": "no_input"}),
     **{

@@ -1,0 +1,204 @@
+"""Losses that look at their whole batch: which they are, and what they mean for replicas."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.workload import Workload
+from tests.contract.cases import SEED
+from tests.independent import order
+from tests.training.replicas.runs import batches, train_serial
+from tests.verify.zoo import GLOBAL_BATCH
+from tests.verify.zoo_of_batches import Narrowing, dice, one_number
+from trainers.whole_batch import looks_at_its_batch, mark, takes_true_examples
+
+layers = tf.keras.layers
+EXAMPLES, FEATURES = 27, 3
+
+
+def numbers() -> tuple[Any, Any]:
+    """x [27, 3] and y [27, 1], float64."""
+    x = np.random.default_rng(3).normal(size=(EXAMPLES, FEATURES))
+    return x, (x.sum(axis=1, keepdims=True) > 0).astype(float)
+
+
+def stacked(*more: Any) -> Callable[[], Any]:
+    """A function that returns a model with these layers."""
+    return lambda: tf.keras.Sequential(
+        [tf.keras.Input((FEATURES,)), *more, layers.Dense(1, "sigmoid")]
+    )
+
+
+def by_example(y: Any, made: Any) -> Any:
+    """[batch], as Keras' own losses return."""
+    return tf.reduce_mean((y - made) ** 2, axis=-1)
+
+
+def summed(y: Any, made: Any) -> Any:
+    """It grows with the batch."""
+    return tf.reduce_sum((y - made) ** 2)
+
+
+class Summing(tf.keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        self.add_loss(tf.reduce_sum(x**2))
+        return x
+
+
+class OwnStep(tf.keras.Model):
+    def train_step(self, data: Any) -> Any:
+        return {"loss": tf.reduce_mean(data[0])}
+
+
+def own_step() -> Any:
+    """A model with a train_step of its own."""
+    inputs = tf.keras.Input((FEATURES,))
+    return OwnStep(inputs, layers.Dense(1)(inputs))
+
+
+def masked() -> Any:
+    """A mask that ends before the output."""
+    return tf.keras.Sequential([layers.Masking(input_shape=(FEATURES, 1)), layers.LSTM(1)])
+
+
+def masked_output() -> Any:
+    """A mask on the output."""
+    return tf.keras.Sequential(
+        [layers.Masking(input_shape=(FEATURES, 1)), layers.LSTM(1, return_sequences=True)]
+    )
+
+
+def called(model: Callable[[], Any]) -> Callable[[], Any]:
+    """The same in a model that is built by its first call."""
+
+    class Outer(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model()
+
+        def call(self, x: Any) -> Any:
+            return self.inner(x)
+
+    return Outer
+
+
+def marked(model: Callable[[], Any], loss: Any) -> Any:
+    """The model of a workload with this loss."""
+    workload = Workload(name="one", model=model, train=numbers(), loss=loss, optimizer="sgd")
+    return mark(workload.build_model(), workload)
+
+
+DECAYING = layers.Dense(2, kernel_regularizer="l2")
+ACTIVE = layers.Dense(2, activity_regularizer="l2")
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "looks"),
+    [
+        (stacked(), "mse", False),
+        (stacked(), by_example, False),
+        (stacked(DECAYING), tf.keras.losses.BinaryCrossentropy(), False),
+        (stacked(layers.BatchNormalization()), by_example, False),
+        (masked, "mse", False),
+        (own_step, None, False),
+        (stacked(), one_number, True),
+        (stacked(), dice, True),
+        (stacked(Narrowing()), "mse", True),
+        (stacked(ACTIVE), "mse", True),
+        (called(stacked(Narrowing())), "mse", True),
+        (masked_output, "mse", True),
+        (called(masked_output), "mse", True),
+    ],
+)
+def test_what_weights_of_zero_do_not_take_out(model: Any, loss: Any, looks: bool) -> None:
+    """Losses of whole batches, of activations, and of valid elements; nothing else."""
+    made = marked(model, loss)
+
+    assert looks_at_its_batch(made) == looks
+    assert takes_true_examples(made) == (looks or model is own_step)
+
+
+@pytest.mark.parametrize(("model", "loss"), [(stacked(), summed), (stacked(Summing()), "mse")])
+def test_a_sum_over_the_batch_is_refused(model: Any, loss: Any) -> None:
+    """It would be of each replica's part."""
+    with pytest.raises(RefusalError, match="must be a mean over the batch, not a sum"):
+        marked(model, loss)
+
+
+class Turns(tf.keras.Model):
+    """A line and its offset, trained in turn by a loss that couples the examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.offset = layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.norm = layers.BatchNormalization(momentum=0.75, center=False, scale=False)
+        self.line_optimizer = tf.keras.optimizers.SGD(0.03)
+        self.offset_optimizer = tf.keras.optimizers.SGD(0.06)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.line(self.norm(x, training=training)) + self.offset(tf.ones_like(x[:, :1]))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        for part, optimizer in (
+            (self.line, self.line_optimizer),
+            (self.offset, self.offset_optimizer),
+        ):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x, training=True) - y) ** 2) ** 2
+            weights = part.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return {"loss": loss}
+
+
+def turns() -> Any:
+    """As its author compiles it."""
+    model = Turns()
+    model.compile(tf.keras.optimizers.SGD())
+    return model
+
+
+def by_hand(replicas: int) -> list[Any]:
+    """[line, offset, moving mean, moving variance] of `Turns` after two epochs, by NumPy."""
+    x, y = numbers()
+    line, offset = np.ones((FEATURES, 1)), np.ones((1, 1))
+    moving, size = np.stack([np.zeros(FEATURES), np.ones(FEATURES)]), GLOBAL_BATCH // replicas
+    for epoch in range(2):
+        for ids, true in batches(EXAMPLES, GLOBAL_BATCH, epoch):
+            parts = [ids[i : i + size] for i in range(0, GLOBAL_BATCH, size)]
+            counts = [min(max(true - i * size, 0), size) for i in range(replicas)]
+            ends = [moving for _ in parts]
+            for turn in range(2):
+                gradient: Any = 0.0
+                for r, (part, count) in enumerate(zip(parts, counts, strict=True)):
+                    rows = part[: max(count, 1)]  # one without any is given one of another
+                    mean, variance = x[rows].mean(axis=0), x[rows].var(axis=0)
+                    ends[r] = 0.75 * ends[r] + 0.25 * np.stack([mean, variance])
+                    normal = (x[rows] - mean) / np.sqrt(variance + 1e-3)
+                    error = normal @ line + offset - y[rows]
+                    inputs = normal if turn == 0 else np.ones((len(error), 1))
+                    own = 2 * np.mean(error**2) * 2 * inputs.T @ error / len(error)
+                    gradient = gradient + count / true * own
+                if turn == 0:
+                    line = line - 0.03 * gradient
+                else:
+                    offset = offset - 0.06 * gradient
+            moving = np.mean(ends, axis=0)
+    return [line, offset, *moving]
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_a_step_that_couples_its_batch_is_that_of_each_part(replicas: int) -> None:
+    """Two optimizers in turn, statistics of each part, last batches of three and no examples."""
+    workload = Workload(name="turns", model=turns, train=numbers())
+
+    weights, _ = train_serial(workload, virtual_replicas=replicas)
+
+    assert order(0, seed=SEED, total=EXAMPLES) != list(range(EXAMPLES))
+    for found, expected in zip(weights, by_hand(replicas), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,172 @@
+"""A training step as several replicas would make it, in one process: what arms are compared with.
+
+A step of an author's own may couple the examples of its batch, or normalise by them. What it then
+means in data-parallel training is: each replica takes its part of the batch, and the gradients are
+combined where an optimizer applies them. Here each replica is a thread, and one runs at a time:
+until it applies gradients, or until its step is over.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from backends.base import statistics
+from ringside_core.keras import optimizers_of, tf
+
+_here = threading.local()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a replica wants applied.
+
+    Attributes:
+        optimizer: of the model.
+        apply: of the optimizer, as it was.
+        pairs: (gradient × share, variable).
+    """
+
+    optimizer: Any
+    apply: Callable[..., Any]
+    pairs: Sequence[tuple[Any, Any]]
+
+
+class VirtualReplicas:
+    """Runs a step as replicas that share one model.
+
+    Each begins with the statistics that layers keep, such as those of batch normalisation, as they
+    were before the step. They end at the mean over the replicas, as they do over real ones.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Take over where the model's optimizers apply gradients.
+
+        Args:
+            model: compiled. Its step must run in Python, so its `run_eagerly` is set.
+        """
+        self._kept = statistics(model)
+        model.run_eagerly = True
+        for optimizer in optimizers_of(model):
+            optimizer.apply_gradients = partial(_ask, optimizer, optimizer.apply_gradients)
+
+    def run(self, parts: Sequence[Callable[[], None]]) -> None:
+        """Make one step.
+
+        Args:
+            parts: the step of each replica, on its part of the batch.
+
+        Raises:
+            RuntimeError: the replicas do not apply the same gradients one after the other.
+        """
+        replicas = [_Replica(part) for part in parts]
+        values = [[tf.identity(variable) for variable in self._kept] for _ in replicas]
+        with _functions_in_python():
+            while True:
+                asked = []
+                for replica, own in zip(replicas, values, strict=True):
+                    _assign(self._kept, own)
+                    asked.append(replica.go_on())
+                    own[:] = [tf.identity(variable) for variable in self._kept]
+                if not any(asked):
+                    break
+                told = _applied(asked)
+                for replica in replicas:
+                    replica.answer = told
+        means = [tf.add_n(column) / len(column) for column in zip(*values, strict=True)]
+        _assign(self._kept, means)
+
+
+class _Replica:
+    """A step in a thread of its own, which runs only while it has its turn."""
+
+    def __init__(self, part: Callable[[], None]) -> None:
+        self._part, self.answer = part, None
+        self._asked: _Asked | None = None
+        self._error: BaseException | None = None
+        self._turn, self._over = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True, name="virtual-replica").start()
+
+    def go_on(self) -> _Asked | None:
+        """Run until it wants something applied; None: its step is over."""
+        self._asked = None
+        self._turn.release()
+        self._over.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._asked
+
+    def ask(self, asked: _Asked) -> Any:
+        """Called in its thread: wait until this is applied; returns what `apply` returned."""
+        self._asked = asked
+        self._over.release()
+        self._turn.acquire()
+        return self.answer
+
+    def _run(self) -> None:
+        self._turn.acquire()
+        _here.replica = self
+        try:
+            self._part()
+        except BaseException as error:  # raised where the step is made
+            self._error = error
+        self._over.release()
+
+
+def _ask(optimizer: Any, apply: Callable[..., Any], pairs: Any, *args: Any, **kwargs: Any) -> Any:
+    replica: _Replica | None = getattr(_here, "replica", None)
+    if replica is None:  # of a callback, perhaps
+        return apply(pairs, *args, **kwargs)
+    return replica.ask(_Asked(optimizer, partial(_call, apply, args, kwargs), list(pairs)))
+
+
+def _call(apply: Callable[..., Any], args: Any, kwargs: Any, pairs: Any) -> Any:
+    return apply(pairs, *args, **kwargs)
+
+
+def _applied(asked: Sequence[_Asked | None]) -> Any:
+    """Apply the sum of what the replicas ask."""
+    there = [one for one in asked if one is not None]
+    first = there[0]
+    variables = [variable for _, variable in first.pairs]
+    for one in there:
+        same = [v is w for (_, v), w in zip(one.pairs, variables, strict=False)]
+        if one.optimizer is not first.optimizer or not all(same):
+            raise RuntimeError("the replicas of a step apply gradients of other variables")
+    if len(there) < len(asked):
+        raise RuntimeError("some replicas of a step apply gradients, and others do not")
+    columns = zip(*([gradient for gradient, _ in one.pairs] for one in there), strict=True)
+    return first.apply(list(zip(map(_sum, columns), variables, strict=True)))
+
+
+def _sum(gradients: Sequence[Any]) -> Any:
+    """The sum over replicas; slices of an embedding are concatenated."""
+    there = [gradient for gradient in gradients if gradient is not None]
+    if not there:
+        return None
+    if isinstance(there[0], tf.IndexedSlices):
+        values, indices = (tf.concat(rows, 0) for rows in zip(*map(_rows, there), strict=True))
+        return tf.IndexedSlices(values, indices, there[0].dense_shape)
+    return tf.add_n(there)
+
+
+def _rows(slices: Any) -> tuple[Any, Any]:
+    return slices.values, slices.indices
+
+
+def _assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+@contextmanager
+def _functions_in_python() -> Iterator[None]:
+    """An author's own tf.function would hand what it applies from one graph to another."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
