@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, get_weights, set_weights, tf
+from ringside_core.keras import build_optimizer, get_weights, optimizers_of, set_weights, tf
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -75,7 +75,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         if has_own_step(model):  # it combines gradients where it applies them
             compile_model(model, workload, optimizer, spec)
             return model
-        optimizer = backend.wrap_optimizer(optimizer)
+        optimizer = backend.wrap_optimizer(optimizer, by_tape=spec.trained_by == "loop")
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
         compile_model(model, workload, optimizer, spec)
@@ -126,6 +126,19 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
         steps_per_execution=spec.steps_per_execution,
         jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
     )
+
+
+def check_loss_scale(model: Any, backend: Backend) -> None:
+    """Refuse an optimizer that Keras would refuse in the first step."""
+    scale = tf.keras.mixed_precision.LossScaleOptimizer
+    if not backend.capabilities.loss_scale and any(
+        isinstance(o, scale) for o in optimizers_of(model)
+    ):
+        raise RefusalError(
+            f"Keras has no loss scale under {backend.name}.",
+            received=f"{model.name}, whose optimizer scales the loss (mixed_float16)",
+            advice="Use mixed_bfloat16, which needs none, or another backend.",
+        )
 
 
 def check_compiled(model: Any, spec: RunSpec) -> None:

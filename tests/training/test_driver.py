@@ -1,4 +1,4 @@
-"""A training driven by a written-out loop: the listeners and the record are those of `fit`."""
+"""A training driven by the written-out loop: the listeners and the record are those of `fit`."""
 
 import time
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from backends import make_backend
-from ringside_core.keras import tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
 from trainers.driver import Listener
 from trainers.fit import fit
 from trainers.prepare import prepare
+from trainers.train import train
 
 
 class Diary(Listener):
@@ -40,25 +40,6 @@ class Diary(Listener):
 
     def on_end(self) -> None:
         self.told.append(("end",))
-
-
-def loop(record: RecordInProgress, backend: Any, run_dir: Path, diary: Diary) -> None:
-    """What another adapter would do."""
-    driver = prepare(record, momentum(), backend, run_dir=run_dir, listeners=[diary])
-    training = driver.training
-    driver.start()
-    batches = iter(backend.distribute(training.batches))
-    train_step = tf.function(training.model.train_step)
-    done = 0
-    for epoch in range(training.first_epoch, record.spec.epochs):
-        training.model.reset_metrics()  # as `fit` does before it tells its callbacks
-        driver.begin_epoch(epoch)
-        for _ in range(training.steps_per_epoch if done else STEPS - training.updates_before):
-            train_step(next(batches))
-            done += 1
-            driver.step(done)
-        driver.end_epoch()
-    driver.end()
 
 
 def seen_by(record: RecordInProgress, diary: Diary, run_dir: Path) -> dict[str, Any]:
@@ -96,19 +77,24 @@ def test_an_epoch_pays_for_what_comes_before_its_first_step(
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -> None:
+def test_listeners_are_told_the_same_by_the_loop(resumed: bool, tmp_path: Path) -> None:
     """Two epochs from the start; or what is left of three, from within the first."""
     changes: dict[str, Any] = {"precision": "float32", "checkpoint_steps": 3}
     if resumed:
         train_serial(tmp_path / "begun", stop_after=4, **changes)
         changes |= {"epochs": 3, "resume_from": str(tmp_path / "begun" / "checkpoint.npz")}
     spec = spec_of(**changes)
-    by_fit, by_loop = (RecordInProgress.begun(spec) for _ in range(2))
+    by_fit = RecordInProgress.begun(spec)
+    by_loop = RecordInProgress.begun(spec.replace(trained_by="loop"))
     diary, other_diary = Diary(), Diary()
 
     with make_backend(spec, Surroundings()) as backend:
-        fit(prepare(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary]))
-        loop(by_loop, backend, tmp_path / "loop", other_diary)
+        train(prepare(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary]))
+        train(
+            prepare(
+                by_loop, momentum(), backend, run_dir=tmp_path / "loop", listeners=[other_diary]
+            )
+        )
 
     expected = seen_by(by_fit, diary, tmp_path / "fit")
     assert seen_by(by_loop, other_diary, tmp_path / "loop") == expected
