@@ -12,7 +12,7 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, get_weights, optimizers_of, set_weights, tf
+from ringside_core.keras import build_optimizer, get_weights, set_weights, tf
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -57,7 +57,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     operations would be numbered otherwise.
     """
     tf.keras.utils.set_random_seed(spec.seed)
-    weights = get_weights(workload.build_model())
+    weights = _drawn_weights(workload, backend)
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
     with backend.scope():
@@ -128,17 +128,18 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
     )
 
 
-def check_loss_scale(model: Any, backend: Backend) -> None:
-    """Refuse an optimizer that Keras would refuse in the first step."""
-    scale = tf.keras.mixed_precision.LossScaleOptimizer
-    if not backend.capabilities.loss_scale and any(
-        isinstance(o, scale) for o in optimizers_of(model)
-    ):
+def _drawn_weights(workload: Workload, backend: Backend) -> list[Any]:
+    """The initial weights; refuses layers that Keras would not make in the backend's scope."""
+    model = workload.build_model()
+    layers = [one for one in model.submodules if isinstance(one, tf.keras.layers.Layer)]
+    half = [one for one in layers if one.compute_dtype == "float16" != one.variable_dtype]
+    if half and not backend.capabilities.loss_scale:
         raise RefusalError(
-            f"Keras has no loss scale under {backend.name}.",
-            received=f"{model.name}, whose optimizer scales the loss (mixed_float16)",
-            advice="Use mixed_bfloat16, which needs none, or another backend.",
+            f"Keras has no loss scale under {backend.name}, which mixed_float16 needs.",
+            received=f"{half[0].name}, a layer of {model.name} with mixed_float16",
+            advice="Use mixed_bfloat16, or another backend.",
         )
+    return get_weights(model)
 
 
 def check_compiled(model: Any, spec: RunSpec) -> None:

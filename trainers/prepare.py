@@ -12,7 +12,6 @@ from trainers.adopt import adopt
 from trainers.artifacts import savers
 from trainers.build import (
     build,
-    check_loss_scale,
     check_same_data,
     held,
     trained_on,
@@ -77,7 +76,6 @@ def prepare(
         model = build(spec, workload, backend, steps)
     else:
         model = adopt(adopted, spec, workload, backend)
-    check_loss_scale(model, backend)
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, train, model)

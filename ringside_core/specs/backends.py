@@ -48,8 +48,7 @@ class Capabilities(Noun):
         one_model: all replicas train the same one. False: each has its own, and is only timed.
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
-        loss_scale: Keras trains under it with an optimizer that scales the loss, as mixed_float16
-            needs.
+        loss_scale: Keras can scale the loss there, which mixed_float16 needs.
         accelerator: type of device without which it cannot run, or None.
     """
 

@@ -1,5 +1,6 @@
 """A training driven by the written-out loop: the listeners and the record are those of `fit`."""
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import numpy as np
 import pytest
 
 from backends import make_backend
+from ringside_core.keras import get_weights, tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
+from trainers.callbacks import calling
 from trainers.driver import Listener
 from trainers.fit import fit
 from trainers.prepare import prepare
@@ -105,3 +108,47 @@ def test_listeners_are_told_the_same_by_the_loop(resumed: bool, tmp_path: Path) 
         assert 0 < record.startup_cpu_s < cpu_seconds()  # type: ignore[operator]
     for epoch in by_loop.epochs:
         assert epoch.step_end_s[-1] <= epoch.train_s
+
+
+class Stops(tf.keras.callbacks.Callback):
+    """Wants to stop after the first step of the second epoch."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.model.stop_training = self.epoch == 1
+
+
+@pytest.mark.parametrize("trained_by", ["fit", "loop"])
+def test_a_callback_stops_a_training_at_the_end_of_an_epoch(
+    trained_by: str, tmp_path: Path
+) -> None:
+    """Where all processes can agree."""
+    spec = spec_of(precision="float32", epochs=4, trained_by=trained_by)
+    record = RecordInProgress.begun(spec)
+
+    with make_backend(spec, Surroundings()) as backend:
+        calls = [calling([Stops()])]
+        train(prepare(record, momentum(), backend, run_dir=tmp_path, callbacks=calls))
+
+    assert [epoch.steps for epoch in record.epochs] == [STEPS, STEPS]
+
+
+def test_moving_averages_become_the_weights_at_the_end(tmp_path: Path) -> None:
+    """As Keras does at the end of `fit`; the last step leaves other weights."""
+
+    def left(trained_by: str, *, use_ema: bool) -> list[np.ndarray]:
+        rate = tf.keras.optimizers.SGD(0.05, use_ema=use_ema, ema_momentum=0.9)
+        workload = dataclasses.replace(momentum(), optimizer=rate)
+        spec = spec_of(precision="float32", save="record", trained_by=trained_by)
+        with make_backend(spec, Surroundings()) as backend:
+            driver = prepare(RecordInProgress.begun(spec), workload, backend, run_dir=tmp_path)
+            train(driver)
+            return get_weights(driver.training.model)
+
+    by_loop, last = left("loop", use_ema=True), left("loop", use_ema=False)
+
+    for one, other, of_step in zip(by_loop, left("fit", use_ema=True), last, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert not np.array_equal(one, of_step)

@@ -97,6 +97,10 @@ def test_a_noun_cannot_be_changed() -> None:
             {"options": TWO_PASSES, "resume_from": "c.npz"},
             ["no checkpoint holds them", "=2 with resume_from='c.npz'"],
         ),
+        (
+            {"options": TWO_PASSES, "trained_by": "loop"},
+            ["needs Keras' own training step", "=2 with trained_by='loop'"],
+        ),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(
