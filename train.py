@@ -85,7 +85,7 @@ def _train_once(
     from ringside_core.workloads.registry import load_workload
     from trainers import prepare as prepared
     from trainers.driver import Progress
-    from trainers.fit import fit
+    from trainers.train import train
     from trainers.turns import WaitForTurn
 
     spec = record.spec
@@ -97,7 +97,7 @@ def _train_once(
     make_ready = prepare or prepared.prepare
     driver = make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners)
     reporter.notes(record.input_notes)
-    fit(driver)
+    train(driver)
 
 
 def _surroundings() -> Surroundings:

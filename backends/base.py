@@ -161,9 +161,26 @@ class Backend(ABC):
         """The model is built and compiled within this scope."""
         return nullcontext()
 
-    def wrap_optimizer(self, optimizer: Any) -> Any:
-        """The optimizer in the form that this family needs."""
+    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
+        """The optimizer in the form that this family needs.
+
+        Args:
+            optimizer: as the model's author made it.
+            by_tape: the step is written out with a tape, see `wrap_tape`.
+        """
+        del by_tape
         return optimizer
+
+    def wrap_tape(self, tape: Any, optimizer: Any) -> Any:
+        """The tape of a written-out step in the form that this family needs.
+
+        Args:
+            tape: a tf.GradientTape that has recorded the step.
+            optimizer: from `wrap_optimizer`, that applies the gradients in the replica's step. A
+                strategy's sums them then.
+        """
+        del optimizer
+        return tape
 
     def lend_reduction(self, optimizer: Any) -> None:
         """Let an author's own optimizer do in Keras' step what `wrap_optimizer` returns.
@@ -228,6 +245,42 @@ class Backend(ABC):
 
     # Steps outside `fit`
 
+    def steps_over(
+        self, step: Callable[[Any], Any], batches: Any, *, most: int = 1
+    ) -> Callable[[int], None]:
+        """A function that makes the next steps over data, as many in one call as its argument says.
+
+        It is called in the scope. When it returns, a step may not have ended (`step_ends`).
+
+        Args:
+            step: runs on every replica with one of its batches.
+            batches: what `distribute` returned.
+            most: steps of a call; with 1 all calls are for one step.
+        """
+
+        @tf.function(reduce_retracing=True)
+        def on_replicas(iterator: Any, steps: Any) -> None:
+            if most == 1:
+                tf.distribute.get_strategy().run(step, args=(next(iterator),))
+            else:
+                for _ in tf.range(steps):
+                    tf.distribute.get_strategy().run(step, args=(next(iterator),))
+
+        iterators: list[Any] = []
+
+        def make(steps: int) -> None:
+            if not iterators:
+                iterators.append(self._iterator(batches))
+            self._call(on_replicas, iterators[0], steps if most == 1 else tf.constant(steps))
+
+        return make
+
+    def _iterator(self, batches: Any) -> Any:
+        return iter(batches)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        function(*arguments)
+
     def stepper(
         self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
     ) -> Callable[[int], None]:
@@ -239,25 +292,18 @@ class Backend(ABC):
             step: runs on every replica with one of its batches.
             dataset_fn: input shard → batches of one replica, for all steps of one pass.
         """
-
-        @tf.function(reduce_retracing=True)
-        def on_replicas(iterator: Any) -> None:
-            tf.distribute.get_strategy().run(step, args=(next(iterator),))
-
         with self.scope():
             # Endless, so that one iterator is enough for all passes. A strategy needs a tenth of a
             # second to make an iterator, and sometimes many seconds to free it
             # (`keeping_iterators`). The iterator reads the first batches of the next pass ahead;
             # with the prefetch every backend does so.
             batches = self.distribute(lambda shard: dataset_fn(shard).repeat().prefetch(2))
-        iterators: list[Any] = []
+            make = self.steps_over(step, batches)
 
         def run(steps: int) -> None:
             with self.scope():
-                if not iterators:
-                    iterators.append(iter(batches))
                 for _ in range(steps):
-                    on_replicas(iterators[0])
+                    make(1)
 
         return run
 

@@ -104,12 +104,14 @@ class HorovodRing(Ranks):
             self._meeting.server_close()
             self._meeting = None
 
-    def wrap_optimizer(self, optimizer: Any) -> Any:
+    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
         """DistributedOptimizer: gradients are averaged over all ranks before they are applied.
 
         Within a loss scale it averages what is scaled. So an overflow in one rank is one in all,
-        and all skip that update and lower the scale.
+        and all skip that update and lower the scale. Where a tape averages, the optimizer stays.
         """
+        if by_tape:
+            return optimizer
         if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
             settings = optimizer.get_config()
             del settings["inner_optimizer"]
@@ -126,6 +128,26 @@ class HorovodRing(Ranks):
         keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
         # A model that is saved with it must load without Horovod.
         type(wrapped).__module__ = type(optimizer).__module__
+        return wrapped
+
+    def wrap_tape(self, tape: Any, optimizer: Any) -> Any:
+        """DistributedGradientTape: it averages gradients over all ranks when it is asked for them.
+
+        They are scaled then, if there is a loss scale: see `wrap_optimizer`.
+        """
+        import horovod.tensorflow as hvd
+
+        wrapped = hvd.DistributedGradientTape(
+            tape,
+            compression=getattr(hvd.Compression, self._options.compression),
+            groups=self._options.num_groups,
+        )
+        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+        if (change := getattr(scaled, _CHANGED, None)) is not None:
+            upstream = wrapped._allreduce_grads
+            wrapped._allreduce_grads = lambda gradients, variables, *_: change(
+                upstream, list(gradients), list(variables)
+            )
         return wrapped
 
     def lend_reduction(self, optimizer: Any) -> None:
@@ -152,7 +174,10 @@ class HorovodRing(Ranks):
         return list(zip(reduced, variables, strict=True))
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """DistributedOptimizer reduces by a function that it holds."""
+        """DistributedOptimizer reduces by a function that it holds; a tape is made in the step."""
+        if not hasattr(optimizer, "_allreduce_grads"):
+            setattr(optimizer, _CHANGED, reduction)
+            return
         upstream = optimizer._allreduce_grads
         optimizer._allreduce_grads = lambda gradients, variables: reduction(
             upstream, list(gradients), list(variables)
@@ -215,5 +240,6 @@ def import_horovod() -> Any:
     return hvd
 
 
+_CHANGED = "_ringside_reduction"  # on an optimizer: what its tape does instead
 _XLA_OPS = "HOROVOD_ENABLE_XLA_OPS"
 _REBUILD = "Run `make setup`: it compiles Horovod against the installed TensorFlow."

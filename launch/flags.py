@@ -20,7 +20,7 @@ from ringside_core.specs import (
     capabilities_of,
     parse_option,
 )
-from ringside_core.specs.run_spec import MAX_SEED, Option, Precision
+from ringside_core.specs.run_spec import MAX_SEED, Option, Precision, TrainedBy
 from ringside_core.workloads.registry import DEFAULT, check_modules_beside, check_name, ready
 
 
@@ -142,6 +142,10 @@ def spec_from_flags(
         int, typer.Option(min=1, help="Updates in one call of the training function.")
     ] = 1,
     jit_compile: Annotated[bool, typer.Option(help="Compile the training step by XLA.")] = False,
+    trained_by: Annotated[
+        TrainedBy,
+        typer.Option(help="fit: Keras' Model.fit. loop: a written-out loop with a gradient tape."),
+    ] = "fit",
 ) -> RunSpec:
     """Build the spec of a run from flags. What no flag gives comes from the launcher.
 
@@ -200,6 +204,7 @@ def spec_from_flags(
         checkpoint_steps=checkpoint_steps,
         steps_per_execution=steps_per_execution,
         jit_compile=jit_compile,
+        trained_by=trained_by,
     )
 
 

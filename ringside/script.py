@@ -46,12 +46,12 @@ from ringside_core.specs import (
 from ringside_core.workloads import script as workload
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.registry import script_words
-from trainers import fit as training
 from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
 from trainers.prepare import prepare
 from trainers.process import started
+from trainers.train import train
 
 
 @dataclass
@@ -213,7 +213,7 @@ def _trained(
         )
         if asked.verbose:
             reporter.notes(record.input_notes)
-        training.fit(driver)
+        train(driver)
     reporter.phase(IN_SCRIPT)
     return calls.history
 

@@ -32,7 +32,13 @@ class Passes:
         if self.number > 1:
             _check(model)
 
-    def update(self, data: Any, scale: Any, begin_pass: Callable[[Any, Any], None]) -> None:
+    def update(
+        self,
+        data: Any,
+        scale: Any,
+        begin_pass: Callable[[Any, Any], None],
+        apply: Callable[[Any, Any], None],
+    ) -> None:
         """Run a batch in passes, and apply the mean of their gradients once.
 
         Each virtual replica starts from the moving statistics of before the update. They end at the
@@ -42,6 +48,7 @@ class Passes:
             data: (x, y, weight, ids).
             scale: of the weights in the loss.
             begin_pass: told the weight and the ids of each pass.
+            apply: makes the update from (loss, tape); the tape knows the gradients already.
         """
         kept = statistics(self._model) if self._virtual_replicas > 1 else []
         before, ends = [tf.identity(variable) for variable in kept], []
@@ -59,10 +66,7 @@ class Passes:
             if (number + 1) % self._accumulated == 0:
                 ends.append([tf.identity(variable) for variable in kept])
         _assign(kept, [tf.add_n(values) / len(values) for values in zip(*ends, strict=True)])
-        # Not `apply_gradients`: Horovod reduces in `minimize` only, and would say nothing.
-        self._model.optimizer.minimize(
-            tf.add_n(losses) / self.number, self._model.trainable_variables, tape=_Tape(total)
-        )
+        apply(tf.add_n(losses) / self.number, _tape_of(total))
 
     def _one_pass(self, x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
         """As Keras' own train_step begins: the loss, and its gradients."""
@@ -84,22 +88,18 @@ class Passes:
             return tf.nest.map_structure(lambda tensor: tensor[begin:end], data)
 
 
-class _Tape:
-    """Takes the place of a gradient tape in `minimize`; the gradients are known already."""
+def _tape_of(gradients: Any) -> Any:
+    """A gradient tape that knows the gradients already, whatever it is asked.
 
-    def __init__(self, gradients: Any) -> None:
-        self._gradients = gradients
+    Horovod makes a subclass of a tape's class, and a new object of it. So the class knows them.
+    """
 
-    def __enter__(self) -> "_Tape":
-        return self
+    class Known(tf.GradientTape):
+        def gradient(self, *asked: Any) -> Any:
+            del asked
+            return gradients
 
-    def __exit__(self, *exception: object) -> None:
-        return
-
-    def gradient(self, *asked: Any) -> Any:
-        """The mean gradients, whatever the arguments."""
-        del asked
-        return self._gradients
+    return Known()
 
 
 def _plus(total: Any, gradient: Any, number: int) -> Any:

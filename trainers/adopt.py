@@ -54,7 +54,10 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
             return model
         compile_model(model, workload, model.optimizer, spec)
         if not takes_true_examples(model):
-            backend.lend_reduction(model.optimizer)
+            if spec.trained_by == "fit":
+                backend.lend_reduction(model.optimizer)
+            else:
+                backend.wrap_optimizer(model.optimizer, by_tape=True)
             build_optimizer(model.optimizer, model.trainable_variables)
     return model
 

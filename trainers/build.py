@@ -57,7 +57,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     operations would be numbered otherwise.
     """
     tf.keras.utils.set_random_seed(spec.seed)
-    plain = mark(workload.build_model(), workload)
+    plain = _plain_model(workload, backend)
     weights = get_weights(plain)
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
@@ -77,7 +77,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         if takes_true_examples(model):  # it combines gradients where it applies them
             compile_model(model, workload, optimizer, spec)
             return model
-        optimizer = backend.wrap_optimizer(optimizer)
+        optimizer = backend.wrap_optimizer(optimizer, by_tape=spec.trained_by == "loop")
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
         compile_model(model, workload, optimizer, spec)
@@ -129,6 +129,24 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
         steps_per_execution=spec.steps_per_execution,
         jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
     )
+
+
+def _plain_model(workload: Workload, backend: Backend) -> Any:
+    """The model outside of any strategy.
+
+    Raises:
+        RefusalError: it has layers that Keras would not make in the backend's scope.
+    """
+    model = mark(workload.build_model(), workload)
+    layers = [one for one in model.submodules if isinstance(one, tf.keras.layers.Layer)]
+    half = [one for one in layers if one.compute_dtype == "float16" != one.variable_dtype]
+    if half and not backend.capabilities.loss_scale:
+        raise RefusalError(
+            f"Keras has no loss scale under {backend.name}, which mixed_float16 needs.",
+            received=f"{half[0].name}, a layer of {model.name} with mixed_float16",
+            advice="Use mixed_bfloat16, or another backend.",
+        )
+    return model
 
 
 def check_compiled(model: Any, spec: RunSpec) -> None:

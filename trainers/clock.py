@@ -86,7 +86,7 @@ class Clock:
         self.done = done
         if self.first_step_done is None:
             if self._backend.step_ends() is not None:
-                self._backend.barrier()  # a dispatched step is not a finished one
+                self._backend.barrier()
             self.first_step_done, self.startup_cpu_s = time.time(), cpu_seconds()
 
     @contextmanager
@@ -96,8 +96,6 @@ class Clock:
         The last step is over before the wait begins.
         """
         self._finish_steps()
-        if self._backend.step_ends() is not None:
-            self._backend.barrier()
         if self._counts_bytes:
             sent_before = sent_between(self._sent, sent_bytes())
         began = time.perf_counter()
@@ -129,6 +127,8 @@ class Clock:
 
     def _finish_steps(self) -> None:
         """Launched is not finished: copying what the last step wrote waits for it."""
+        if self._backend.step_ends() is not None:
+            self._backend.barrier()  # a dispatched step is not a finished one
         if self._accelerated:
             self._backend.local_values(self._model.trainable_variables[-1])
 

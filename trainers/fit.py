@@ -1,19 +1,15 @@
 """Trains a workload on a backend with `Model.fit`."""
 
-import copy
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ringside_core.keras import tf
-from trainers.driver import Driver, Progress, step_teller
-from trainers.sync_proof import SyncProof
+from trainers.driver import Driver
 
 
 def fit(driver: Driver) -> None:
     """Train for the epochs of a prepared training (`trainers.prepare`)."""
-    training, record = driver.training, driver.record
+    training = driver.training
     spec, model, backend = training.spec, training.model, training.backend
     driver.start()
     # Begin within an epoch, as Keras' own BackupAndRestore does; the public arguments know whole
@@ -31,10 +27,7 @@ def fit(driver: Driver) -> None:
             callbacks=[_KerasAdapter(driver, training.updates_before)],
             verbose=0,
         )
-    # Those that do the same little work in each step; saving is no cost of a step.
-    measured = [one for one in driver.listeners if isinstance(one, SyncProof | Progress)]
-    seconds = seconds_per_execution([driver.clock, *measured], done=training.updates)
-    record.clock_s_per_step = seconds / spec.steps_per_execution
+    driver.measure(through_keras)
     driver.end()
 
 
@@ -70,25 +63,12 @@ class _KerasAdapter(_StepAdapter):
         self._before_epoch = self._driver.clock.done
 
 
-def seconds_per_execution(listeners: Sequence[Any], *, done: int) -> float:
-    """What Keras takes to tell these listeners of a step: median of 20 means over 100 steps each.
+def through_keras(step: Callable[[int], None], done: int) -> Callable[[], None]:
+    """A function that tells of a step as Keras does."""
+    called = tf.keras.callbacks.CallbackList([_StepAdapter(step, done)])
 
-    Copies are told, whose lists are their own, so the listeners notice nothing. A launcher is told
-    the number of updates once more.
+    def tell() -> None:
+        called.on_train_batch_begin(-1)
+        called.on_train_batch_end(-1, {})
 
-    Args:
-        listeners: of a training that is over, the clock among them.
-        done: updates of the training.
-    """
-    copies = [copy.copy(one) for one in listeners]
-    for one in copies:
-        vars(one).update({k: list(v) for k, v in vars(one).items() if type(v) is list})
-    called = tf.keras.callbacks.CallbackList([_StepAdapter(step_teller(copies), done)])
-    means = []
-    for _ in range(20):
-        began = time.perf_counter()
-        for _ in range(100):
-            called.on_train_batch_begin(-1)
-            called.on_train_batch_end(-1, {})
-        means.append((time.perf_counter() - began) / 100)
-    return statistics.median(means)
+    return tell

@@ -10,7 +10,14 @@ from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.adopt import adopt
 from trainers.artifacts import savers
-from trainers.build import build, check_same_data, held, trained_on, tried_out, weights_digest
+from trainers.build import (
+    build,
+    check_same_data,
+    held,
+    trained_on,
+    tried_out,
+    weights_digest,
+)
 from trainers.callbacks import calling
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
@@ -84,7 +91,8 @@ def prepare(
     with backend.scope():
         fed = _fed_table(spec, train, backend)
     totals = Totals(model, backend, fed=fed, examples=train.num_examples, own=own)
-    instrument(model, totals, spec, virtual_replicas, own=own)
+    wrap_tape = backend.wrap_tape if spec.trained_by == "loop" else None
+    instrument(model, totals, spec, virtual_replicas, own=own, wrap_tape=wrap_tape)
     batches_before = 0 if position.begun is None else position.begun.batches
     before = batches_before * updates_per_batch(backend)
     training = Training(

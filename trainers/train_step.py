@@ -16,6 +16,7 @@ from ringside_core.specs import RunSpec
 from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
 from trainers.ledger import feed, feeding, only_true, take_tag
+from trainers.loop import apply_gradients, written_out
 from trainers.own_step import OwnStep
 from trainers.totals import Totals
 
@@ -29,6 +30,7 @@ def instrument(
     virtual_replicas: int = 1,
     *,
     own: OwnStep | None = None,
+    wrap_tape: Callable[[Any, Any], Any] | None = None,
 ) -> None:
     """Let the training step take (x, y, weight, scale, id), and add up what the record needs.
 
@@ -43,12 +45,13 @@ def instrument(
         virtual_replicas: each replica computes as this many would. For verification only: a serial
             run then gets the numbers of a model whose layers look at their whole batch.
         own: the step of the model's author; None: it is Keras' own.
+        wrap_tape: of the backend, for a step that is written out; None: it is Keras' own.
 
     Raises:
         RefusalError: the model or the optimizer cannot run a batch in several passes.
     """
     step = (
-        _keras_step(model, totals, spec, virtual_replicas)
+        _keras_step(model, totals, spec, virtual_replicas, wrap_tape)
         if own is None
         else _own_step(own, totals)
     )
@@ -65,10 +68,18 @@ def instrument(
 
 
 def _keras_step(
-    model: Any, totals: Totals, spec: RunSpec, virtual_replicas: int
+    model: Any,
+    totals: Totals,
+    spec: RunSpec,
+    virtual_replicas: int,
+    wrap_tape: Callable[[Any, Any], Any] | None,
 ) -> Callable[..., None]:
     """Keras' own step: padding has weight 0, and true examples are scaled to an exact mean."""
-    train_step, compute_loss = model.train_step, model.compute_loss
+    train_step, apply = model.train_step, partial(_minimize, model)
+    if wrap_tape is not None:
+        train_step = partial(written_out, model, wrap_tape)
+        apply = partial(apply_gradients, model, wrap_tape)
+    compute_loss = model.compute_loss
     compute_metrics, results = model.compute_metrics, model.get_metrics_result
     batch = threading.local()  # a strategy traces each replica in a thread of its own
     passes = Passes(model, spec, virtual_replicas)
@@ -80,7 +91,7 @@ def _keras_step(
             if passes.number == 1:
                 train_step((x, labels(y), weight * scale))
             else:
-                passes.update((x, y, weight, ids), scale, begin_pass)
+                passes.update((x, y, weight, ids), scale, begin_pass, apply)
         batch.inside = False
 
     def begin_pass(weight: Any, ids: Any) -> None:
@@ -108,6 +119,11 @@ def _keras_step(
     model.compute_metrics = update_metrics
     model.get_metrics_result = lambda: {} if getattr(batch, "inside", False) else results()
     return step
+
+
+def _minimize(model: Any, loss: Any, tape: Any) -> None:
+    """As Keras' own step ends. Horovod's optimizer reduces in `minimize` only."""
+    model.optimizer.minimize(loss, model.trainable_variables, tape=tape)
 
 
 def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:

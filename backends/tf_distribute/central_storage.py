@@ -16,7 +16,7 @@ class CentralStorage(StrategyBackend):
             compute_devices=replica_devices(self.local_replicas), parameter_device="CPU:0"
         )
 
-    def wrap_optimizer(self, optimizer: Any) -> Any:
+    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
         """Refuse an optimizer that Keras would refuse in the first step."""
         clips = [name for name in _CLIPPING if getattr(optimizer, name, None) is not None]
         if clips and isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
@@ -25,7 +25,7 @@ class CentralStorage(StrategyBackend):
                 received=f"{type(optimizer).__name__} with {clips[0]}",
                 advice="Take the optimizer from tf.keras.optimizers without `legacy`.",
             )
-        return super().wrap_optimizer(optimizer)
+        return super().wrap_optimizer(optimizer, by_tape=by_tape)
 
 
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")

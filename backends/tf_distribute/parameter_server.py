@@ -140,29 +140,25 @@ class ParameterServer(StrategyBackend):
         self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
     ) -> Callable[[int], None]:
         """The workers take steps in turn; the number of steps is the sum over all workers."""
-        coordinator = self._the_coordinator
-
-        @tf.function(reduce_retracing=True)
-        def on_worker(iterator: Any) -> None:
-            self.strategy.run(step, args=(next(iterator),))
-
-        def per_worker() -> Any:
-            return self.strategy.distribute_datasets_from_function(
-                lambda _: dataset_fn(coordinator.current_shard)
-            )
-
-        with self.scope():
-            batches = coordinator.create_per_worker_dataset(per_worker)
+        schedule = super().stepper(step, dataset_fn)
 
         def run(steps: int) -> None:
-            with self.scope():
-                iterator = iter(batches)
-                coordinator.start_over()
-                for _ in range(steps):
-                    coordinator.schedule(on_worker, args=(iterator,))
-                coordinator.join()
+            self._the_coordinator.start_over()
+            schedule(steps)
+            self._the_coordinator.join()
 
         return run
+
+    def _iterator(self, batches: Any) -> Any:
+        """An iterator on each worker."""
+        return iter(
+            self._the_coordinator.create_per_worker_dataset(
+                lambda: self.strategy.distribute_datasets_from_function(batches)
+            )
+        )
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._the_coordinator.schedule(function, args=arguments)
 
     def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """Only the coordinator has values: they are returned unchanged."""

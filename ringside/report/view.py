@@ -147,8 +147,11 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     return (
         f"{'No arm is comparable, so no arm is ranked. ' if nobody else ''}"
         f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
-        f"{spec.precision}. {what} on {where}."
+        f"{spec.precision}{_TRAINED[spec.trained_by]}. {what} on {where}."
     )
+
+
+_TRAINED = {"fit": "", "loop": ", trained by a written-out loop"}
 
 
 def _facts(

@@ -40,9 +40,15 @@ CONVERGENCE_UPDATES = 60
 
 
 def reference_spec(spec: RunSpec) -> RunSpec:
-    """The serial run with which an arm is compared; it is always watched in the same way."""
+    """The serial run with which an arm is compared; it is always watched in the same way.
+
+    `Model.fit` trains it, whoever trains the arm.
+    """
     return watched_spec(spec).replace(
-        backend=REFERENCE, options=backend_options(REFERENCE, {}), topology=Topology()
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        trained_by="fit",
     )
 
 

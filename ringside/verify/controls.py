@@ -191,8 +191,8 @@ def _is_tagged(batches: Any) -> bool:
 def _gradients_summed(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
     factor = spec.topology.num_replicas
 
-    def wrap_optimizer(optimizer: Any) -> Any:
-        wrapped = backend.wrap_optimizer(optimizer)
+    def wrap_optimizer(optimizer: Any, **how: Any) -> Any:
+        wrapped = backend.wrap_optimizer(optimizer, **how)
         apply = wrapped.apply_gradients
 
         def apply_multiplied(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -237,8 +237,8 @@ def _float16_compression(spec: RunSpec, workload: Workload, backend: Backend) ->
 def _reducing(backend: Backend, reduction: GradientReduction) -> BackendProxy:
     """The backend whose optimizer reduces gradients in another way."""
 
-    def wrap_optimizer(optimizer: Any) -> Any:
-        wrapped = backend.wrap_optimizer(optimizer)
+    def wrap_optimizer(optimizer: Any, **how: Any) -> Any:
+        wrapped = backend.wrap_optimizer(optimizer, **how)
         backend.change_reduction(wrapped, reduction)
         return wrapped
 

@@ -48,6 +48,7 @@ class Capabilities(Noun):
         one_model: all replicas train the same one. False: each has its own, and is only timed.
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
+        loss_scale: Keras can scale the loss there, which mixed_float16 needs.
         accelerator: type of device without which it cannot run, or None.
     """
 
@@ -56,6 +57,7 @@ class Capabilities(Noun):
     synchronous: bool = True
     one_model: bool = True
     always_one_replica: bool = False
+    loss_scale: bool = True
     joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
     accelerator: Literal["TPU"] | None = None
 
@@ -132,7 +134,7 @@ _ROWS = (
     BackendRow(
         "central_storage",
         "backends.tf_distribute.central_storage:CentralStorage",
-        Capabilities(family="tf.distribute", process_model="single"),
+        Capabilities(family="tf.distribute", process_model="single", loss_scale=False),
         compared_by_default="never",  # upstream calls it experimental
     ),
     BackendRow(
@@ -156,6 +158,7 @@ _ROWS = (
             family="tf.distribute",
             process_model="coordinator",
             synchronous=False,
+            loss_scale=False,
             joins=("tf_config", "slurm"),
         ),
         ParameterServerOptions,
@@ -198,7 +201,9 @@ _ROWS = (
     BackendRow(
         "tpu",
         "backends.tf_distribute.tpu:TPU",
-        Capabilities(family="tf.distribute", process_model="single", accelerator="TPU"),
+        Capabilities(
+            family="tf.distribute", process_model="single", loss_scale=False, accelerator="TPU"
+        ),
         TPUOptions,
     ),
 )

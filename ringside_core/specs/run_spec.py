@@ -14,6 +14,7 @@ from ringside_core.specs.topology import BatchPlan, Topology
 
 ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
+TrainedBy = Literal["fit", "loop"]
 Option = str | int | float | bool
 # What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
 Ablation = Literal["none", "unused", "no_reduction", "no_input"]
@@ -112,6 +113,8 @@ class TrainingSpec(Noun):
         steps_per_execution: updates in one call of the compiled training function (Keras' argument
             of that name). Times are then known only at the end of each call.
         jit_compile: compile the training step by XLA (Keras' argument of that name).
+        trained_by: who makes the steps. `fit`: Keras' `Model.fit`. `loop`: a written-out loop with
+            a gradient tape (trainers/loop.py). Both compute the same.
     """
 
     workload: str = "digits"
@@ -125,6 +128,7 @@ class TrainingSpec(Noun):
     seed: int = Field(default=1, ge=0, le=MAX_SEED)
     steps_per_execution: PositiveInt = 1
     jit_compile: bool = False
+    trained_by: TrainedBy = "fit"
 
 
 class RunSpec(TrainingSpec, Document):
@@ -140,10 +144,10 @@ class RunSpec(TrainingSpec, Document):
             prepared before the first step, is fed again and again.
 
     Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
-    none of them.
+    none of them. 3 trained_by; a run of 1 or 2 was trained by fit.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     backend: str
     options: SerializeAsAny[BackendOptions]
@@ -158,8 +162,8 @@ class RunSpec(TrainingSpec, Document):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What version 2 added has defaults."""
-        return body, 2 if version == 1 else version
+        """What versions 2 and 3 added has defaults."""
+        return body, 3 if version in (1, 2) else version
 
     @model_validator(mode="before")
     @classmethod
@@ -292,6 +296,12 @@ class RunSpec(TrainingSpec, Document):
         if passes == 1:
             return self
         received = f"backward_passes_per_step={passes} with "
+        if self.trained_by == "loop":
+            raise RefusalError(
+                "Horovod's own accumulation needs Keras' own training step.",
+                received=f"{received}trained_by='loop'",
+                advice="Leave out -o backward_passes_per_step, or --trained-by.",
+            )
         if self.gradient_accumulation_steps > 1:
             raise RefusalError(
                 "Gradients are accumulated either by Horovod or by Ringside.",

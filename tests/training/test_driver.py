@@ -1,5 +1,6 @@
-"""A training driven by a written-out loop: the listeners and the record are those of `fit`."""
+"""A training driven by the written-out loop: the listeners and the record are those of `fit`."""
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,15 @@ import numpy as np
 import pytest
 
 from backends import make_backend
-from ringside_core.keras import tf
+from ringside_core.keras import get_weights, tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from tests.training.momentum import STEPS, momentum, spec_of, train_serial
+from trainers.callbacks import calling
 from trainers.driver import Listener
 from trainers.fit import fit
 from trainers.prepare import prepare
+from trainers.train import train
 
 
 class Diary(Listener):
@@ -40,25 +43,6 @@ class Diary(Listener):
 
     def on_end(self) -> None:
         self.told.append(("end",))
-
-
-def loop(record: RecordInProgress, backend: Any, run_dir: Path, diary: Diary) -> None:
-    """What another adapter would do."""
-    driver = prepare(record, momentum(), backend, run_dir=run_dir, listeners=[diary])
-    training = driver.training
-    driver.start()
-    batches = iter(backend.distribute(training.batches))
-    train_step = tf.function(training.model.train_step)
-    done = 0
-    for epoch in range(training.first_epoch, record.spec.epochs):
-        training.model.reset_metrics()  # as `fit` does before it tells its callbacks
-        driver.begin_epoch(epoch)
-        for _ in range(training.steps_per_epoch if done else STEPS - training.updates_before):
-            train_step(next(batches))
-            done += 1
-            driver.step(done)
-        driver.end_epoch()
-    driver.end()
 
 
 def seen_by(record: RecordInProgress, diary: Diary, run_dir: Path) -> dict[str, Any]:
@@ -96,19 +80,24 @@ def test_an_epoch_pays_for_what_comes_before_its_first_step(
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -> None:
+def test_listeners_are_told_the_same_by_the_loop(resumed: bool, tmp_path: Path) -> None:
     """Two epochs from the start; or what is left of three, from within the first."""
     changes: dict[str, Any] = {"precision": "float32", "checkpoint_steps": 3}
     if resumed:
         train_serial(tmp_path / "begun", stop_after=4, **changes)
         changes |= {"epochs": 3, "resume_from": str(tmp_path / "begun" / "checkpoint.npz")}
     spec = spec_of(**changes)
-    by_fit, by_loop = (RecordInProgress.begun(spec) for _ in range(2))
+    by_fit = RecordInProgress.begun(spec)
+    by_loop = RecordInProgress.begun(spec.replace(trained_by="loop"))
     diary, other_diary = Diary(), Diary()
 
     with make_backend(spec, Surroundings()) as backend:
-        fit(prepare(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary]))
-        loop(by_loop, backend, tmp_path / "loop", other_diary)
+        train(prepare(by_fit, momentum(), backend, run_dir=tmp_path / "fit", listeners=[diary]))
+        train(
+            prepare(
+                by_loop, momentum(), backend, run_dir=tmp_path / "loop", listeners=[other_diary]
+            )
+        )
 
     expected = seen_by(by_fit, diary, tmp_path / "fit")
     assert seen_by(by_loop, other_diary, tmp_path / "loop") == expected
@@ -119,3 +108,47 @@ def test_a_written_out_loop_needs_a_driver_only(resumed: bool, tmp_path: Path) -
         assert 0 < record.startup_cpu_s < cpu_seconds()  # type: ignore[operator]
     for epoch in by_loop.epochs:
         assert epoch.step_end_s[-1] <= epoch.train_s
+
+
+class Stops(tf.keras.callbacks.Callback):
+    """Wants to stop after the first step of the second epoch."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.model.stop_training = self.epoch == 1
+
+
+@pytest.mark.parametrize("trained_by", ["fit", "loop"])
+def test_a_callback_stops_a_training_at_the_end_of_an_epoch(
+    trained_by: str, tmp_path: Path
+) -> None:
+    """Where all processes can agree."""
+    spec = spec_of(precision="float32", epochs=4, trained_by=trained_by)
+    record = RecordInProgress.begun(spec)
+
+    with make_backend(spec, Surroundings()) as backend:
+        calls = [calling([Stops()])]
+        train(prepare(record, momentum(), backend, run_dir=tmp_path, callbacks=calls))
+
+    assert [epoch.steps for epoch in record.epochs] == [STEPS, STEPS]
+
+
+def test_moving_averages_become_the_weights_at_the_end(tmp_path: Path) -> None:
+    """As Keras does at the end of `fit`; the last step leaves other weights."""
+
+    def left(trained_by: str, *, use_ema: bool) -> list[np.ndarray]:
+        rate = tf.keras.optimizers.SGD(0.05, use_ema=use_ema, ema_momentum=0.9)
+        workload = dataclasses.replace(momentum(), optimizer=rate)
+        spec = spec_of(precision="float32", save="record", trained_by=trained_by)
+        with make_backend(spec, Surroundings()) as backend:
+            driver = prepare(RecordInProgress.begun(spec), workload, backend, run_dir=tmp_path)
+            train(driver)
+            return get_weights(driver.training.model)
+
+    by_loop, last = left("loop", use_ema=True), left("loop", use_ema=False)
+
+    for one, other, of_step in zip(by_loop, left("fit", use_ema=True), last, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert not np.array_equal(one, of_step)

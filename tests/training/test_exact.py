@@ -1,14 +1,13 @@
 """Every backend's metrics and predictions are those of plain Keras, in fresh processes."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from launch import Site, execute, make_plan
 from tests.contract.cases import GLOBAL_BATCH, Case
+from tests.training.answering import answers
 
 HERE = Path(__file__).parent
 RELATIVE = 1e-12
@@ -29,22 +28,17 @@ def test_evaluation_and_prediction_are_those_of_plain_keras(case: Case, tmp_path
     from tests.training.exact.models import SIZES, WORKLOADS
     from tests.training.exact.reference import plain_keras
 
-    site = dataclasses.replace(Site.here(), root=str(HERE / "exact"))
-    spec = case.spec("digits")  # any that exists: the program brings its own
+    # The workload is any that exists: the program brings its own.
+    found = answers(HERE / "exact", case.spec("digits"), tmp_path)
 
-    execution = execute(make_plan(spec, run_dir=tmp_path, site=site), deadline_s=240.0)
-
-    assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
-    answers = [dict(np.load(path)) for path in tmp_path.glob("answer-*.npz")]
-    assert answers
     tf.keras.backend.set_floatx("float64")
     try:
         for (name, workload_of), size in zip(WORKLOADS.items(), SIZES, strict=True):
             head = f"{name} "
-            weights = listed(answers[0], f"{head}weight ")
+            weights = listed(found[0], f"{head}weight ")
             values, predictions = plain_keras(workload_of(size), weights, GLOBAL_BATCH)
             trained = {f"train {k}": v for k, v in values.items() if not k.endswith("loss")}
-            for answer in answers:
+            for answer in found:
                 check(answer, head, {**values, **trained, "counted": size}, predictions)
     finally:
         tf.keras.backend.set_floatx("float32")

@@ -13,8 +13,8 @@ from ringside_core.specs.cluster import Cluster, ClusterTask
 from tests.contract.cases import Case
 from tests.contract.linear import linear
 from tests.training.momentum import STEPS, spec_of, train_serial
-from trainers.driver import Listener, Progress
-from trainers.fit import fit, seconds_per_execution
+from trainers.driver import Listener, Progress, seconds_per_execution
+from trainers.fit import fit, through_keras
 from trainers.prepare import prepare
 
 
@@ -111,7 +111,7 @@ def test_the_clock_is_measured_on_copies() -> None:
     calls: dict[int, int] = {}
     listener = Noting()
 
-    seconds = seconds_per_execution([listener], done=12)
+    seconds = seconds_per_execution([listener], done=12, through=through_keras)
 
     assert seconds > 0
     assert listener.noted == [7]

@@ -112,30 +112,6 @@ def test_every_training_has_a_record(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("case", PAIRS, ids=str)
-def test_half_precision(case: Case, policy: str, tmp_path: Path) -> None:
-    """An overflow in one replica is one in all: loss scale and skipped updates are serial's."""
-
-    def left(case: Case) -> dict[str, np.ndarray]:
-        folder = tmp_path / str(case)
-        spec = spec_of(case, "mixed.py", str(tmp_path / f"{case}.npz"), policy)
-        execution = launched(spec.replace(epochs=2, precision="float32"), folder)
-        assert execution.outcome.completed, execution.outcome
-        return dict(np.load(tmp_path / f"{case}.npz"))
-
-    found, serial = left(case), left(Case("serial", 1))
-
-    if policy == "mixed_float16":
-        assert serial["scale"] < 2**15  # it did overflow
-        assert found["scale"] == serial["scale"]
-        assert found["counter"] == serial["counter"]
-    assert found["iterations"] == serial["iterations"]
-    bound = 20 * {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]
-    for name in (key for key in serial if key.isdigit() or key == "loss"):
-        np.testing.assert_allclose(found[name], serial[name], atol=bound, rtol=bound)
-
-
 @pytest.mark.parametrize(("how", "epochs"), [("stops", "1"), ("begins", "2")])
 @pytest.mark.parametrize("case", PAIRS[1:], ids=str)
 def test_a_process_that_stops_alone_stops_all(

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-import trainers.fit
+import trainers.train
 from launch.task import end_process
 from trainers.driver import Driver
 
-real_fit = trainers.fit.fit
+real_train = trainers.train.train
 
 
-def fit_and_combine(driver: Driver) -> None:
+def train_and_combine(driver: Driver) -> None:
     """Train, and combine values over the processes that hold replicas."""
-    real_fit(driver)
+    real_train(driver)
     backend = driver.training.backend
     run_dir = Path(sys.argv[sys.argv.index("--run-dir") + 1])
     mine = np.arange(3.0) + backend.rank
@@ -36,12 +36,12 @@ def fit_and_combine(driver: Driver) -> None:
     )
 
 
-trainers.fit.fit = fit_and_combine
+trainers.train.train = train_and_combine
 found = importlib.util.spec_from_file_location(
-    "real_train", Path(trainers.fit.__file__).parent.parent / "train.py"
+    "real_program", Path(trainers.train.__file__).parent.parent / "train.py"
 )
 assert found is not None
 assert found.loader is not None
-real_train = importlib.util.module_from_spec(found)
-found.loader.exec_module(real_train)
-end_process(real_train.main(sys.argv[1:]))
+program = importlib.util.module_from_spec(found)
+found.loader.exec_module(program)
+end_process(program.main(sys.argv[1:]))

@@ -1,30 +1,15 @@
 """Started in place of Ringside's train.py: what an epoch, evaluation and prediction come to."""
 
 import dataclasses
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from launch.task import Reporter, end_process, run_launched
-from ringside_core.specs import RecordInProgress, RunSpec, Surroundings
+from ringside_core.specs import RunSpec
+from tests.training.answering import Answer, answering
 
 
-def work(
-    record: RecordInProgress, surroundings: Surroundings, run_dir: Path, reporter: Reporter
-) -> None:
-    """All questions to one started backend."""
-    reporter.phase("importing")
-    from trainers.process import started
-
-    with started(record, surroundings, reporter.phase) as backend:
-        if backend is None:
-            return
-        np.savez(run_dir / f"answer-{surroundings.task_name}.npz", **answer(record.spec, backend))
-
-
-def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
+def answer(spec: RunSpec, backend: Any, run_dir: Path) -> Iterator[Answer]:
     """Weights, metrics and predictions of each workload at a size of its own."""
     from ringside_core.keras import tf
     from ringside_core.workloads.pipeline import make_pipeline
@@ -34,7 +19,7 @@ def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
     from trainers.evaluate import Evaluation
     from trainers.predict import Prediction
 
-    answers: dict[str, Any] = {}
+    del run_dir
     # Tails are cut alike for every model: test_evaluate.py asks each of them for both sizes.
     for (name, workload_of), size in zip(WORKLOADS.items(), SIZES, strict=True):
         workload = dataclasses.replace(workload_of(size), optimizer=still)
@@ -48,11 +33,10 @@ def answer(spec: RunSpec, backend: Any) -> dict[str, Any]:
         predictions = tf.nest.flatten(predict())
         values |= {f"train {key}": value for key, value in trained.items()}
         values["counted"] = counted
-        answers |= {f"{name} {key}": value for key, value in values.items()}
+        yield {f"{name} {key}": value for key, value in values.items()}
         for kind, arrays in (("weight", model.get_weights()), ("prediction", predictions)):
-            answers |= {f"{name} {kind} {i}": array for i, array in enumerate(arrays)}
-    return answers
+            yield {f"{name} {kind} {i}": array for i, array in enumerate(arrays)}
 
 
 if __name__ == "__main__":
-    end_process(run_launched(work, sys.argv[1:]))
+    answering(answer)

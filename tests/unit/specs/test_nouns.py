@@ -97,6 +97,10 @@ def test_a_noun_cannot_be_changed() -> None:
             {"options": TWO_PASSES, "resume_from": "c.npz"},
             ["no checkpoint holds them", "=2 with resume_from='c.npz'"],
         ),
+        (
+            {"options": TWO_PASSES, "trained_by": "loop"},
+            ["needs Keras' own training step", "=2 with trained_by='loop'"],
+        ),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(
@@ -114,7 +118,7 @@ def test_a_spec_that_makes_no_sense_is_refused(
     ("text", "words"),
     [
         ("{", "must be whole JSON"),
-        ("[]", "schema version 2"),
+        ("[]", "schema version 3"),
         ('{"schema_version": 7}', "schema_version=7"),
         ('{"schema_version": "2"}', "schema_version='2'"),
         ('{"schema_version": 2}', "There is no backend of that name. Received: x.json"),
@@ -128,6 +132,20 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
     """Truncated, of another schema, or incomplete; the message names the file."""
     with pytest.raises(RefusalError, match=words):
         RunSpec.from_json(text, origin="x.json")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_spec_of_an_older_schema_was_trained_by_fit(version: int) -> None:
+    """There was nobody else."""
+    new = spec()
+    body = json.loads(new.to_json())
+    assert body.pop("schema_version") == 3
+    del body["trained_by"]
+
+    old = RunSpec.from_json(json.dumps({"schema_version": version, **body}))
+
+    assert old == new
+    assert old.trained_by == "fit"
 
 
 @pytest.mark.parametrize(
