@@ -16,7 +16,7 @@ from backends.base import Backend
 from ringside.verify.same_elements import SPLITS, Looked, Place, Split, difference, draw_places
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RunSpec
-from ringside_core.workloads.dataset import as_tuple, draw_seed, tied
+from ringside_core.workloads.dataset import as_tuple, called, draw_seed, tied
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source
@@ -191,14 +191,14 @@ def own_elements(source: Source, ids: NDArray[Any], keep: Callable[..., Any] | N
     if keep is not None:
         if decode is not None:
             late, decode = decode, None
-            elements = elements.enumerate().map(lambda _, raw: late(raw))
+            elements = elements.enumerate().map(lambda _, raw: called(late, raw))
         elements = elements.filter(keep)
     wanted = np.zeros(int(ids.max()) + 1, np.bool_)
     wanted[ids] = True
     numbered = elements.enumerate().take(len(wanted))
     numbered = numbered.filter(lambda number, _: tf.gather(tf.constant(wanted), number))
     if decode is not None:  # only what is wanted
-        numbered = numbered.map(lambda number, raw: (number, decode(raw)))
+        numbered = numbered.map(lambda number, raw: (number, called(decode, raw)))
     numbers, element = next(numbered.batch(len(wanted)).as_numpy_iterator())
     rows = np.searchsorted(numbers, ids)
     return tf.nest.map_structure(lambda column: column[rows], element)

@@ -43,6 +43,8 @@ class TakenApart:
 
     Attributes:
         fixed: single elements, the same at every reading, in the author's order.
+        raw: the elements before those of their maps that can be done later, on any of them.
+        decode: raw element → element of `fixed`; None: they are the same.
         augment: element → element, with random numbers; None: nothing is drawn.
         shuffled: whether the author asked for another order in each epoch.
         batch_size: of the author's batches; None: there are none.
@@ -50,6 +52,8 @@ class TakenApart:
     """
 
     fixed: Any
+    raw: Any
+    decode: Callable[..., Any] | None = None
     augment: Callable[..., Any] | None = None
     shuffled: bool = False
     batch_size: int | None = None
@@ -97,8 +101,10 @@ def _taken(found: _Layers) -> TakenApart:
         )
     # How many there are does not depend on what is drawn.
     later = [layer for layer in found.layers[first:] if layer[0] not in _MAPS]
-    fixed = _in_single_elements(found.inner, [*found.layers[:first], *later])
+    read = [*found.layers[:first], *later]
+    fixed = _in_single_elements(found.inner, read)
     _check_read_again(fixed)
+    raw, decode = _undecoded(found.inner, read, fixed)
     augment = None
     if drawing:
         batched = any(kind == "batch" for kind, _ in found.layers[:first])
@@ -106,6 +112,8 @@ def _taken(found: _Layers) -> TakenApart:
         check_tied(augment, fixed.element_spec)
     return TakenApart(
         fixed=fixed,
+        raw=raw,
+        decode=decode,
         augment=augment,
         shuffled=found.shuffled,
         batch_size=sizes[-1] if sizes else None,
@@ -292,6 +300,28 @@ def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
         else:
             made = getattr(made, kind)(what)
     return made.unbatch() if batched else made
+
+
+def _undecoded(
+    inner: Any, layers: Sequence[tuple[str, Any]], fixed: Any
+) -> tuple[Any, Callable[..., Any] | None]:
+    """The elements of `fixed` before their last maps, and these maps as one function.
+
+    So a shuffle holds files' records, not images, and a reader decodes only what it keeps. A map
+    over batches stays, and so does one before a filter.
+    """
+    kinds = [kind for kind, _ in layers]
+    stay = [
+        n for n, k in enumerate(kinds) if k == "filter" or (k == "map" and "batch" in kinds[:n])
+    ]
+    later = [n for n, k in enumerate(kinds) if k == "map" and n > max(stay, default=-1)]
+    if not later:
+        return fixed, None
+    raw = _in_single_elements(inner, [one for n, one in enumerate(layers) if n not in later])
+    decode = one_after_another(*(layers[n][1]._func for n in later))
+    # tf.data makes one tensor of a list within an element; `decode` alone does not.
+    same = raw.map(rewritten(decode)).element_spec == fixed.element_spec
+    return (raw, decode) if same else (fixed, None)
 
 
 def _composed(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Callable[..., Any]:

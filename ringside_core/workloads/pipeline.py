@@ -31,7 +31,15 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
 )
-from ringside_core.workloads.dataset import as_tuple, called, draw_seed, joined, rewritten, tied
+from ringside_core.workloads.dataset import (
+    as_tuple,
+    called,
+    draw_seed,
+    joined,
+    one_after_another,
+    rewritten,
+    tied,
+)
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import (
     ArraySource,
@@ -320,11 +328,15 @@ class Pipeline:
             weights = self._weights(true, slot // replicas, shard.count)
             return self._finished(element, *weights, tf.where(true, numbers, PAD_ID))
 
+        # For a whole batch at once, because `element_at` is called for each example.
         @tf.autograph.experimental.do_not_convert
-        def element_at(place: Any) -> Any:
-            slot = place // batch
-            epoch, position = slot // slots, positions_of(slot % slots, place % batch)
-            number = self._order(position % total, epoch, total)
+        def numbers_at(slot: Any) -> Any:
+            epoch, slot = slot // slots, slot % slots
+            positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
+            return tf.fill([batch], epoch), self._order(positions % total, epoch, total)
+
+        @tf.autograph.experimental.do_not_convert
+        def element_at(epoch: Any, number: Any) -> Any:
             return self._augmented(epoch, number, gathered(number))
 
         begin = first_epoch * slots + first
@@ -333,8 +345,8 @@ class Pipeline:
             every = tf.data.Dataset.range(begin, end)
             return every.map(batch_at, num_parallel_calls=calls, deterministic=True)
         # What a user's function draws belongs to one example, so each is made alone.
-        places = tf.data.Dataset.range(begin * batch, end * batch)
-        elements = places.map(element_at, num_parallel_calls=calls, deterministic=True)
+        numbers = tf.data.Dataset.range(begin, end).map(numbers_at).unbatch()
+        elements = numbers.map(element_at, num_parallel_calls=calls, deterministic=True)
         batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
         return batches.map(batch_at)
 
@@ -483,7 +495,7 @@ def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:
     if source.decode is not None:
         decode = rewritten(source.decode)
         numbered = numbered.map(
-            lambda number, raw: (number, decode(raw)),
+            lambda number, raw: (number, called(decode, raw)),
             num_parallel_calls=calls,
             deterministic=True,
         )
@@ -506,10 +518,10 @@ def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
         kept = np.flatnonzero(stack_elements(elements.map(lambda *e: called(keep, joined(e)))))
         arrays = tf.nest.map_structure(lambda array: array[kept], source.arrays)
         return replace(source, arrays=arrays)
-    decode = source.decode or (lambda raw: raw)
+    decode = one_after_another(source.decode)
 
     def read(part: Any) -> Any:
-        return source.read(part).filter(lambda *raw: called(keep, decode(joined(raw))))
+        return source.read(part).filter(lambda *raw: called(keep, decode(*raw)))
 
     lengths = tuple(sum(1 for _ in read(tf.constant(part))) for part in source.parts)
     return replace(source, read=read, lengths=lengths)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import as_tuple, called, joined, take_apart
+from ringside_core.workloads.dataset import as_tuple, called, joined, rewritten, take_apart
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class StreamSource:
         """Everything, read and decoded once, in order."""
         dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
         if self.decode is not None:
-            dataset = dataset.map(self.decode, num_parallel_calls=tf.data.AUTOTUNE)
+            dataset = dataset.map(rewritten(self.decode), num_parallel_calls=tf.data.AUTOTUNE)
         return ArraySource(stack_elements(dataset), self.augment, self.shuffled, self.said)
 
 
@@ -188,8 +188,8 @@ def as_source(data: Any, *, what: str) -> Source:
 
 def _from_dataset(dataset: Any, *, what: str) -> Source:
     parts = take_apart(dataset, seed=1 if what.startswith("validation") else 0)
-    fixed = parts.fixed
-    cardinality = int(fixed.cardinality())
+    raw = parts.raw
+    cardinality = int(raw.cardinality())
     if cardinality == tf.data.INFINITE_CARDINALITY:
         raise RefusalError(
             f"The {what} must end: an epoch is one pass over it.",
@@ -197,12 +197,13 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
             advice="Bound it with .take(n).",
         )
     if cardinality < 0:  # unknown: the data set is read from files, or filtered
-        cardinality = sum(1 for _ in fixed)
+        cardinality = sum(1 for _ in raw)
     # The data set is the only part, so it cannot be sharded by file.
     return StreamSource(
         parts=("dataset",),
-        read=lambda _: fixed,
+        read=lambda _: raw,
         lengths=(cardinality,),
+        decode=parts.decode,
         augment=parts.augment,
         shuffled=parts.shuffled,
         said=parts.said,

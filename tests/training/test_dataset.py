@@ -1,6 +1,7 @@
 """A tf.data.Dataset as its author wrote it: its order, its batches, and what it draws at random."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.randomness import SeededStream, drawing_from
 from ringside_core.workloads.source import StreamSource, as_source
 
 COUNT, BATCH, SEED = 20, 6, 3
@@ -190,6 +192,31 @@ def test_half_of_all_images_are_flipped() -> None:
     assert 0.4 < turned.mean() < 0.6  # 200 draws: 0.5 ± 2.8 deviations
     assert turned.mean(axis=0).min() > 0
     assert turned.mean(axis=0).max() < 1
+
+
+def test_draws_of_close_seeds_differ() -> None:
+    """Neither the second draw of a seed nor the first one of the next seed is a repetition."""
+    seeds = itertools.product(range(4), range(4))
+    streams = [SeededStream(tf.constant(seed)) for seed in seeds]
+
+    drawn = []
+    for stream in streams:
+        with drawing_from(stream):
+            drawn += [float(tf.random.uniform([], dtype=tf.float64)) for _ in range(6)]
+
+    assert len(set(drawn)) == 4 * 4 * 6
+
+
+def test_filtered_elements_are_those_of_the_author() -> None:
+    """A map before a filter stays before it, one behind it may be done later."""
+    numbers = tf.data.Dataset.range(10).map(lambda n: n * 3).filter(lambda n: n % 2 == 0)
+
+    parts = take_apart(numbers.map(lambda n: n + 1).take(3))
+
+    assert parts.decode is not None
+    assert list(parts.raw.as_numpy_iterator()) == [0, 6, 12]
+    assert list(parts.raw.map(parts.decode).as_numpy_iterator()) == [1, 7, 13]
+    assert list(parts.fixed.as_numpy_iterator()) == [1, 7, 13]
 
 
 def test_normal_numbers_are_normal() -> None:

@@ -188,6 +188,29 @@ def test_each_replica_of_a_process_has_its_calls_at_once() -> None:
     assert everybody.is_set()
 
 
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_reader_decodes_only_what_it_keeps(batches: bool) -> None:
+    """The last maps of a data set are done behind the shuffle, on the reader's own elements."""
+    decoded: list[float] = []
+
+    def decode(x: Any, y: Any) -> tuple[Any, Any]:
+        def noted(one: np.ndarray) -> np.ndarray:
+            decoded.append(float(one))
+            return one
+
+        return x, tf.ensure_shape(tf.numpy_function(noted, [y], tf.float32), ())
+
+    data = tf.data.Dataset.from_tensor_slices(examples(24)).shuffle(24).map(decode)
+    pipe = pipeline(data.batch(6) if batches else data, 12, 2, cache=False, training=False)
+    for index, own in ((0, [*range(6), *range(12, 18)]), (1, [*range(6, 12), *range(18, 24)])):
+        decoded.clear()
+
+        fed = list(pipe.dataset(InputShard(index=index, count=2)).as_numpy_iterator())
+
+        assert sorted(decoded) == own
+        assert [int(y) for batch in fed for y in batch[1]] == own
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
