@@ -62,7 +62,8 @@ class Returned:
     @property
     def loss(self) -> str:
         """Which of the numbers is told as the loss."""
-        return "loss" if "loss" in self.names else self.names[0]
+        named = (name for name in self.names if name.endswith("loss"))
+        return "loss" if "loss" in self.names else next(named, self.names[0])
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -201,6 +202,14 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
     told = step(data)
     kind = type(model).__name__
+    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
+    if isinstance(told, dict):
+        # `build_compiled` makes a mean of Keras' own loss. Plain Keras has it if a step uses it.
+        told = {
+            name: value
+            for name, value in told.items()
+            if id(results.metric_of(value)) not in of_losses or results.of_batch(value) is not None
+        }
     if not isinstance(told, dict) or not told:
         raise RefusalError(
             "A train_step or test_step must return its losses and metrics by name.",
@@ -208,7 +217,6 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
             advice='Return a dict, such as {"loss": loss}.',
         )
     # Of Keras' own losses only the result itself is theirs: a bare loss may have their name.
-    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
     own = {metric.name: metric for metric in model.metrics if id(metric) not in of_losses}
     of_metrics = {}
     for name, value in told.items():

@@ -15,6 +15,7 @@ import numpy as np
 
 from ringside_core.keras import ag_ctx, autograph, python_of, tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.padding import padding_of
 from ringside_core.workloads.randomness import (
     SeededStream,
     drawing_from,
@@ -232,6 +233,9 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [("map", inner._map_func)]
     if kind in ("_BatchDataset", "_ParallelBatchDataset"):
         return [("batch", (int(inner._batch_size), bool(inner._drop_remainder)))]
+    if kind == "_PaddedBatchDataset" and (padding := padding_of(inner)) is not None:
+        batch = ("batch", (int(inner._batch_size), bool(inner._drop_remainder)))
+        return [batch, ("map", padding)]
     if kind == "CacheDataset":
         return [("cache", None)]
     if kind == "_FilterDataset":
@@ -455,8 +459,8 @@ def _check_batches(inner: Any) -> None:
         raise RefusalError(
             "Ringside makes the batches: those of a tf.data.Dataset must be its last layers, but "
             "for map, take, skip, filter, repeat, shuffle, cache and prefetch.",
-            received=f"{kind.strip('_')} within another layer, or with padding",
-            advice="Put batch() last. Pad examples of several lengths in a map.",
+            received=f"{kind.strip('_')} within another layer, or padded to the longest of a batch",
+            advice="Put batch() last. Tell padded_batch the sizes: padded_shapes=([40], []).",
         )
     for one in inner._inputs():
         _check_batches(one)

@@ -250,6 +250,31 @@ def with_a_box(x: Any, y: Any) -> Any:
     return x + tf.cast(begin[0], tf.float32), y
 
 
+def sentences() -> Any:
+    """Example i is i words, all i, beside [1, i] and i."""
+    numbers = tf.data.Dataset.range(1, COUNT)
+    return numbers.map(lambda i: ({"words": tf.fill([i], i), "pair": tf.stack([1, i])}, i))
+
+
+def test_a_padded_batch_is_batches_of_padded_elements() -> None:
+    """With the author's sizes and values; what they fit already is left as it is."""
+    padded = sentences().padded_batch(
+        6,
+        padded_shapes=({"words": [COUNT], "pair": [3]}, []),
+        padding_values=({"words": np.int64(-1), "pair": None}, None),
+    )
+
+    found = take_apart(padded)
+
+    assert found.batch_size == 6
+    for i, (x, y) in enumerate(found.fixed.as_numpy_iterator(), start=1):
+        words = np.pad(np.full(i, i), (0, COUNT - i), constant_values=-1)
+        np.testing.assert_array_equal(x["words"], words)
+        np.testing.assert_array_equal(x["pair"], [1, i, 0])
+        assert y == i
+    assert i == COUNT - 1
+
+
 @tf.function
 def one_more(x: Any) -> Any:
     """Traced once, and used in a map."""
@@ -286,7 +311,7 @@ def mixed(x: Any, y: Any) -> Any:
         (lambda: images().map(calls_a_function), "RandomUniform"),
         (lambda: images().map(flipped).batch(5).batch(2), "batches of batches"),
         (lambda: images().batch(6).repeat(3).concatenate(images().batch(6)), "BatchDataset"),
-        (lambda: images().padded_batch(6), "PaddedBatch"),
+        (lambda: sentences().padded_batch(6), "padded to the longest"),
         (
             lambda: files().flat_map(lambda n: tf.data.Dataset.range(n, n + 99).shuffle(9)),
             "shuffle",

@@ -140,6 +140,35 @@ class OwnCompile(tf.keras.Model):
         return self.last(x)
 
 
+class Distilled(tf.keras.Model):
+    """Learns from a frozen teacher; its compile has metrics and no loss, as in Keras' example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student = tf.keras.layers.Dense(1)
+        self.teacher = tf.keras.layers.Dense(1, "tanh")
+        self.error = tf.keras.losses.MeanSquaredError()
+
+    def compile(self, rate: float) -> None:
+        super().compile(tf.keras.optimizers.Adam(rate), metrics=["mae"])
+
+    def call(self, x: Any) -> Any:
+        return self.student(x) + 0 * self.teacher(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        soft = self.teacher(x, training=False)
+        with tf.GradientTape() as tape:
+            made = self.student(x, training=True)
+            student_loss = self.error(y, made)
+            loss = 0.1 * student_loss + 0.9 * self.error(soft, made)
+        weights = self.student.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.compiled_metrics.update_state(y, made)
+        results = {metric.name: metric.result() for metric in self.metrics}
+        return {**results, "student_loss": student_loss}
+
+
 class TwoPlayers(tf.keras.Model):
     """Two networks, two optimizers, losses by hand, no labels and no call, as in a GAN."""
 
@@ -202,6 +231,7 @@ def _with(kind: Callable[[], Any], examples: int, metrics: Any = ()) -> Workload
 COMPILED: dict[str, Callable[[], Any]] = {
     "trackers": lambda: compiled(Trackers),
     "own compile": lambda: compiled(OwnCompile, 0.02),
+    "distilled": lambda: compiled(Distilled, 0.02),
 }
 
 
@@ -239,6 +269,7 @@ PROGRAMS: dict[str, Callable[[int], Workload]] = {
     "bare loss": lambda examples: _with(BareLoss, examples),
     "trackers": lambda examples: _compiled("trackers", examples),
     "own compile": lambda examples: _compiled("own compile", examples),
+    "distilled": lambda examples: _compiled("distilled", examples),
     "players": _players,
     "augmented": _augmented,
 }
