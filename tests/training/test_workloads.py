@@ -224,23 +224,3 @@ def test_metrics_need_a_single_output() -> None:
     with pytest.raises(RefusalError, match="several outputs"):
         own(two, loss=["mse", "mse"], metrics=lambda: ["mae"]).build_model()
     assert len(own(two, loss=["mse", "mse"]).build_model().outputs) == 2
-
-
-@pytest.mark.parametrize("mask_zero", [True, False])
-def test_a_masked_output_is_refused(mask_zero: bool) -> None:
-    """Keras would divide the loss by the valid steps of each replica's own part."""
-
-    def tagger() -> Any:
-        return tf.keras.Sequential(
-            [
-                tf.keras.layers.Embedding(5, 2, mask_zero=mask_zero, input_length=3),
-                tf.keras.layers.LSTM(2, return_sequences=True),
-                tf.keras.layers.Dense(1),
-            ]
-        )
-
-    if mask_zero:
-        with pytest.raises(RefusalError, match="mask"):
-            own(tagger).build_model()
-    else:
-        own(tagger).build_model()

@@ -212,10 +212,6 @@ COUPLED = [
     (built(CentredModel), f"model centred (CentredModel) {SPLIT}"),
     (built(MeanInModel), f"layer middle (GivesBatchMean) {SPLIT}"),
     (built(NoisyModel), f"model centred (NoisyModel) {CHANCE}"),
-    (
-        chain(dense, lambda: AddsVariance(name="spread")),
-        "layer spread (AddsVariance) adds a loss that is not the mean of those of a batch's slices",
-    ),
 ]
 
 
@@ -469,13 +465,24 @@ def batch_sum(y_true: Any, y_pred: Any) -> Any:
     return tf.reduce_sum(tf.square(y_true - y_pred))
 
 
-@pytest.mark.parametrize("loss", [contrastive, batch_sum])
-def test_a_loss_that_is_no_mean_over_examples_is_named(loss: Any) -> None:
-    """Also behind a layer that couples the batch by design."""
-    found = inspected(chain(layers.BatchNormalization, dense), loss=loss)
+@pytest.mark.parametrize(
+    ("inside", "loss"), [(dense, contrastive), (lambda: AddsVariance(name="spread"), "mse")]
+)
+def test_a_loss_that_couples_the_batch_is_by_design(inside: Any, loss: Any) -> None:
+    """What replicas make of it is each one's part; the model is named."""
+    found = inspected(chain(layers.BatchNormalization, inside), loss=loss)
 
-    assert len(found.obstacles) == 1
-    assert found.obstacles[0].startswith(f"the loss {loss.__name__} couples a batch's examples")
+    assert found.obstacles == ()
+    (coupled,) = found.by_design
+    assert coupled.layer == "a loss of chain, which looks at its whole batch"
+    assert coupled.split
+    assert coupled.differs == "the gradients, which are those of each replica's part of the batch"
+
+
+def test_a_loss_that_is_a_sum_is_refused() -> None:
+    """Another number of replicas would train by other gradients."""
+    with pytest.raises(RefusalError, match="a mean over the batch, not a sum"):
+        inspected(chain(dense), loss=batch_sum)
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:

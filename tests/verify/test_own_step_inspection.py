@@ -88,11 +88,19 @@ def test_a_mean_over_examples_can_be_divided(model: Callable[[], Any]) -> None:
     assert len(found.by_design) == (model is Noisy)
 
 
+def test_a_step_that_couples_its_batch_is_by_design() -> None:
+    """Each replica makes it with its part of the batch; so does the serial run."""
+    found = inspected(Contrasting)
+
+    assert found.obstacles == ()
+    (coupled,) = found.by_design
+    assert (coupled.layer, coupled.split) == ("Contrasting.train_step", True)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (Summing, "Summing.train_step has a loss that is a sum over its batch"),
-        (Contrasting, "Contrasting.train_step couples the examples of its batch"),
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
     ],
