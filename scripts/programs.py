@@ -1,0 +1,163 @@
+"""Certify every program of examples/ and write docs/programs.md: a row for each.
+
+    python scripts/programs.py
+
+`ringside verify` certifies each one under the serial backend, and with two replicas under mirrored,
+multi_worker_mirrored and horovod: about a minute each on two quiet cores. Certificates are kept in
+runs/programs/NAME. A program is certified anew if anything has changed since: it, Ringside's code,
+the machine or its packages. The page is written at the end; Ctrl-C leaves the old one, and keeps
+the certificates that are whole.
+"""
+
+import ast
+import io
+import shutil
+import subprocess
+import sys
+import tokenize
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ringside.report.sections.proof import checks_of, deviation_cell  # noqa: E402
+from ringside.verify.store import changed_since  # noqa: E402
+from ringside_core.specs import Certificate, write_whole  # noqa: E402
+
+KEPT = ROOT / "runs" / "programs"
+PAGE = ROOT / "docs" / "programs.md"
+BACKENDS = ("serial", "mirrored", "multi_worker_mirrored", "horovod")
+STEPS = 8  # updates that are compared, as of the default workload; they hold two ends of an epoch
+HEADINGS = (
+    *("program", "what it shows", "for Ringside"),
+    *BACKENDS,
+    *("float64", "differs by design"),
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One file of examples/."""
+
+    path: Path
+
+    @property
+    def workload(self) -> str:
+        """As `ringside verify --workload` names it: a function, or the script itself."""
+        name = str(self.path.relative_to(ROOT))
+        return f"{name}:workload" if self.is_function else name
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it has a function `workload`."""
+        body = ast.parse(self.path.read_text(encoding="utf-8")).body
+        return any(isinstance(one, ast.FunctionDef) and one.name == "workload" for one in body)
+
+    @property
+    def shows(self) -> str:
+        """The first line of its docstring, without the address of the command."""
+        text = ast.get_docstring(ast.parse(self.path.read_text(encoding="utf-8"))) or ""
+        return text.split("\n")[0].rstrip(".").split(": `")[0]
+
+    @property
+    def changed(self) -> str:
+        """`function`, or how many lines name Ringside."""
+        if self.is_function:
+            return "function"
+        tokens = tokenize.generate_tokens(io.StringIO(self.path.read_text("utf-8")).readline)
+        lines = {one.start[0] for one in tokens if one[:2] == (tokenize.NAME, "ringside")}
+        return f"{len(lines)} lines"
+
+
+def programs() -> list[Program]:
+    """All files of examples/, by name."""
+    return [Program(path) for path in sorted((ROOT / "examples").glob("*.py"))]
+
+
+def kept(program: Program) -> dict[str, Certificate]:
+    """The certificates of a program by backend, if nothing has changed since; else empty."""
+    files = sorted((KEPT / program.path.stem / "certificates").glob("*.json"))
+    found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
+    by_backend = {one.arm.backend: one for one in found}
+    # A certificate that was refused does not say of which files it is.
+    of_file = all(str(program.path) in one.sources for one in found)
+    if not of_file or set(by_backend) != set(BACKENDS) or changed_since(found, ""):
+        return {}
+    return by_backend
+
+
+def certified(program: Program) -> dict[str, Certificate]:
+    """The certificates of a program by backend, made now."""
+    shutil.rmtree(KEPT / program.path.stem, ignore_errors=True)
+    command = [sys.executable, "-m", "ringside.cli.main", "verify", "--workload", program.workload]
+    command += ["--backends", ",".join(BACKENDS), "--replicas", "2", "--steps", str(STEPS)]
+    subprocess.run(
+        [*command, "--output", str(KEPT), "--name", program.path.stem], cwd=ROOT, check=False
+    )
+    files = sorted((KEPT / program.path.stem / "certificates").glob("*.json"))
+    found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
+    by_backend = {one.arm.backend: one for one in found}
+    if missing := set(BACKENDS) - set(by_backend):
+        sys.exit(f"{program.workload}: no certificate of {', '.join(sorted(missing))}")
+    return by_backend
+
+
+def row(program: Program, certificates: Mapping[str, Certificate]) -> tuple[str, ...]:
+    """What stands under HEADINGS."""
+    ordered = [certificates[name] for name in BACKENDS]
+    answers = (one.kind if one.passed else f"refused: {one.reason}" for one in ordered)
+    float64 = deviation_cell([check for one in ordered for check in checks_of(one, "float64")])
+    by_design = {(one.layer, one.differs): None for c in ordered for one in c.by_design}
+    return (
+        f"[{program.path.stem}](../{program.path.relative_to(ROOT)})",
+        program.shows,
+        program.changed,
+        *answers,
+        float64.main,
+        "; ".join(f"{layer}: {differs}" for layer, differs in by_design) or "–",
+    )
+
+
+def page(rows: Sequence[Sequence[str]], packages: Mapping[str, str]) -> str:
+    """The whole page."""
+    versions = f"TensorFlow {packages['tensorflow']} and Horovod {packages['horovod']}"
+    cells = [[cell.replace("|", "\\|") for cell in one] for one in rows]
+    table = "\n".join(f"| {' | '.join(one)} |" for one in (HEADINGS, *cells))
+    head, *body = table.split("\n")
+    return f"""# Which programs were certified?
+
+`python scripts/programs.py` wrote this page, with {versions}. It certifies
+each program of [examples/](../examples/) with `ringside verify --steps {STEPS}`: serially, and with
+two replicas under each of the others. [verify.md](verify.md) says what a certificate proves.
+
+- **for Ringside**: how many lines of a script name Ringside; or a function that returns a
+  `Workload`.
+- **float64**: the largest deviation from the serial run in {STEPS} updates, over all backends.
+- **differs by design**: the certificate allows for it.
+- Of a script with several fits, a certificate is of the first one.
+
+{head}
+|{"---|" * len(HEADINGS)}
+{chr(10).join(body)}
+"""
+
+
+def main() -> None:
+    """Certify what is not certified yet, and write the page."""
+    found = {}
+    for program in programs():
+        print(program.workload, flush=True)
+        found[program] = kept(program) or certified(program)
+    machine = next(iter(found.values()))["serial"].machine
+    rows = [row(program, certificates) for program, certificates in found.items()]
+    write_whole(PAGE, page(rows, machine.packages))
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

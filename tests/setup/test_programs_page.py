@@ -1,0 +1,32 @@
+"""docs/programs.md is of the programs that there are."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module", name="command")
+def command_() -> ModuleType:
+    """scripts/programs.py."""
+    spec = importlib.util.spec_from_file_location("programs", ROOT / "scripts" / "programs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_has_a_row(command: ModuleType) -> None:
+    """A new one, or one that is described otherwise, needs `python scripts/programs.py`."""
+    page = (ROOT / "docs" / "programs.md").read_text()
+    rows = re.findall(r"^\| \[\w+\]\(\.\./examples/(\w+\.py)\) \| (.*?) \| (.*?) \|", page, re.M)
+
+    expected = [(one.path.name, one.shows, one.changed) for one in command.programs()]
+
+    assert rows == expected
+    assert [name for name, _, _ in rows] == sorted(p.name for p in (ROOT / "examples").glob("*.py"))

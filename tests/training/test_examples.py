@@ -1,0 +1,104 @@
+"""Every program of examples/ ends with the same weights under every backend, and in plain Keras."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from launch.interrupts import Interrupts
+from ringside.verify.cases import watched_spec
+from ringside.verify.checks import reference_is_plain_keras
+from ringside.verify.processes import Watched, run_request, side_by_side
+from ringside.verify.request import PLAIN, Case, Request, case_folder
+from ringside.verify.trace import Trace
+from ringside_core.specs import RunSpec
+from tests.contract.cases import PAIRS
+from tests.contract.cases import Case as Arm
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("warm"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = ("diffusion", "gan", "own_model", "vae")  # the others are scripts
+SECOND = ("distillation", "fine_tune")  # two fits each
+NAMES = [path.stem for path in sorted((ROOT / "examples").glob("*.py"))]
+CASES = [*NAMES, *(f"{name}, second fit" for name in SECOND)]
+ARMS = {str(arm): arm for arm in PAIRS}
+AS_TWO = ", as two"  # replicas: of what depends on how a batch is split
+SPLIT_MATTERS = ("augmented",)
+STEPS, GLOBAL_BATCH = 4, 12
+
+
+def program(name: str) -> dict[str, Any]:
+    """The workload of a case, and its options."""
+    stem, _, second = name.partition(",")
+    path = str(ROOT / "examples" / f"{stem}.py")
+    if second:
+        options = {"script": path}
+        return {"workload": "tests.training.second_fits:workload", "workload_options": options}
+    return {"workload": f"{path}:workload" if stem in FUNCTIONS else path}
+
+
+def cases(spec: RunSpec) -> Iterator[Case]:
+    """Two epochs of two updates of each program, the second one on a short batch."""
+    serial = spec.backend == "serial"
+    for name in CASES:
+        own = spec.replace(**program(name))
+        yield Case(name=name, spec=own, steps=STEPS, plain=serial)
+        if serial and name in SPLIT_MATTERS:
+            yield Case(name=name + AS_TWO, spec=own, steps=STEPS, virtual_replicas=2)
+
+
+@pytest.fixture(scope="module", name="watched")
+def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
+    """Every backend is started once, for all programs."""
+
+    def watch(arm: Arm, interrupts: Interrupts) -> Watched:
+        spec = watched_spec(arm.spec("digits", global_batch=GLOBAL_BATCH, save="record"))
+        request = Request(cases=tuple(cases(spec)))
+        return run_request(request, spec, tmp_path_factory.mktemp("examples"), interrupts)
+
+    arms = {"serial": Arm("serial", 1), **ARMS}
+    found = side_by_side([partial(watch, arm) for arm in arms.values()])
+    return dict(zip(arms, found, strict=True))
+
+
+@pytest.mark.parametrize("label", ARMS)
+@pytest.mark.parametrize("name", CASES)
+def test_it_trains_as_without_distribution(
+    watched: Mapping[str, Watched], name: str, label: str
+) -> None:
+    """All weights after all updates, in every process, to 1e-10 of the largest."""
+    traces = watched["serial"].traces
+    (serial,) = traces[name + AS_TWO if name in SPLIT_MATTERS else name].values()
+    arm = watched[label]
+
+    assert set(arm.traces[name]) == set(arm.tasks)
+    for trace in arm.traces[name].values():
+        assert not trace.error
+        assert trace.steps == serial.steps == STEPS
+        assert set(trace.weights) == set(serial.weights)
+        largest = max(np.abs(values[-1]).max() for values in serial.weights.values())
+        for key, values in serial.weights.items():
+            found, expected = trace.weights[key][-1], values[-1]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * largest, err_msg=key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_trains_as_in_plain_keras(watched: Mapping[str, Watched], name: str) -> None:
+    """The serial run's weights change, and are those that plain Keras' own `fit` makes."""
+    serial = watched["serial"]
+    plain = Trace.read(case_folder(serial.folder, name) / PLAIN)
+    (reference,) = serial.traces[name].values()
+
+    check = reference_is_plain_keras(plain, reference)
+
+    assert not reference.error
+    assert check.passed, check.finding
+    assert any((values[0] != values[-1]).any() for values in reference.weights.values())
