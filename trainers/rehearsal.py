@@ -75,6 +75,9 @@ class Rehearsal:
         """
         self._workload.check_metrics(len(tf.nest.flatten(self.predictions)))
         trained = self._model.compiled_metrics
+        if not self._model.compiled_loss.built:  # it has a metric for each of several outputs
+            with self._backend.scope():
+                self._model.compiled_loss.build(self.predictions)
         if not trained.built:
             # Strings and functions become metrics only now. Outside of the scope they would get
             # variables that no strategy sums.

@@ -165,9 +165,10 @@ class Totals:
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}
 
     def _metrics(self) -> list[Any]:
-        # Keras' own `loss`, and that of each output, is a mean over batches, padding included. We
-        # record the mean over examples.
-        means = {id(metric) for metric in self._model.compiled_loss.metrics}
+        # Keras' own `loss` is a mean over batches, padding included. We record the mean over
+        # examples. What an author's own step does with the losses of single outputs is its affair.
+        last = 1 if self._returned is None else None
+        means = {id(metric) for metric in self._model.compiled_loss.metrics[:last]}
         metrics = [metric for metric in self._model.metrics if id(metric) not in means]
         return [*metrics, *self._means, self.ledger, self.loss_sum]
 

@@ -84,7 +84,10 @@ def _keras_step(
     batch = threading.local()  # a strategy traces each replica in a thread of its own
     passes = Passes(model, spec, virtual_replicas)
 
+    weighed = _OutputLosses(model, batch)
+
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
+        weighed.begin()
         batch.scale, batch.inside = scale, True
         with feeding(ids):  # what comes after the step is of other examples
             begin_pass(weight, ids)
@@ -119,6 +122,31 @@ def _keras_step(
     model.compute_metrics = update_metrics
     model.get_metrics_result = lambda: {} if getattr(batch, "inside", False) else results()
     return step
+
+
+class _OutputLosses:
+    """Lets Keras' own means of the losses of single outputs be over true examples.
+
+    Keras counts a batch by its size. That of a short batch, which is scaled by global batch ÷ true
+    examples, is divided by the same.
+    """
+
+    def __init__(self, model: Any, batch: Any) -> None:
+        self._model, self._batch, self._begun = model, batch, False
+
+    def begin(self) -> None:
+        """Once the metrics are there: when the first step is traced."""
+        if self._begun:
+            return
+        self._begun = True
+        for metric in self._model.compiled_loss.metrics[1:]:
+            metric.update_state = partial(self._update, metric.update_state)
+
+    def _update(self, update: Callable[..., Any], value: Any, sample_weight: Any) -> Any:
+        if getattr(self._batch, "inside", False):
+            scale = self._batch.scale
+            sample_weight = tf.cast(sample_weight, scale.dtype) / scale
+        return update(value, sample_weight=sample_weight)
 
 
 def _minimize(model: Any, loss: Any, tape: Any) -> None:

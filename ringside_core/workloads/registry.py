@@ -159,8 +159,13 @@ def check_folder(folder: Path) -> None:
             )
 
 
-def load_function(reference: str, *, what: str) -> Callable[..., Any]:
+def load_function(reference: str, *, what: str, made: type | None = None) -> Callable[..., Any]:
     """Import `path/to/file.py:function` or `package.module:function`.
+
+    Args:
+        reference: to the function.
+        what: it is, for messages.
+        made: what the function returns; an object of this type may stand in its place.
 
     Raises:
         RefusalError: no such file, module or function; or an error inside the imported code, with
@@ -184,6 +189,8 @@ def load_function(reference: str, *, what: str) -> Callable[..., Any]:
             advice=_advice(error),
         ) from error
     function = getattr(module, name, None)
+    if made is not None and isinstance(function, made):
+        return lambda: function
     if not callable(function):
         known = [n for n, v in vars(module).items() if inspect.isfunction(v)]
         raise unknown_name(f"function in {location}", name, known)
@@ -194,7 +201,8 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     """Build a workload.
 
     Args:
-        name: one of WORKLOADS, a user's `file.py:function` or `module:function`, or a script.
+        name: one of WORKLOADS, a script, or a user's `file.py:function` or `module:function`; a
+            Workload may stand in the place of the function.
         options: keyword arguments of its function.
         data_dir: where data sets are kept; passed to the function if it has such a parameter.
 
@@ -213,7 +221,7 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
         return cast("Workload", script.workload_of(name))
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
     known = WORKLOADS.get(name)
-    function = load_function(known.function if known else name, what="workload")
+    function = load_function(known.function if known else name, what="workload", made=kind)
     parameters = inspect.signature(function).parameters
     for option in options:
         if option not in parameters:

@@ -13,7 +13,9 @@ from ringside_core.specs import PipelineOptions, RefusalError, Surroundings
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
 from tests.training.exact.models import two_outputs
+from tests.training.replicas.runs import train_serial
 from tests.training.test_trainer import serial_spec
+from tests.verify.zoo import ZOO
 from trainers.build import build
 from trainers.totals import Totals
 from trainers.train_step import instrument
@@ -176,6 +178,20 @@ def test_loss_weights_are_those_of_model_compile() -> None:
     expected = plainly_trained(workload, base.train.arrays, initial)
     for found, right in zip(final, expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_losses_of_several_outputs_are_told(passes: int) -> None:
+    """Of training too, over 27 examples in batches of 12: with their weights they make the loss."""
+    workload = ZOO["two_in_two_out"]()
+
+    _, epochs = train_serial(workload, gradient_accumulation_steps=passes)
+
+    assert workload.loss_weights == {"value": 0.7, "kind": 1.9}
+    for epoch in epochs:
+        for told in (epoch.train, epoch.validation):
+            weighed = 0.7 * told["value_loss"] + 1.9 * told["kind_loss"]
+            assert told["loss"] == pytest.approx(weighed, rel=1e-12)
 
 
 def test_metrics_of_several_outputs_are_told_apart() -> None:

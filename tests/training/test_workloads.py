@@ -141,6 +141,16 @@ def test_a_users_mistake_is_named(tmp_path: Path, body: str, words: str) -> None
         load_workload(f"{tmp_path}/own.py:own", options={}, data_dir=None)
 
 
+def test_a_workload_may_stand_in_the_place_of_its_function(tmp_path: Path) -> None:
+    """It has no options."""
+    (tmp_path / "own.py").write_text(HEAD + "own = make()")
+    name = f"{tmp_path}/own.py:own"
+
+    assert isinstance(load_workload(name, options={}, data_dir=None), Workload)
+    with pytest.raises(RefusalError, match="option of the workload"):
+        load_workload(name, options={"wide": 3}, data_dir=None)
+
+
 def test_a_model_function_must_return_a_model(tmp_path: Path) -> None:
     """Keras 3 models are told apart from none at all."""
     (tmp_path / "own.py").write_text(HEAD + "def own(): return make(model=lambda: None)")
