@@ -69,6 +69,8 @@ def inspect_model(
         for slices in splits:
             lab.split(slices)
         loss = _loss_obstacles(model, workload, (x, y, lab.predictions), splits)
+        draws = lab.tied or lab.drawn.by_design
+        evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
     return Inspection(
         by_design=(
@@ -76,7 +78,7 @@ def inspect_model(
             *lab.drawn.by_design,
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
         ),
-        obstacles=(*lab.obstacles(), *loss),
+        obstacles=(*lab.obstacles(), *loss, *evaluated),
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
         split_layers=tuple(described(one) for one in lab.of_split),
     )
@@ -103,8 +105,8 @@ class _Lab:
         drawn: what answered the draws of tf.random.
     """
 
-    def __init__(self, model: Any, x: Any, examples: int) -> None:
-        self._model, self._x = model, x
+    def __init__(self, model: Any, x: Any, examples: int, *, training: bool = True) -> None:
+        self._model, self._x, self._training = model, x, training
         self._whole = Part(0, examples, examples)
         self._state = get_weights(model)
         self._loss_layers: dict[Any, None] = {}  # as the next two, a set in order
@@ -183,7 +185,8 @@ class _Lab:
     def _run(self, part: Part) -> Any:
         set_weights(self._model, self._state)
         self._part = part
-        self._ids = part.start + tf.range(part.size, dtype=tf.int64)
+        # In an evaluation nobody says which examples they are.
+        self._ids = part.start + tf.range(part.size, dtype=tf.int64) if self._training else None
         self._done = dict.fromkeys(self._layers, 0)
         self._inside: list[Any] = []  # layers whose calls have begun
         self._blamed: list[Any] = []
@@ -192,7 +195,7 @@ class _Lab:
         # alive, and the layer that made it.
         self._spoilt: dict[int, tuple[Any, Any]] = {}
         self._suspects: dict[Any, Any] = {}  # layer → the layer in it that made such a tensor
-        outputs = self._model(part.cut(self._x), training=True)
+        outputs = self._model(part.cut(self._x), training=self._training)
         # No layer comes after an output, so nothing later would show the harm of such a tensor.
         self._blamed += self._makers(outputs)
         return outputs
@@ -303,6 +306,14 @@ def _near(a: float, b: float) -> bool:
     """Whether two sums are equal up to rounding in the precision of Keras."""
     tolerance = TOLERANCES.get(tf.as_dtype(tf.keras.backend.floatx()), COARSE)
     return abs(a - b) <= tolerance * max(abs(a), abs(b))
+
+
+def _chance_in_evaluation(workload: Workload, x: Any, examples: int) -> list[str]:
+    """Layers that draw random numbers outside of training too."""
+    lab = _Lab(workload.build_model(), x, examples, training=False)
+    lab.repeat()
+    told = "draws random numbers in evaluation too, so that each evaluation is another one"
+    return [f"{_subject(layer)} {told}" for layer in lab.of_chance]
 
 
 def _loss_obstacles(

@@ -178,6 +178,18 @@ def noise() -> Any:
     return layers.Lambda(lambda t: t + tf.random.normal(tf.shape(t), dtype=t.dtype), name="noise")
 
 
+class Blurring(tf.keras.layers.Layer):
+    """Draws in training only."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return x + tf.random.normal(tf.shape(x), dtype=x.dtype) if training else x
+
+
+def blur() -> Any:
+    """Such a layer."""
+    return Blurring(name="blur")
+
+
 def noise_for_all() -> Any:
     """Draws one number for all examples of a batch."""
     return layers.Lambda(lambda t: t + tf.random.normal([], dtype=t.dtype), name="noise")
@@ -225,7 +237,7 @@ def test_what_couples_or_draws_is_named_where_it_begins(
     assert inspected(model).obstacles == (obstacle,)
 
 
-@pytest.mark.parametrize("model", [chain(dense, noise, dense), nested(noise)])
+@pytest.mark.parametrize("model", [chain(dense, blur, dense), nested(blur)])
 def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any]) -> None:
     """By tf.random too, in a layer of the user's own."""
     found = inspected(model)
@@ -234,6 +246,14 @@ def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any]) -> Non
     assert [one.treated for one in found.by_design] == [
         "drawn as a function of the example, the step and the layer, in every arm"
     ]
+
+
+def test_what_is_drawn_in_evaluation_too_is_named() -> None:
+    """Each evaluation would be another one; what draws in training only is tied."""
+    always = inspected(chain(dense, noise, dense))
+
+    (obstacle,) = always.obstacles
+    assert obstacle.startswith("layer noise (Lambda) draws random numbers in evaluation too")
 
 
 def test_an_operation_of_a_functional_model_is_named() -> None:
