@@ -393,13 +393,16 @@ class Backend(ABC):
 
 
 def _times(gradient: Any, factor: Any) -> Any:
-    """A gradient × a scalar; None where a variable has no gradient."""
+    """A gradient × a scalar; None where a variable has no gradient.
+
+    0 where the factor is 0: a replica without examples may have a gradient that is no number.
+    """
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values * tf.cast(factor, gradient.dtype)
+        values = tf.math.multiply_no_nan(gradient.values, tf.cast(factor, gradient.dtype))
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient * tf.cast(factor, gradient.dtype)
+    return tf.math.multiply_no_nan(gradient, tf.cast(factor, gradient.dtype))
 
 
 def statistics(model: Any) -> list[Any]:

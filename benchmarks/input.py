@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
@@ -40,7 +40,7 @@ from ringside_core.specs import RefusalError, write_whole
 THROUGH_RINGSIDE = ("1", "2")  # replicas, in one process
 SIDES = (AUTHOR, *THROUGH_RINGSIDE)
 WARM_UP_S = 2.0  # the autotuner's first steps follow each other closely, later ones do not
-START_S = 300.0
+START_S = 300
 # Of each side in each pass: examples a second, and examples a second of CPU time.
 Rates = dict[str, list[tuple[float, float]]]
 
@@ -83,11 +83,13 @@ def connected(listener: Listener, process: subprocess.Popen[bytes]) -> Reader:
     Raises:
         RefusalError: it ended, or took too long.
     """
-    listener._listener._socket.settimeout(START_S)  # type: ignore[attr-defined]
-    try:
-        return Reader(process, listener.accept())
-    except TimeoutError:
-        raise RefusalError("A side must start.", received=f"exit {process.poll()}") from None
+    listener._listener._socket.settimeout(1.0)  # type: ignore[attr-defined]
+    for _ in range(START_S):
+        with suppress(TimeoutError):
+            return Reader(process, listener.accept())
+        if process.poll() is not None:
+            break
+    raise RefusalError("A side must start.", received=f"exit {process.poll()}")
 
 
 def measure(name: str, passes: int, seconds: float, generator: random.Random) -> Rates:

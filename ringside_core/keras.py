@@ -174,8 +174,9 @@ def set_schedule(optimizer: Any, schedule: Any) -> None:
     cannot make it: the first update fails.
     """
     optimizer.learning_rate = schedule
-    if hasattr(optimizer, "_compute_current_learning_rate"):  # a legacy one has no such variable
-        optimizer._compute_current_learning_rate()
+    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    if hasattr(scaled, "_compute_current_learning_rate"):  # a legacy one has no such variable
+        scaled._compute_current_learning_rate()
 
 
 def lowest_bits(model: Any) -> int:

@@ -18,7 +18,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.workload import Workload
 from trainers.build import check_compiled, compile_model
-from trainers.whole_batch import mark, takes_true_examples
+from trainers.whole_batch import mark_losses, runs_in_one_pass, takes_true_examples
 
 
 def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> Any:
@@ -46,7 +46,7 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
                 advice="Leave it out.",
             )
         workload.check_model(model)
-        mark(model, workload)
+        mark_losses(model, workload, one_pass=runs_in_one_pass(spec))
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
         backend.prepare_model(model)
         if workload.optimizer is None:

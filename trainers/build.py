@@ -31,7 +31,12 @@ from trainers.own_step import (
     try_out,
 )
 from trainers.rehearsal import first_examples
-from trainers.whole_batch import mark, mark_alike, takes_true_examples
+from trainers.whole_batch import (
+    mark_alike,
+    mark_losses,
+    runs_in_one_pass,
+    takes_true_examples,
+)
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:
@@ -57,7 +62,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     operations would be numbered otherwise.
     """
     tf.keras.utils.set_random_seed(spec.seed)
-    plain = _plain_model(workload, backend)
+    plain = _plain_model(spec, workload, backend)
     weights = get_weights(plain)
     tf.keras.backend.clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
@@ -131,13 +136,13 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
     )
 
 
-def _plain_model(workload: Workload, backend: Backend) -> Any:
+def _plain_model(spec: RunSpec, workload: Workload, backend: Backend) -> Any:
     """The model outside of any strategy.
 
     Raises:
         RefusalError: it has layers that Keras would not make in the backend's scope.
     """
-    model = mark(workload.build_model(), workload)
+    model = mark_losses(workload.build_model(), workload, one_pass=runs_in_one_pass(spec))
     layers = [one for one in model.submodules if isinstance(one, tf.keras.layers.Layer)]
     half = [one for one in layers if one.compute_dtype == "float16" != one.variable_dtype]
     if half and not backend.capabilities.loss_scale:

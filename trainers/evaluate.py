@@ -1,4 +1,7 @@
-"""Evaluation over exactly all examples of a split, the same number under every backend."""
+"""Evaluation over exactly all examples of a split, the same number under every backend.
+
+Only a loss that couples the examples of a batch depends on the parts of it that replicas get.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +16,7 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.rehearsal import Rehearsal
-from trainers.whole_batch import looks_at_its_batch
+from trainers.whole_batch import losses_count_padding
 
 
 def by_parts(step: Callable[[Any], None], parts: int) -> Callable[[Any], None]:
@@ -68,8 +71,7 @@ class Evaluation:
         rehearsal = Rehearsal(model, workload, backend, pipeline)
         self.predictions = rehearsal.predictions
         rehearsal.check_metrics()
-        # A loss that looks at its batch ignores weights.
-        self._trimmed = looks_at_its_batch(model)
+        self._trimmed = losses_count_padding(model)
         with backend.scope():
             self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
@@ -107,7 +109,9 @@ class Evaluation:
             mean = tf.zeros([], weight.dtype)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         batch = tf.shape(weight)[0]
-        loss_sum = mean * tf.cast(batch * replicas, mean.dtype)
+        # Of padding alone a loss may be no number.
+        counted = tf.cast(batch * replicas, mean.dtype) * tf.cast(true > 0, mean.dtype)
+        loss_sum = tf.math.multiply_no_nan(mean, counted)
         # Losses that the model adds itself, such as regularisation, count once for each example.
         added = [tf.cast(loss, mean.dtype) for loss in self._model.losses]
         if added:

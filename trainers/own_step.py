@@ -34,10 +34,10 @@ _here = threading.local()  # a strategy traces each replica in a thread of its o
 
 
 def step_name(model: Any) -> str:
-    """How messages name the model's training step, or the loss for which Keras' own is special."""
+    """How messages name the model's training step, or its losses, if the step is Keras'."""
     if has_own_step(model):
         return f"{type(model).__name__}.train_step"
-    return f"a loss of {model.name}, which looks at its whole batch"
+    return f"the training of {model.name}"
 
 
 def has_own_test_step(model: Any) -> bool:
@@ -286,7 +286,11 @@ class OwnStep:
             variables = weights_of(model)
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
                 build_optimizer(optimizer, [variables[number] for number in numbers])
-            self.virtual = VirtualReplicas(model) if virtual_replicas > 1 else None
+            self.virtual = None
+            if virtual_replicas > 1:
+                updated = {number for numbers in trial.updated for number in numbers}
+                others = [v for number, v in enumerate(variables) if number not in updated]
+                self.virtual = VirtualReplicas(model, others)
             for optimizer in optimizers_of(model):
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
@@ -314,7 +318,7 @@ class OwnStep:
         with counted_by(None if self._alone else share, true if empty else None):
             told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
         for mean in self.means:
-            mean.update_state(told[mean.name], sample_weight=share)
+            mean.update_state(_number(told[mean.name], share), sample_weight=share)
         loss = told[self.returned.loss]
         if self.returned.loss not in self.returned.raw:
             loss = self._results.of_batch(loss)
@@ -415,6 +419,8 @@ class Results:
         counts = _counts(metric, told, weight)
         if counts is None:
             return update(*args, **kwargs)
+        if type(metric) in (tf.keras.metrics.Mean, tf.keras.metrics.Sum):
+            given.arguments["values"] = _number(told, tf.reduce_max(counts))
         if _WEIGHT not in signature.parameters:
             raise RefusalError(
                 "A metric must take (…, sample_weight): a replica without examples counts 0.",
@@ -426,6 +432,12 @@ class Results:
 
 
 _WEIGHT = "sample_weight"
+
+
+def _number(value: Any, weight: Any) -> Any:
+    """What a part of weight 0 tells may be no number, and must not count."""
+    value = tf.convert_to_tensor(value)
+    return tf.math.multiply_no_nan(value, tf.cast(weight > 0, value.dtype))
 
 
 def _counts(metric: Any, told: Any, weight: Any) -> Any:
@@ -503,7 +515,8 @@ tf.keras.losses.Loss._get_reduction = _of_one_replica(
 def one_pass_only(model: Any) -> RefusalError:
     """Of gradient accumulation: only Keras' own step can be run on parts of a batch."""
     return RefusalError(
-        "A train_step of one's own, and a loss that looks at its whole batch, need one pass.",
+        "A model with a train_step of its own, losses of its activations, or a mask on its output "
+        "must run its batch in one pass.",
         received=step_name(model),
         advice="Use --gradient-accumulation-steps 1.",
     )

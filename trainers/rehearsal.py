@@ -2,17 +2,20 @@
 
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.summable import unsummable
-from trainers.whole_batch import CUTS
+from trainers.whole_batch import losses_count_padding
 
 # Uneven, so that a mean of means differs from the mean. From 0.25 to 3, so that a metric that
 # ignores them is noticed.
 _WEIGHTS = (1.0, 0.5, 2.0, 1.0, 0.25, 3.0, 1.0, 1.5, 0.5, 1.0, 2.0, 0.75)
+_CUTS = ((0, 6), (6, 11), (11, 12))
 
 
 class Rehearsal:
@@ -34,6 +37,8 @@ class Rehearsal:
         self._weight = weight * tf.reshape(factors, [-1] + [1] * (weight.shape.rank - 1))
         with backend.scope():  # a layer may make variables when it is called
             self.predictions = model(self._x, training=False)
+            if losses_count_padding(model):
+                _check_no_sums(model, self._x)
 
     def losses(self) -> Any:
         """What `Model.compile` makes of the workload's losses, as a copy of its own."""
@@ -83,7 +88,7 @@ class Rehearsal:
             # variables that no strategy sums.
             with self._backend.scope():
                 _refusing("metrics", self._build_metrics, trained)
-        batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in CUTS]
+        batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
         reason = unsummable(self.metrics, trained.metrics, batches)
         if reason is not None:
             raise RefusalError(
@@ -91,6 +96,35 @@ class Rehearsal:
                 "padding left out.",
                 received=reason,
             )
+
+
+def _check_no_sums(model: Any, x: Any) -> None:
+    """Refuse a loss that a layer adds and that grows with the batch.
+
+    Each replica would add another one from its part. Only a pure sum is recognised.
+    """
+    *parts, whole = (_added(model, _cut(x, *cut)) for cut in (*_CUTS, (0, len(_WEIGHTS))))
+    for name, value in whole.items():
+        own = [part.get(name, 0.0) for part in parts]
+        mean = float(np.average(own, weights=[stop - start for start, stop in _CUTS]))
+        if _near(sum(own), value) and not _near(mean, value):
+            raise RefusalError(
+                "A loss that a layer adds must be a mean over the batch, not a sum.",
+                received=f"{value:.6g} from {name} for a batch, which is the sum over its parts",
+                advice="Use tf.reduce_mean over the examples in add_loss.",
+            )
+
+
+def _added(model: Any, x: Any) -> dict[str, float]:
+    """What each layer adds to the loss of these examples, without what is added for weights."""
+    model(x, training=False)
+    layers = {id(layer): layer for layer in model._flatten_layers()}.values()
+    losses = {layer.name: layer._eager_losses for layer in layers if layer._eager_losses}
+    return {name: float(sum(map(tf.reduce_sum, own))) for name, own in losses.items()}
+
+
+def _near(one: float, other: float) -> bool:
+    return bool(np.isclose(one, other, rtol=1e-3, atol=0.0))  # a layer may compute in float32
 
 
 def first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:

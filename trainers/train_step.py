@@ -163,7 +163,7 @@ def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
             x, y, weight, ids = only_true((x, y, weight, ids), true)
         with feeding(ids):
             loss = tf.reduce_mean(own(x, labels(y), weight, true, scale))
-        totals.loss_sum.update_state(loss * tf.cast(true, loss.dtype))
+        totals.loss_sum.update_state(tf.math.multiply_no_nan(loss, tf.cast(true, loss.dtype)))
 
     virtual = own.virtual
     if virtual is None:

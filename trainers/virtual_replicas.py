@@ -15,6 +15,7 @@ from typing import Any
 
 from backends.base import statistics
 from ringside_core.keras import optimizers_of, tf
+from ringside_core.specs import RefusalError
 
 _here = threading.local()
 
@@ -37,18 +38,20 @@ class _Asked:
 class VirtualReplicas:
     """Runs a step as replicas that share one model.
 
-    Each begins with the statistics that layers keep, such as those of batch normalisation, as they
-    were before the step. They end at the mean over the replicas, as they do over real ones.
+    What no optimizer updates, such as the statistics of batch normalisation, each replica changes
+    for itself. Statistics end at their mean over the replicas, as they do over real ones.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, others: Sequence[Any]) -> None:
         """Take over where the model's optimizers apply gradients.
 
         Args:
-            model: compiled. Its step must run in Python, so its `run_eagerly` is set.
+            model: compiled. Its step must run in Python, which is seen to.
+            others: weights of the model that no optimizer updates.
         """
-        self._kept = statistics(model)
-        model.run_eagerly = True
+        self._others = others
+        self._averaged = {id(variable) for variable in statistics(model)}
+        model.run_eagerly, model._jit_compile = True, False
         for optimizer in optimizers_of(model):
             optimizer.apply_gradients = partial(_ask, optimizer, optimizer.apply_gradients)
 
@@ -59,24 +62,42 @@ class VirtualReplicas:
             parts: the step of each replica, on its part of the batch.
 
         Raises:
+            RefusalError: replicas end with other values of what is no statistic.
             RuntimeError: the replicas do not apply the same gradients one after the other.
         """
         replicas = [_Replica(part) for part in parts]
-        values = [[tf.identity(variable) for variable in self._kept] for _ in replicas]
-        with _functions_in_python():
-            while True:
-                asked = []
-                for replica, own in zip(replicas, values, strict=True):
-                    _assign(self._kept, own)
-                    asked.append(replica.go_on())
-                    own[:] = [tf.identity(variable) for variable in self._kept]
-                if not any(asked):
-                    break
-                told = _applied(asked)
-                for replica in replicas:
-                    replica.answer = told
-        means = [tf.add_n(column) / len(column) for column in zip(*values, strict=True)]
-        _assign(self._kept, means)
+        values = [[tf.identity(variable) for variable in self._others] for _ in replicas]
+        try:
+            with _functions_in_python():
+                while any(asked := [*map(self._turn, replicas, values)]):
+                    told = _applied(asked)
+                    for replica in replicas:
+                        replica.answer = told
+        finally:
+            for replica in replicas:
+                replica.cancel()
+        for variable, ends in zip(self._others, zip(*values, strict=True), strict=True):
+            variable.assign(self._end(variable, ends))
+
+    def _turn(self, replica: "_Replica", own: list[Any]) -> "_Asked | None":
+        """Let a replica go on with its own values, and note those that it leaves."""
+        for variable, value in zip(self._others, own, strict=True):
+            variable.assign(value)
+        asked = replica.go_on()
+        own[:] = [tf.identity(variable) for variable in self._others]
+        return asked
+
+    def _end(self, variable: Any, ends: Sequence[Any]) -> Any:
+        if id(variable) in self._averaged:
+            return tf.add_n(list(ends)) / len(ends)
+        if not all(bool(tf.reduce_all(tf.equal(end, ends[0]))) for end in ends):
+            raise RefusalError(
+                "What a step changes without an optimizer must be the same on all replicas, or a "
+                "mean over them.",
+                received=f"{variable.name}, which each replica sets from its own part of the batch",
+                advice="Make it a tf.Variable with aggregation=tf.VariableAggregation.MEAN.",
+            )
+        return ends[0]
 
 
 class _Replica:
@@ -86,14 +107,16 @@ class _Replica:
         self._part, self.answer = part, None
         self._asked: _Asked | None = None
         self._error: BaseException | None = None
+        self._cancelled = self._ended = False
         self._turn, self._over = threading.Semaphore(0), threading.Semaphore(0)
         threading.Thread(target=self._run, daemon=True, name="virtual-replica").start()
 
     def go_on(self) -> _Asked | None:
         """Run until it wants something applied; None: its step is over."""
         self._asked = None
-        self._turn.release()
-        self._over.acquire()
+        if not self._ended:
+            self._turn.release()
+            self._over.acquire()
         if self._error is not None:
             raise self._error
         return self._asked
@@ -103,15 +126,25 @@ class _Replica:
         self._asked = asked
         self._over.release()
         self._turn.acquire()
+        if self._cancelled:
+            raise SystemExit  # ends the thread
         return self.answer
+
+    def cancel(self) -> None:
+        """End its thread, if another replica's step has failed."""
+        self._cancelled = True
+        self._turn.release()
 
     def _run(self) -> None:
         self._turn.acquire()
+        if self._cancelled:
+            return
         _here.replica = self
         try:
             self._part()
         except BaseException as error:  # raised where the step is made
             self._error = error
+        self._ended = True
         self._over.release()
 
 
@@ -154,11 +187,6 @@ def _sum(gradients: Sequence[Any]) -> Any:
 
 def _rows(slices: Any) -> tuple[Any, Any]:
     return slices.values, slices.indices
-
-
-def _assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.whole_batch import mark, takes_true_examples
+from trainers.whole_batch import has_own_step, losses_count_padding, mark_alike, mark_losses
 
 # More runs on the same batch: a layer that seldom draws can give the same result by chance.
 _REPEATS = 2
@@ -37,7 +37,11 @@ _NORM = {
 
 
 def inspect_model(
-    workload: Workload, *, batch: tuple[Any, Any], replicas: Sequence[int]
+    workload: Workload,
+    *,
+    batch: tuple[Any, Any],
+    replicas: Sequence[int],
+    one_pass: bool = True,
 ) -> Inspection:
     """Build the model and find what depends on chance or on how a batch is split.
 
@@ -45,6 +49,7 @@ def inspect_model(
         workload: its model and loss are inspected; precision and seed must be set already.
         batch: (x, y) of one global batch, nests of arrays or tensors.
         replicas: numbers of replicas for which the batch is split.
+        one_pass: see `trainers.whole_batch.mark_losses`.
 
     Raises:
         RefusalError: the batch cannot be divided by one of these numbers.
@@ -54,8 +59,8 @@ def inspect_model(
     splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
     with _layers_run_eagerly():
         try:
-            model = mark(workload.build_model(), workload)
-            if takes_true_examples(model):
+            model = mark_losses(workload.build_model(), workload, one_pass=one_pass)
+            if has_own_step(model):
                 return inspect_own_step(model, workload, (x, y), splits)
             model(x, training=True)
         except RefusalError:
@@ -68,7 +73,7 @@ def inspect_model(
         lab.repeat()
         for slices in splits:
             lab.split(slices)
-        loss = _loss_obstacles(model, workload, (x, y, lab.predictions), splits)
+        loss, coupled = _of_losses(model, workload, (x, y, lab.predictions), splits)
         draws = lab.tied or lab.drawn.by_design
         evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
@@ -77,6 +82,7 @@ def inspect_model(
             *(one._random_generator.by_design for one in lab.tied),
             *lab.drawn.by_design,
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
+            *(() if norms else coupled),
         ),
         obstacles=(*lab.obstacles(), *loss, *evaluated),
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
@@ -314,6 +320,19 @@ def _chance_in_evaluation(workload: Workload, x: Any, examples: int) -> list[str
     lab.repeat()
     told = "draws random numbers in evaluation too, so that each evaluation is another one"
     return [f"{_subject(layer)} {told}" for layer in lab.of_chance]
+
+
+def _of_losses(
+    model: Any, workload: Workload, batch: tuple[Any, Any, Any], splits: list[list[Part]]
+) -> tuple[Sequence[str], Sequence[ByDesign]]:
+    """What of the losses cannot be allowed for, and what is by design."""
+    if not losses_count_padding(model):
+        return _loss_obstacles(model, workload, batch, splits), ()
+    # They are computed on each replica's own examples, as in an author's own step.
+    plain = workload.build_model()
+    mark_alike(plain, model)
+    found = inspect_own_step(plain, workload, batch[:2], splits)
+    return found.obstacles, [one for one in found.by_design if one.split]
 
 
 def _loss_obstacles(

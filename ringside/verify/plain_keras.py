@@ -31,7 +31,12 @@ from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import has_own_test_step, packed
-from trainers.whole_batch import has_own_step, mark, takes_true_examples
+from trainers.whole_batch import (
+    has_own_step,
+    mark_losses,
+    runs_in_one_pass,
+    takes_true_examples,
+)
 
 FILLED = (
     "short batches filled up as in the reference, because the model looks at its whole batch; "
@@ -200,7 +205,7 @@ def _normalises(model: Any) -> bool:
 def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(spec.seed)
-    model = mark(workload.build_model(), workload)
+    model = mark_losses(workload.build_model(), workload, one_pass=runs_in_one_pass(spec))
     if workload.optimizer is None:  # its author compiled it
         model.run_eagerly = True
         return model

@@ -302,6 +302,7 @@ def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
     from ringside_core.keras import tf
     from ringside_core.workloads.pipeline import make_pipeline
     from ringside_core.workloads.registry import load_workload
+    from trainers.whole_batch import runs_in_one_pass
 
     spec = request.cases[0].spec
     by_design: tuple[Any, ...] = ()
@@ -331,7 +332,8 @@ def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
                     received="another first batch at the second reading",
                     advice="Take chance out of `preprocess`, or tie it to the example.",
                 )
-        found = inspect_model(workload, batch=(x, y), replicas=request.inspect)
+        one_pass = runs_in_one_pass(spec)
+        found = inspect_model(workload, batch=(x, y), replicas=request.inspect, one_pass=one_pass)
         by_design, obstacles = found.by_design, found.obstacles
     except RefusalError as error:
         obstacles = (str(error),)

@@ -319,9 +319,12 @@ def _undecoded(
         n for n, k in enumerate(kinds) if k == "filter" or (k == "map" and "batch" in kinds[:n])
     ]
     later = [n for n, k in enumerate(kinds) if k == "map" and n > max(stay, default=-1)]
-    if not later:
+    first = [one for n, one in enumerate(layers) if n not in later]
+    while first and first[-1][0] == "batch":  # before its map an element may have any size
+        first.pop()
+    if not later or _batches(first):
         return fixed, None
-    raw = _in_single_elements(inner, [one for n, one in enumerate(layers) if n not in later])
+    raw = _in_single_elements(inner, first)
     decode = one_after_another(*(layers[n][1]._func for n in later))
     # tf.data makes one tensor of a list within an element; `decode` alone does not.
     same = raw.map(rewritten(decode)).element_spec == fixed.element_spec

@@ -414,10 +414,8 @@ class Pipeline:
         files = source.parts[shard.index :: shard.count] if policy == "file" else source.parts
         elements = _numbered(source, files, self.options.interleave_files)
         if self.shuffles:
-            elements = elements.shuffle(
-                self.options.shuffle_buffer,
-                seed=self.seed * 1_000_003 + epoch,
-                reshuffle_each_iteration=False,
+            elements = _shuffled(
+                elements, self.options.shuffle_buffer, self.seed * 1_000_003 + epoch
             )
         if policy == "data":
             return elements.shard(shard.count, shard.index)
@@ -488,6 +486,19 @@ def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) ->
     return tf.data.Dataset.from_tensor_slices((np.array(parts), firsts)).interleave(
         lambda part, first: source.read(part).enumerate(first), cycle_length=at_once, block_length=1
     )
+
+
+def _shuffled(elements: Any, buffer: int, seed: Any) -> Any:
+    """A shuffle in a function that is traced, in an order of this seed alone.
+
+    TensorFlow would mix in its global seed, which differs between ranks.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    before, graph.seed = graph.seed, None
+    try:
+        return elements.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
+    finally:
+        graph.seed = before
 
 
 def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:

@@ -215,21 +215,41 @@ def _from_batches(batches: Any, *, what: str) -> ArraySource:
     """The examples of a keras.utils.Sequence, in memory.
 
     Raises:
-        RefusalError: a batch is another one when it is read again.
+        RefusalError: a batch is another one when it is read again, or the batches do not fit.
     """
-    read = [as_tuple(batches[number]) for number in range(len(batches))]
-    again = as_tuple(batches[0])
-    pairs = zip(tf.nest.flatten(read[0]), tf.nest.flatten(again), strict=True)
-    if not all(np.array_equal(one, other) for one, other in pairs):
+    kind = type(batches).__name__
+    try:
+        read = [_batch_of(batches[number]) for number in range(len(batches))]
+        arrays = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *read)
+        again = _batch_of(batches[0])
+        pairs = zip(tf.nest.flatten(read[0]), tf.nest.flatten(again), strict=True)
+        same = all(
+            np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in pairs
+        )
+    except (IndexError, TypeError, ValueError) as error:
+        raise RefusalError(
+            f"The batches of the {what} must be arrays of the same shapes, but for their number of "
+            "examples.",
+            received=f"{kind}: {type(error).__name__}: {error}",
+            advice="Pad all of them to one length.",
+        ) from None
+    if not same:
         raise RefusalError(
             f"A keras.utils.Sequence must give the same batch again: the {what} are read once.",
-            received=f"another first batch from {type(batches).__name__} at the second reading",
+            received=f"another first batch from {kind} at the second reading",
             advice="Draw random numbers in a tf.data.Dataset's map(…): there each belongs to its "
             "example, under every backend.",
         )
-    arrays = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *read)
-    note = f"{type(batches).__name__} is read once; its batches are taken apart"
+    note = f"{kind} is read once; its batches are taken apart"
     return ArraySource(arrays, said=(note, "each epoch has an order of its own"))
+
+
+def _batch_of(given: Any) -> Any:
+    """A batch as a tuple of nests of arrays; what is None at its end is left away."""
+    parts = list(as_tuple(given))
+    while parts and parts[-1] is None:
+        parts.pop()
+    return tuple(tf.nest.map_structure(np.asarray, part) for part in parts)
 
 
 def writable_dir(path: Path) -> Path:

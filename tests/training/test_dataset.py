@@ -267,12 +267,26 @@ def test_a_padded_batch_is_batches_of_padded_elements() -> None:
     found = take_apart(padded)
 
     assert found.batch_size == 6
-    for i, (x, y) in enumerate(found.fixed.as_numpy_iterator(), start=1):
+    assert found.decode is not None
+    read = found.raw.map(found.decode)  # as a stream is
+    for i, (x, y) in enumerate(read.as_numpy_iterator(), start=1):
         words = np.pad(np.full(i, i), (0, COUNT - i), constant_values=-1)
         np.testing.assert_array_equal(x["words"], words)
         np.testing.assert_array_equal(x["pair"], [1, i, 0])
         assert y == i
     assert i == COUNT - 1
+
+
+def test_what_is_cut_in_batches_is_cut_before_its_maps() -> None:
+    """Batches that are counted stay batches; the elements are those of the author."""
+    cut = sentences().map(lambda x, y: (x["pair"], y)).batch(4).take(2)
+
+    found = take_apart(cut)
+
+    rows = [tuple(y for y in batch[1]) for batch in cut.as_numpy_iterator()]
+    assert [int(y) for _, y in found.fixed] == list(np.concatenate(rows))
+    read = found.raw if found.decode is None else found.raw.map(found.decode)
+    assert [int(y) for _, y in read] == list(np.concatenate(rows))
 
 
 @tf.function

@@ -102,6 +102,20 @@ def test_global_batches_are_the_same_for_all(
         assert [list(s[0]) for s in alone[:half]] != [list(s[0]) for s in alone[half:]]
 
 
+@pytest.mark.parametrize("cache", [True, False])
+def test_the_order_is_of_the_seed_of_the_run_alone(cache: bool) -> None:
+    """TensorFlow's global seed differs between ranks, and each draws the whole order."""
+    orders = []
+    for seed in (0, 1, 2):
+        tf.random.set_seed(seed)
+        data = tf.data.Dataset.from_tensor_slices(examples(23))
+        pipe = pipeline(data, 6, 1, cache=cache, shuffle=True)
+        orders.append([ids.tolist() for step in fed(pipe, 1) for ids in step])
+
+    assert orders[0] == orders[1] == orders[2]
+    assert list(itertools.chain(*orders[0])) != list(range(23))
+
+
 @pytest.mark.parametrize("count", [5, 12, 17])
 def test_weights_make_the_mean_exact(count: int) -> None:
     """Over a global batch of B the weights add up to B, so sum(w·loss)/B is the true mean."""

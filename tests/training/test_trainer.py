@@ -69,6 +69,7 @@ def test_a_rule_needs_a_reference_and_a_constant_rate() -> None:
     """Both lacks are refused with what to do."""
     spec = serial_spec(learning_rate_rule=LearningRateRule(rule="linear"))
     workload = linear()
+    object.__setattr__(workload, "reference_batch", None)
     with pytest.raises(RefusalError, match="reference_batch"):
         apply_rule(tf.keras.optimizers.SGD(0.1), spec, workload, STEPS)
 

@@ -1,5 +1,7 @@
 """Losses that look at their whole batch: which they are, and what they mean for replicas."""
 
+import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ from tests.independent import order
 from tests.training.replicas.runs import batches, train_serial
 from tests.verify.zoo import GLOBAL_BATCH
 from tests.verify.zoo_of_batches import Narrowing, dice, one_number
-from trainers.whole_batch import looks_at_its_batch, mark, takes_true_examples
+from trainers.whole_batch import losses_count_padding, mark_losses, takes_true_examples
 
 layers = tf.keras.layers
 EXAMPLES, FEATURES = 27, 3
@@ -38,9 +40,23 @@ def by_example(y: Any, made: Any) -> Any:
     return tf.reduce_mean((y - made) ** 2, axis=-1)
 
 
-def summed(y: Any, made: Any) -> Any:
-    """It grows with the batch."""
-    return tf.reduce_sum((y - made) ** 2)
+def added_by(layer: Any, x: Any) -> None:
+    """What a layer may leave to a function."""
+    layer.add_loss(tf.reduce_mean(x**2))
+
+
+class Helped(tf.keras.layers.Layer):
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            added_by(self, x)
+        return x
+
+
+class LikeKeras(tf.keras.losses.MeanSquaredError):
+    """Its own only in part."""
+
+
+tf.keras.utils.get_custom_objects()["registered_loss"] = one_number
 
 
 class Summing(tf.keras.layers.Layer):
@@ -86,10 +102,10 @@ def called(model: Callable[[], Any]) -> Callable[[], Any]:
     return Outer
 
 
-def marked(model: Callable[[], Any], loss: Any) -> Any:
+def marked(model: Callable[[], Any], loss: Any, *, one_pass: bool = True) -> Any:
     """The model of a workload with this loss."""
     workload = Workload(name="one", model=model, train=numbers(), loss=loss, optimizer="sgd")
-    return mark(workload.build_model(), workload)
+    return mark_losses(workload.build_model(), workload, one_pass=one_pass)
 
 
 DECAYING = layers.Dense(2, kernel_regularizer="l2")
@@ -100,12 +116,15 @@ ACTIVE = layers.Dense(2, activity_regularizer="l2")
     ("model", "loss", "looks"),
     [
         (stacked(), "mse", False),
-        (stacked(), by_example, False),
         (stacked(DECAYING), tf.keras.losses.BinaryCrossentropy(), False),
-        (stacked(layers.BatchNormalization()), by_example, False),
+        (stacked(layers.BatchNormalization()), tf.keras.losses.mae, False),
         (masked, "mse", False),
         (own_step, None, False),
+        (stacked(), by_example, True),
         (stacked(), one_number, True),
+        (stacked(), "registered_loss", True),
+        (stacked(), LikeKeras(), True),
+        (stacked(Helped()), "mse", True),
         (stacked(), dice, True),
         (stacked(Narrowing()), "mse", True),
         (stacked(ACTIVE), "mse", True),
@@ -114,19 +133,53 @@ ACTIVE = layers.Dense(2, activity_regularizer="l2")
         (called(masked_output), "mse", True),
     ],
 )
-def test_what_weights_of_zero_do_not_take_out(model: Any, loss: Any, looks: bool) -> None:
-    """Losses of whole batches, of activations, and of valid elements; nothing else."""
+def test_what_weights_of_zero_may_not_take_out(model: Any, loss: Any, looks: bool) -> None:
+    """Losses of the author's own, of activations, and of valid elements; nothing else."""
     made = marked(model, loss)
 
-    assert looks_at_its_batch(made) == looks
+    assert losses_count_padding(made) == looks
     assert takes_true_examples(made) == (looks or model is own_step)
 
 
-@pytest.mark.parametrize(("model", "loss"), [(stacked(), summed), (stacked(Summing()), "mse")])
-def test_a_sum_over_the_batch_is_refused(model: Any, loss: Any) -> None:
+def test_in_several_passes_an_authors_loss_is_weighed() -> None:
+    """Only Keras' own step can be run so; a mask then has no way."""
+    assert not takes_true_examples(marked(stacked(), by_example, one_pass=False))
+    assert takes_true_examples(marked(masked_output, "mse", one_pass=False))
+
+
+def test_a_model_may_be_compiled_again() -> None:
+    """As a script does with another loss."""
+    made = marked(stacked(), dice)
+    workload = Workload("two", lambda: made, numbers(), loss="mse", optimizer="sgd")
+
+    assert not losses_count_padding(mark_losses(made, workload, one_pass=True))
+
+
+def test_a_layer_that_adds_a_sum_is_refused() -> None:
     """It would be of each replica's part."""
+    data = numbers()
+    workload = Workload("sum", stacked(Summing()), data, data, "mse", "sgd")
+
     with pytest.raises(RefusalError, match="must be a mean over the batch, not a sum"):
-        marked(model, loss)
+        train_serial(workload)
+
+
+def spread(y: Any, made: Any) -> Any:
+    """No number for a single example."""
+    del y
+    return tf.reduce_mean(made / tf.math.reduce_std(made))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_replica_without_examples_spoils_nothing(replicas: int) -> None:
+    """The last batch has three examples, so the second of two replicas has none."""
+    data = numbers()
+    workload = Workload("spread", stacked(), data, data, spread, "sgd")
+
+    weights, epochs = train_serial(workload, virtual_replicas=replicas)
+
+    assert all(np.isfinite(array).all() for array in weights)
+    assert np.isfinite([*epochs[-1].train.values(), *epochs[-1].validation.values()]).all()
 
 
 class Turns(tf.keras.Model):
@@ -137,6 +190,8 @@ class Turns(tf.keras.Model):
         self.line = layers.Dense(1, use_bias=False, kernel_initializer="ones")
         self.offset = layers.Dense(1, use_bias=False, kernel_initializer="ones")
         self.norm = layers.BatchNormalization(momentum=0.75, center=False, scale=False)
+        self.steps = tf.Variable(0, trainable=False)
+        self.keeps: Any = None
         self.line_optimizer = tf.keras.optimizers.SGD(0.03)
         self.offset_optimizer = tf.keras.optimizers.SGD(0.06)
 
@@ -153,6 +208,9 @@ class Turns(tf.keras.Model):
                 loss = tf.reduce_mean((self(x, training=True) - y) ** 2) ** 2
             weights = part.trainable_variables
             optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.steps.assign_add(1)
+        if self.keeps is not None:
+            self.keeps.assign(tf.reduce_mean(y))
         return {"loss": loss}
 
 
@@ -200,5 +258,51 @@ def test_a_step_that_couples_its_batch_is_that_of_each_part(replicas: int) -> No
     weights, _ = train_serial(workload, virtual_replicas=replicas)
 
     assert order(0, seed=SEED, total=EXAMPLES) != list(range(EXAMPLES))
-    for found, expected in zip(weights, by_hand(replicas), strict=True):
+    assert sum(np.array_equal(one, 2 * 3) for one in weights) == 1  # the steps of each replica
+    found_ones = [one for one in weights if np.ndim(one)]
+    for found, expected in zip(found_ones, by_hand(replicas), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_each_replica_sets_for_itself_is_named() -> None:
+    """Nothing says what the one model of all replicas would hold."""
+
+    def model() -> Any:
+        made = turns()
+        made.keeps = tf.Variable(0.0, trainable=False, name="kept", dtype=tf.float64)
+        return made
+
+    workload = Workload(name="kept", model=model, train=numbers())
+
+    with pytest.raises(RefusalError, match="kept:0, which each replica sets from its own part"):
+        train_serial(workload, virtual_replicas=2)
+
+
+class Failing(Turns):
+    """Fails on one part of one update."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        if next(CALLS) == 4:
+            raise ZeroDivisionError("the author's own")
+        return super().train_step(data)
+
+
+CALLS = itertools.count()
+
+
+def test_a_step_that_fails_on_one_part_ends_all() -> None:
+    """No thread of another part is left waiting."""
+
+    def model() -> Any:
+        made = Failing()
+        made.compile(tf.keras.optimizers.SGD())
+        return made
+
+    workload = Workload(name="fails", model=model, train=numbers())
+
+    with pytest.raises(ZeroDivisionError):
+        train_serial(workload, virtual_replicas=2)
+    waiting = [one for one in threading.enumerate() if one.name == "virtual-replica"]
+    for one in waiting:
+        one.join(timeout=10)
+    assert not [one for one in waiting if one.is_alive()]
