@@ -84,7 +84,7 @@ def inspect_model(
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
             *(() if norms else coupled),
         ),
-        obstacles=(*lab.obstacles(), *loss, *evaluated),
+        obstacles=(*lab.obstacles(by_parts=losses_count_padding(model)), *loss, *evaluated),
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
         split_layers=tuple(described(one) for one in lab.of_split),
     )
@@ -152,13 +152,19 @@ class _Lab:
             differ = [one for one in means if not _near(means[one], self._losses.get(one, 0.0))]
             self._loss_layers |= dict.fromkeys(differ)
 
-    def obstacles(self) -> list[str]:
-        """Findings that cannot be allowed for, one sentence each."""
+    def obstacles(self, *, by_parts: bool) -> list[str]:
+        """Findings that cannot be allowed for, one sentence each.
+
+        Args:
+            by_parts: whether losses are those of each replica's part, in the serial run too.
+        """
         others = [layer for layer in self.of_split if _batch_norm(layer) != "replica"]
         told = {
             "draws random numbers that Ringside cannot tie to the example": self.of_chance,
             "gives an example another output when its batch is split": others,
-            "adds a loss that is not the mean of those of a batch's slices": self._loss_layers,
+            "adds a loss that is not the mean of those of a batch's slices": (
+                {} if by_parts else self._loss_layers
+            ),
         }
         found = [f"{_subject(one)} {what}" for what, layers in told.items() for one in layers]
         return [*found, *self._failures.values()]

@@ -490,11 +490,11 @@ def batch_sum(y_true: Any, y_pred: Any) -> Any:
 )
 def test_a_loss_that_couples_the_batch_is_by_design(inside: Any, loss: Any) -> None:
     """What replicas make of it is each one's part; the model is named."""
-    found = inspected(chain(inside), loss=loss)
+    found = inspected(chain(dense, inside), loss=loss)
 
     assert found.obstacles == ()
     (coupled,) = found.by_design
-    assert coupled.layer == "a loss of chain, which looks at its whole batch"
+    assert coupled.layer == "the training of chain"
     assert coupled.split
     assert coupled.differs == "the gradients, which are those of each replica's part of the batch"
 
