@@ -12,6 +12,9 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.ledger import FedTable, Ledger, digest
 from trainers.own_step import OwnStep
 
+# Noted on a metric of Keras' losses that is a mean over examples.
+OVER_EXAMPLES = "_ringside_over_examples"
+
 
 @dataclass(frozen=True)
 class BegunEpoch:
@@ -165,10 +168,10 @@ class Totals:
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}
 
     def _metrics(self) -> list[Any]:
-        # Keras' own `loss` is a mean over batches, padding included. We record the mean over
-        # examples. What an author's own step does with the losses of single outputs is its affair.
-        last = 1 if self._returned is None else None
-        means = {id(metric) for metric in self._model.compiled_loss.metrics[:last]}
+        # Keras' own means of losses are over batches, padding included, but for those of single
+        # outputs that the step has changed. We record means over examples.
+        losses = self._model.compiled_loss.metrics
+        means = {id(metric) for metric in losses if OVER_EXAMPLES not in vars(metric)}
         metrics = [metric for metric in self._model.metrics if id(metric) not in means]
         return [*metrics, *self._means, self.ledger, self.loss_sum]
 

@@ -18,7 +18,7 @@ from trainers.accumulation import Passes
 from trainers.ledger import feed, feeding, only_true, take_tag
 from trainers.loop import apply_gradients, written_out
 from trainers.own_step import OwnStep
-from trainers.totals import Totals
+from trainers.totals import OVER_EXAMPLES, Totals
 
 _CARRIED = "ringside_carried"
 
@@ -135,12 +135,13 @@ class _OutputLosses:
         self._model, self._batch, self._begun = model, batch, False
 
     def begin(self) -> None:
-        """Once the metrics are there: when the first step is traced."""
+        """When the first step is traced; metrics that Keras makes later stay means of batches."""
         if self._begun:
             return
         self._begun = True
         for metric in self._model.compiled_loss.metrics[1:]:
             metric.update_state = partial(self._update, metric.update_state)
+            vars(metric)[OVER_EXAMPLES] = True
 
     def _update(self, update: Callable[..., Any], value: Any, sample_weight: Any) -> Any:
         if getattr(self._batch, "inside", False):
