@@ -80,6 +80,7 @@ __all__ = [
     "autograph",
     "build_optimizer",
     "control_flow_ops",
+    "functions_in_python",
     "gen_random_ops",
     "gen_stateful_random_ops",
     "get_weights",
@@ -177,6 +178,17 @@ def set_schedule(optimizer: Any, schedule: Any) -> None:
     scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
     if hasattr(scaled, "_compute_current_learning_rate"):  # a legacy one has no such variable
         scaled._compute_current_learning_rate()
+
+
+@contextlib.contextmanager
+def functions_in_python() -> Iterator[None]:
+    """Within this block a user's own tf.function runs in Python, so that what it calls is seen."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
 
 
 def lowest_bits(model: Any) -> int:

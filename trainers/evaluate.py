@@ -14,7 +14,7 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.ledger import Ledger, digest, feeding, only_true
+from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
 from trainers.rehearsal import Rehearsal
 from trainers.whole_batch import losses_count_padding
 
@@ -25,15 +25,9 @@ def by_parts(step: Callable[[Any], None], parts: int) -> Callable[[Any], None]:
         return step
 
     def step_by_step(data: Any) -> None:
-        *batch, ids = data
-        size = -(-ids.shape[0] // parts)
-        for begin in range(0, ids.shape[0], size):
-            cut = slice(begin, begin + size)
-            step(
-                tf.nest.map_structure(
-                    lambda t, cut=cut: t[cut] if t.shape.rank else t, (*batch, ids)
-                )
-            )
+        x, y, weight, scale, ids = data
+        for one in in_parts((x, y, weight, ids), -(-ids.shape[0] // parts)):
+            step((*one[:3], scale, one[3]))
 
     return step_by_step
 

@@ -55,6 +55,13 @@ def only_true(batch: Any, true: Any) -> Any:
     return tf.nest.map_structure(lambda tensor: tensor[:size], batch)
 
 
+def in_parts(batch: Any, size: int) -> list[Any]:
+    """A nest of tensors [batch, …], ids last, as nests of `size` examples each."""
+    examples = tf.nest.flatten(batch)[-1].shape[0]  # a user's x and y may not say
+    cuts = [slice(begin, begin + size) for begin in range(0, examples, size)]
+    return [tf.nest.map_structure(lambda tensor, cut=cut: tensor[cut], batch) for cut in cuts]
+
+
 class LedgerError(RuntimeError):
     """An epoch was not fed the examples that the plan holds."""
 

@@ -15,7 +15,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
-from trainers.ledger import feed, feeding, only_true, take_tag
+from trainers.ledger import feed, feeding, in_parts, only_true, take_tag
 from trainers.loop import apply_gradients, written_out
 from trainers.own_step import OwnStep
 from trainers.totals import OVER_EXAMPLES, Totals
@@ -171,9 +171,7 @@ def _own_step(own: OwnStep, totals: Totals) -> Callable[..., None]:
         return part
 
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
-        batch, size = (x, y, weight, ids), own.replica_batch
-        cuts = [(begin, begin + size) for begin in range(0, len(ids), size)]
-        mine = [tf.nest.map_structure(lambda t, cut=cut: t[slice(*cut)], batch) for cut in cuts]
-        virtual.run([partial(part, x, y, w, scale, ids) for x, y, w, ids in mine])
+        parts = in_parts((x, y, weight, ids), own.replica_batch)
+        virtual.run([partial(part, x, y, w, scale, own_ids) for x, y, w, own_ids in parts])
 
     return step

@@ -7,14 +7,13 @@ until it applies gradients, or until its step is over.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from backends.base import statistics
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import functions_in_python, optimizers_of, tf
 from ringside_core.specs import RefusalError
 
 _here = threading.local()
@@ -68,7 +67,8 @@ class VirtualReplicas:
         replicas = [_Replica(part) for part in parts]
         values = [[tf.identity(variable) for variable in self._others] for _ in replicas]
         try:
-            with _functions_in_python():
+            # A tf.function would hand what it applies from one graph to another.
+            with functions_in_python():
                 while any(asked := [*map(self._turn, replicas, values)]):
                     told = _applied(asked)
                     for replica in replicas:
@@ -187,14 +187,3 @@ def _sum(gradients: Sequence[Any]) -> Any:
 
 def _rows(slices: Any) -> tuple[Any, Any]:
     return slices.values, slices.indices
-
-
-@contextmanager
-def _functions_in_python() -> Iterator[None]:
-    """An author's own tf.function would hand what it applies from one graph to another."""
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)

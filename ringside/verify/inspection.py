@@ -5,8 +5,7 @@ would get, always from the same state. In the later runs every layer gets the in
 run, whatever the layers before it return. So a difference shows only in the layer where it begins.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ringside.verify.example_random import described, drawing_layers, tie_to_examples
@@ -21,7 +20,7 @@ from ringside.verify.slices import (
     reason,
     slices_of,
 )
-from ringside_core.keras import get_weights, set_weights, tf
+from ringside_core.keras import functions_in_python, get_weights, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -57,7 +56,7 @@ def inspect_model(
     x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in batch)
     examples = int(tf.nest.flatten(x)[0].shape[0])
     splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
-    with _layers_run_eagerly():
+    with functions_in_python():  # a tf.function would hide the layers that it calls
         try:
             model = mark_losses(workload.build_model(), workload, one_pass=one_pass)
             if has_own_step(model):
@@ -88,17 +87,6 @@ def inspect_model(
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
         split_layers=tuple(described(one) for one in lab.of_split),
     )
-
-
-@contextmanager
-def _layers_run_eagerly() -> Iterator[None]:
-    """A user's own tf.function would hide the layers that it calls."""
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
 
 
 class _Lab:

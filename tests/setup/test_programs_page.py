@@ -1,11 +1,12 @@
 """docs/programs.md is of the programs that there are."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -13,12 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module", name="command")
 def command_() -> ModuleType:
     """scripts/programs.py."""
-    spec = importlib.util.spec_from_file_location("programs", ROOT / "scripts" / "programs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "scripts" / "programs.py")
 
 
 def test_every_example_has_a_row(command: ModuleType) -> None:

@@ -1,8 +1,6 @@
 """Small faults, planted in copies of this checkout, are caught; benchmarks/mutants.py has more."""
 
 import dataclasses
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +8,7 @@ import pytest
 
 from launch import Site
 from ringside.verify.certify import certify
+from tests.loading import loaded
 from tests.verify.arms import subject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,13 +32,7 @@ DOZEN = (
 @pytest.fixture(scope="module", name="mutants")
 def mutants_() -> ModuleType:
     """The tool."""
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "benchmarks" / "mutants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "benchmarks" / "mutants.py")
 
 
 def test_every_patch_applies(mutants: ModuleType) -> None:
