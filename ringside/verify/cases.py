@@ -6,6 +6,7 @@ once more as it is timed.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from ringside.verify.request import (
@@ -199,7 +200,14 @@ def on_own_workload(
     )
 
 
-def counting_case(spec: RunSpec, examples: int, *, name: str = COUNTING, mistake: str = "") -> Case:
+def counting_case(
+    spec: RunSpec,
+    examples: int,
+    *,
+    name: str = COUNTING,
+    mistake: str = "",
+    own_loss: bool = False,
+) -> Case:
     """A case whose final weights show how often each gradient was applied."""
     small = on_own_workload(
         spec,
@@ -207,7 +215,7 @@ def counting_case(spec: RunSpec, examples: int, *, name: str = COUNTING, mistake
         global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
         epochs=COUNTED_EPOCHS,
         seed=spec.seed,
-    ).replace(workload_options={"examples": examples})
+    ).replace(workload_options={"examples": examples, "own_loss": own_loss})
     return Case(name=name, spec=small, steps=None, watch="last", mistake=mistake)
 
 
@@ -225,7 +233,14 @@ def counting_name(examples: int) -> str:
 
 
 def arm_cases(
-    spec: RunSpec, *, exact: bool, steps: int, most_replicas: int, states: Path, draws: bool
+    spec: RunSpec,
+    *,
+    exact: bool,
+    steps: int,
+    most_replicas: int,
+    states: Path,
+    draws: bool,
+    true_examples: bool,
 ) -> tuple[Case, ...]:
     """What an arm is asked.
 
@@ -236,10 +251,13 @@ def arm_cases(
         most_replicas: among the arms that share a reference.
         states: folder with the states of the reference before each single update.
         draws: whether layers draw random numbers.
+        true_examples: whether the model is given true examples only (trainers/whole_batch.py).
+            What counts gradients is trained in the same way.
     """
     watched, timed = watched_spec(spec), as_timed_spec(spec)
     examples = counted_examples(spec.topology.num_replicas, synchronous=exact)
-    counting = [counting_case(watched, n, name=counting_name(n)) for n in examples]
+    count = partial(counting_case, own_loss=true_examples)
+    counting = [count(watched, n, name=counting_name(n)) for n in examples]
     parity = [
         case.replace(states=str(states.absolute())) if case.name == SINGLE else case
         for case in parity_cases(watched, timed, steps=steps, most_replicas=most_replicas)
@@ -249,5 +267,5 @@ def arm_cases(
     if exact:
         return (*counting, *parity)
     # Constant gradients commute, so these have one right result in any order.
-    unwatched = counting_case(timed, examples[0], name=COUNTING_AS_TIMED)
+    unwatched = count(timed, examples[0], name=COUNTING_AS_TIMED)
     return (*counting, unwatched, parity[0], *_seed_cases(watched))

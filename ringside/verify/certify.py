@@ -115,6 +115,7 @@ def certify(
             most_replicas=max((1, *sizes)),
             states=reference.states(subject.replicas),
             draws=any(not one.split for one in reference.by_design),
+            true_examples=reference.inspection["true_examples"],
         )
         spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
         look = secrets.randbelow(10_000)  # drawn anew, so that nothing hides for long

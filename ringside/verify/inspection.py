@@ -75,6 +75,7 @@ def inspect_model(
         loss, coupled = _of_losses(model, workload, (x, y, lab.predictions), splits)
         draws = lab.tied or lab.drawn.by_design
         evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
+    by_parts = losses_count_padding(model)
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
     return Inspection(
         by_design=(
@@ -83,9 +84,10 @@ def inspect_model(
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
             *(() if norms else coupled),
         ),
-        obstacles=(*lab.obstacles(by_parts=losses_count_padding(model)), *loss, *evaluated),
+        obstacles=(*lab.obstacles(by_parts=by_parts), *loss, *evaluated),
         random_layers=tuple(described(one) for one in (*lab.tied, *lab.of_chance)),
         split_layers=tuple(described(one) for one in lab.of_split),
+        true_examples=by_parts,
     )
 
 

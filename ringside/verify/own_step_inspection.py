@@ -52,6 +52,7 @@ def inspect_own_step(
         obstacles=tuple(obstacles),
         random_layers=tuple(one.layer for one in drawing),
         split_layers=(name,) if coupled else (),
+        true_examples=True,
     )
 
 

@@ -31,7 +31,12 @@ from ringside.verify.request import (
 from ringside.verify.trace import Trace
 from ringside_core.specs import ByDesign, Check, RunSpec
 
-_NOTHING_INSPECTED: dict[str, Any] = {"by_design": [], "obstacles": [], "data_digest": ""}
+_NOTHING_INSPECTED: dict[str, Any] = {
+    "by_design": [],
+    "obstacles": [],
+    "true_examples": False,
+    "data_digest": "",
+}
 
 
 @dataclass(frozen=True)

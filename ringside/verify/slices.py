@@ -24,12 +24,14 @@ class Inspection:
         obstacles: what cannot be allowed for; one sentence each.
         random_layers: name and type of each layer that draws random numbers.
         split_layers: name and type of each layer whose output for an example depends on the split.
+        true_examples: whether its training step is given true examples only.
     """
 
     by_design: tuple[ByDesign, ...]
     obstacles: tuple[str, ...]
     random_layers: tuple[str, ...]
     split_layers: tuple[str, ...]
+    true_examples: bool = False
 
 
 @dataclass(frozen=True)

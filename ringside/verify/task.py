@@ -307,6 +307,7 @@ def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
     spec = request.cases[0].spec
     by_design: tuple[Any, ...] = ()
     obstacles: tuple[str, ...] = ()
+    true_examples = False
     data_digest = ""
 
     def workload_in(precision: str) -> Any:
@@ -335,10 +336,12 @@ def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
         one_pass = runs_in_one_pass(spec)
         found = inspect_model(workload, batch=(x, y), replicas=request.inspect, one_pass=one_pass)
         by_design, obstacles = found.by_design, found.obstacles
+        true_examples = found.true_examples
     except RefusalError as error:
         obstacles = (str(error),)
     return {
         "by_design": [one.model_dump() for one in by_design],
         "obstacles": list(obstacles),
+        "true_examples": true_examples,
         "data_digest": data_digest,
     }

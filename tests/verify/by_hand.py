@@ -103,10 +103,11 @@ def squared_errors(weights: Weights, x: np.ndarray, y: np.ndarray) -> np.ndarray
     return np.asarray(((np.tanh(x @ a + b) @ c + d - y) ** 2)[:, 0])
 
 
-def counting() -> Any:
+def counting(*, own_loss: bool = False) -> Any:
     """A workload with one weight for each example, of gradient -1: for updates in any order.
 
-    After an epoch by SGD at rate 1, weight i is what example i counted.
+    After an epoch by SGD at rate 1, weight i is what example i counted. A model with a loss of its
+    author's own is given true examples only; another one padding of weight 0.
     """
     from ringside_core.keras import tf
     from ringside_core.workloads.workload import Workload
@@ -124,9 +125,10 @@ def counting() -> Any:
                 )
             ]
         ),
-        train=(rows, np.zeros((TRAIN_EXAMPLES, 1))),
+        train=(rows, np.full((TRAIN_EXAMPLES, 1), 1024.0)),
         validation=(rows[:VALIDATION_EXAMPLES], np.arange(1.0, VALIDATION_EXAMPLES + 1)[:, None]),
-        loss=lambda y, output: -tf.squeeze(output, axis=-1),
+        # |label - weight|, and no weight comes near a label.
+        loss=(lambda y, w: tf.squeeze(y - w, axis=-1)) if own_loss else "mean_absolute_error",
         optimizer=lambda: tf.keras.optimizers.SGD(1.0),
         metrics=lambda: [tf.keras.metrics.RootMeanSquaredError(name="rmse")],
     )

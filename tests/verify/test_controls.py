@@ -53,6 +53,7 @@ EXACT = {
     one.arm.label: one
     for one in (subject(name, 2, options) for name, options in SYNCHRONOUS if options != MPI)
 }
+OWN_LOSS = "clean-own-loss"
 ASYNCHRONOUS = subject("parameter_server", 2)
 ARMS = {**EXACT, ASYNCHRONOUS.arm.label: ASYNCHRONOUS}
 arms = pytest.mark.parametrize("arm", EXACT)
@@ -94,7 +95,9 @@ def counted_(tmp_path_factory: pytest.TempPathFactory) -> Counted:
     )
     mistakes = [name for name in NAMES if obstacle(name, spec) is None]
     cases = [Case(name=name, spec=spec, steps=None, mistake=name) for name in mistakes]
-    request = Request(cases=(Case(name="clean", spec=spec, steps=None), *cases))
+    own_loss = spec.replace(workload_options={"own_loss": True})
+    clean = [Case(name=n, spec=s, steps=None) for n, s in (("clean", spec), (OWN_LOSS, own_loss))]
+    request = Request(cases=(*clean, *cases))
     watched = run_request(request, spec, tmp_path_factory.mktemp("counted"))
     assert not watched.obstacle, watched.execution.last_lines
     return {name: traces["chief-0"] for name, traces in watched.traces.items()}
@@ -272,7 +275,7 @@ def test_an_asynchronous_mistake_shows(counted: Counted, name: str) -> None:
 
 def test_asynchronous_examples_count_as_by_hand(counted: Counted) -> None:
     """One weight for each example ends at what the example counted in two epochs, by arithmetic."""
-    unchanged = {"clean", "metric_mean_unweighted", "validation_tail_dropped"}
+    unchanged = {"clean", OWN_LOSS, "metric_mean_unweighted", "validation_tail_dropped"}
     names = unchanged | {
         *("gradients_summed", "rate_scaled_twice", "same_shard", "fed_nothing"),
         *("tail_dropped", "padding_counted", "different_order"),

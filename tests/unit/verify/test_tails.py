@@ -78,12 +78,40 @@ def test_counting_meets_each_kind_of_short_batch(replicas: int, tails: list[int]
     assert (longest - 30 * batch, again) == (tails[0], others)
 
 
+@pytest.mark.parametrize("true_examples", [False, True])
+def test_gradients_are_counted_as_the_model_is_trained(
+    tmp_path: Path, *, true_examples: bool
+) -> None:
+    """What takes the padding out of a batch is what is certified."""
+    asked = arm_cases(
+        subject("parameter_server", 2).spec,
+        exact=False,
+        steps=20,
+        most_replicas=2,
+        states=tmp_path,
+        draws=False,
+        true_examples=true_examples,
+    )
+
+    counting = [one for one in asked if one.name.startswith("counting")]
+    assert len(counting) == 4
+    assert {one.spec.workload_options["own_loss"] for one in counting} == {true_examples}
+
+
 def test_the_reference_is_whole_and_watched_where_the_arm_is_not(tmp_path: Path) -> None:
     """A race, the digest's own path, or a fault of resuming must not be in both."""
     spec = subject("mirrored", 2, steps_per_execution=4).spec
     serial = reference_spec(spec)
 
-    asked = arm_cases(spec, exact=True, steps=20, most_replicas=2, states=tmp_path, draws=False)
+    asked = arm_cases(
+        spec,
+        exact=True,
+        steps=20,
+        most_replicas=2,
+        states=tmp_path,
+        draws=False,
+        true_examples=False,
+    )
     arm = {one.name: one for one in asked}
     cases = reference_cases(serial, [2], run_dir=tmp_path, steps=20)
     reference = {one.name: one for one in cases}
