@@ -14,6 +14,7 @@ from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
 from ringside_core.keras import (
+    draw_by_rank,
     keep_exclusions,
     legacy_named_keras,
     slots_of,
@@ -184,9 +185,10 @@ class HorovodRing(Ranks):
         )
 
     def prepare_model(self, model: Any) -> None:
-        """Layers with `synchronized=True` get the statistics of all ranks."""
+        """Layers with `synchronized=True` get the statistics of all ranks; each draws by itself."""
         if self.size > 1:
             synchronise(model)
+            draw_by_rank(model, self.rank)
 
     def begin_training(self, model: Any) -> None:
         """All ranks begin with the weights and the optimizer state of rank 0.

@@ -32,6 +32,12 @@ def adam() -> Workload:
     return _workload("adam", [], lambda: tf.keras.optimizers.Adam(0.01))
 
 
+def only_in_float32() -> Workload:
+    """Names float32, as many programs do, and so cannot run in float64; a slot for each weight."""
+    scaled = lambda: tf.keras.layers.Lambda(lambda x: x * tf.constant(0.5, tf.float32))  # noqa: E731
+    return _workload("only_in_float32", [scaled], lambda: tf.keras.optimizers.SGD(0.05, 0.9))
+
+
 def schedule() -> Workload:
     """A learning rate that falls to a half in twelve updates."""
 

@@ -68,7 +68,7 @@ with _without_noise():
     from tensorflow.python.eager import context
     from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
     from tensorflow.python.ops.parallel_for import control_flow_ops
-    from tf_keras.src.backend import _SEED_GENERATOR
+    from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
     from tf_keras.src.mixed_precision.policy import policy_scope
     from tf_keras.src.utils import losses_utils
 
@@ -189,6 +189,23 @@ def functions_in_python() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
+
+
+def draw_by_rank(model: Any, rank: int) -> None:
+    """Let layers with a generator of their own draw from another stream in each rank.
+
+    Keras' layers that augment images have one, and TensorFlow's global seed does not reach it. A
+    strategy gives each replica a stream of its own.
+    """
+    layers = {id(layer): layer for layer in model._flatten_layers()}.values()
+    held = [value for layer in layers for value in vars(layer).values()]
+    found = [value for value in held if isinstance(value, tf.random.Generator)]
+    for value in held:
+        if isinstance(value, RandomGenerator) and value._rng_type == value.RNG_STATEFUL:
+            value._maybe_init()
+            found.append(value._generator)
+    for generator in {id(one): one for one in found}.values():
+        generator.reset_from_key_counter(generator.key + rank, generator.state[:-1])
 
 
 def lowest_bits(model: Any) -> int:

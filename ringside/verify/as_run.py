@@ -7,14 +7,28 @@ the full ledger is another path through the training step than the digest that t
 from collections.abc import Iterator, Mapping, Sequence
 
 from ringside.verify.checks import training_ledger, validation_ledger
-from ringside.verify.gate import TOLERANCE, at_end, gaps, judged, last_slots, parity, unfinished
+from ringside.verify.gate import (
+    TOLERANCE,
+    at_end,
+    beyond_rounding,
+    gaps,
+    judged,
+    last_slots,
+    parity,
+    unfinished,
+)
 from ringside.verify.trace import Trace
 from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import Check, Deviation, LedgerDigest
 
 
 def as_timed(
-    arm: Mapping[str, Trace], reference: Trace, *, tasks: Sequence[str], exact: bool = True
+    arm: Mapping[str, Trace],
+    reference: Trace,
+    *,
+    tasks: Sequence[str],
+    exact: bool = True,
+    rounded: Trace | None = None,
 ) -> Check:
     """Whether an unwatched training ends as the reference does, after the same examples.
 
@@ -25,8 +39,9 @@ def as_timed(
         exact: whether all has one right result. If updates may come in any order, only the weights
             and the evaluation have, of gradients that do not depend on the weights: a slot of SGD
             holds the gradient that came last.
+        rounded: see `ringside.verify.gate.parity`; both runs are in float32 then.
     """
-    name, tolerance = "as timed", TOLERANCE["float64"]
+    name, tolerance = "as timed", TOLERANCE["float64" if rounded is None else "float32"]
     if obstacle := unfinished(arm, tasks=tasks) or _not_the_same_updates(arm, reference):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     updates = sum(reference.meta["updates"])
@@ -37,6 +52,9 @@ def as_timed(
         if exact or deviation.kind not in ("metrics", "slots")
     ]
     finding = f"unwatched, largest deviation at the end of {updates} updates"
+    if rounded is not None:
+        found, told = beyond_rounding(found, reference, rounded, tolerance)
+        finding += f" ({told})"
     return judged(name, found, tolerance, finding)
 
 
@@ -63,21 +81,30 @@ def _not_the_same_updates(arm: Mapping[str, Trace], reference: Trace) -> str:
     return ""
 
 
-def resumed(arm: Mapping[str, Trace], uninterrupted: Trace, *, tasks: Sequence[str]) -> Check:
+def resumed(
+    arm: Mapping[str, Trace],
+    uninterrupted: Trace,
+    *,
+    tasks: Sequence[str],
+    rounded: Trace | None = None,
+) -> Check:
     """Whether a training that went on from a checkpoint is the one that was never interrupted.
 
     Args:
         arm: trace of each process, of both parts; it was stopped after its first epoch.
         uninterrupted: of the serial run.
         tasks: processes that must have written a trace.
+        rounded: see `ringside.verify.gate.parity`; all runs are in float32 then.
     """
-    name = "resumed"
+    name, precision = "resumed", "float64" if rounded is None else "float32"
     if obstacle := unfinished(arm, uninterrupted, tasks=tasks):
-        return Check(name=name, passed=False, finding=obstacle, tolerance=TOLERANCE["float64"])
+        return Check(name=name, passed=False, finding=obstacle, tolerance=TOLERANCE[precision])
+    if rounded is not None:
+        rounded = rounded.since(1)
     parted, later = {task: trace.since(1) for task, trace in arm.items()}, uninterrupted.since(1)
     checks = [
         _saved(arm),
-        parity(parted, later, precision="float64", tasks=tasks),
+        parity(parted, later, precision=precision, tasks=tasks, rounded=rounded),
         training_ledger(parted, later, synchronous=True),
         validation_ledger(parted, later),
     ]

@@ -1,8 +1,8 @@
 """The cases of a certificate: what an arm and the serial reference are asked to train.
 
-Each parity case ends its epochs with another kind of short batch. The float64 case is watched after
-each update, and stopped and resumed between its epochs. What is timed is not watched, so it is run
-once more as it is timed.
+Each parity case ends its epochs with another kind of short batch. The first case, in float64, is
+watched after each update, and stopped and resumed between its epochs. What is timed is not watched,
+so it is run once more as it is timed. A model that cannot run in float64 runs all cases in float32.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,11 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.run_spec import MAX_SEED, LearningRateRule
 
-WATCHED = "float64"
+WATCHED = "watched"
 AS_TIMED = "as-timed"
 SINGLE = "single-updates"
-SINGLE_IN_FLOAT64 = "single-updates-in-float64"
+# Ends the name of a case of the serial run that is another one with other rounding.
+ROUNDED = "-rounded"
 DRAWS = "draws"
 COUNTING = "counting"
 COUNTING_AS_TIMED = "counting-as-timed"
@@ -85,16 +86,16 @@ def reference_cases(
     # both.
     cases = [
         case.replace(
-            name=f"{case.name}{as_replicas(size)}",
             virtual_replicas=size,
             watch="steps",
             resumed=False,
+            keep_states=case.name == SINGLE,
             plain=case.name == WATCHED and size == 1,
         )
         for size in (1, *sizes)
         for case in parity_cases(spec, spec, steps=steps, most_replicas=max((1, *sizes)))
     ]
-    return tuple(one for case in cases for one in _keeping_states(case, run_dir))
+    return tuple(one for case in cases for one in _with_other_rounding(case, run_dir))
 
 
 def reference_seeds(spec: RunSpec, workers: Sequence[int]) -> tuple[Case, ...]:
@@ -108,17 +109,27 @@ def reference_seeds(spec: RunSpec, workers: Sequence[int]) -> tuple[Case, ...]:
     return tuple(case for number in updates for case in _seed_cases(spec, number))
 
 
-def _keeping_states(case: Case, run_dir: Path) -> Iterator[Case]:
-    """A case; that of single updates keeps its states, and its updates are made in float64 too."""
-    if not case.name.startswith(SINGLE):
-        yield case
-        return
-    yield case.replace(keep_states=True)
-    yield case.replace(
-        name=case.name.replace(SINGLE, SINGLE_IN_FLOAT64),
-        spec=case.spec.replace(precision="float64"),
-        states=str(states_folder(run_dir, case.name).absolute()),
-    )
+def _with_other_rounding(case: Case, run_dir: Path) -> Iterator[Case]:
+    """A case of the serial run, and what shows how much of it is rounding."""
+    suffix = as_replicas(case.virtual_replicas)
+    own = case.replace(name=f"{case.name}{suffix}")
+    twin = own.replace(name=f"{case.name}{ROUNDED}{suffix}", keep_states=False, plain=False)
+    yield own
+    if case.keep_states:
+        states = states_folder(run_dir, own.name).absolute()
+        wide = case.spec.replace(precision="float64")
+        yield twin.replace(spec=wide, states=str(states))
+    else:
+        yield twin.replace(moved=True)  # nothing else rounds in float64: then it is not run
+
+
+def in_float32(case: Case) -> Case:
+    """A case of a model that cannot run in float64.
+
+    Rounding is then seen by moving the weights before each update.
+    """
+    moved = case.moved or (case.spec.precision == "float64" and bool(case.states))
+    return case.replace(spec=case.spec.replace(precision="float32"), moved=moved)
 
 
 def as_replicas(size: int) -> str:
@@ -241,6 +252,7 @@ def arm_cases(
     states: Path,
     draws: bool,
     true_examples: bool,
+    wide: bool = True,
 ) -> tuple[Case, ...]:
     """What an arm is asked.
 
@@ -253,6 +265,7 @@ def arm_cases(
         draws: whether layers draw random numbers.
         true_examples: whether the model is given true examples only (trainers/whole_batch.py).
             What counts gradients is trained in the same way.
+        wide: whether the model can run in float64.
     """
     watched, timed = watched_spec(spec), as_timed_spec(spec)
     examples = counted_examples(spec.topology.num_replicas, synchronous=exact)
@@ -262,6 +275,8 @@ def arm_cases(
         case.replace(states=str(states.absolute())) if case.name == SINGLE else case
         for case in parity_cases(watched, timed, steps=steps, most_replicas=most_replicas)
     ]
+    if not wide:
+        parity = [in_float32(case) for case in parity]
     if draws and spec.topology.num_replicas > 1:
         counting.append(Case(name=DRAWS, spec=timed, steps=None, watch="draws"))
     if exact:

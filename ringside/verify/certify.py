@@ -16,8 +16,8 @@ from ringside.verify.cases import (
     AS_TIMED,
     COUNTING_AS_TIMED,
     DRAWS,
+    ROUNDED,
     SINGLE,
-    SINGLE_IN_FLOAT64,
     WATCHED,
     arm_cases,
     can_resume,
@@ -116,6 +116,7 @@ def certify(
             states=reference.states(subject.replicas),
             draws=any(not one.split for one in reference.by_design),
             true_examples=reference.inspection["true_examples"],
+            wide=not reference.not_in_float64,
         )
         spec, place = watched_spec(subject.spec), folder / file_name(subject.arm.label)
         look = secrets.randbelow(10_000)  # drawn anew, so that nothing hides for long
@@ -196,9 +197,10 @@ def _certified(
     counted = {
         n: watched.traces[counting_name(n)] for n in counted_examples(replicas, synchronous=exact)
     }
-    checks = judge(arm, whole, counted, exact=exact, tasks=watched.tasks)
+    rounded = reference.rounded(WATCHED, replicas)
+    checks = judge(arm, whole, counted, exact=exact, tasks=watched.tasks, rounded=rounded)
     if exact:
-        checks += _exact_checks(subject.spec, watched, serial)
+        checks += _exact_checks(subject, watched, reference)
     else:
         checks += _statistical_checks(watched, serial, counted, replicas)
     if replicas > 1:
@@ -214,21 +216,26 @@ def _certified(
         reference_digest=str(whole.meta.get("final_digest", "")),
         final_digest=str(_first(arm).meta.get("final_digest", "")),
         data_digest=reference.inspection["data_digest"],
+        not_in_float64=reference.not_in_float64,
     )
 
 
-def _exact_checks(spec: RunSpec, watched: Watched, references: Mapping[str, Trace]) -> list[Check]:
+def _exact_checks(subject: Subject, watched: Watched, reference: Reference) -> list[Check]:
     """Checks of the other cases of an arm whose updates have one right result."""
     traces, tasks = watched.traces, watched.tasks
-    checks = [as_timed(traces[AS_TIMED], references[AS_TIMED], tasks=tasks)]
-    if can_resume(spec):
-        checks.append(resumed(traces[WATCHED], references[WATCHED], tasks=tasks))
+    references = reference.traces(subject.replicas)
+    rounded = partial(reference.rounded, replicas=subject.replicas)
+    timed = references[AS_TIMED]
+    checks = [as_timed(traces[AS_TIMED], timed, tasks=tasks, rounded=rounded(AS_TIMED))]
+    if can_resume(subject.spec):
+        whole, twin = references[WATCHED], rounded(WATCHED)
+        checks.append(resumed(traces[WATCHED], whole, tasks=tasks, rounded=twin))
     if SINGLE in traces:
         checks.append(
             single_updates(
                 traces[SINGLE],
                 references[SINGLE],
-                references[SINGLE_IN_FLOAT64],
+                references[f"{SINGLE}{ROUNDED}"],
                 precision="float32",
                 tasks=tasks,
             )
@@ -274,8 +281,9 @@ def judge(
     *,
     exact: bool,
     tasks: Sequence[str],
+    rounded: Trace | None = None,
 ) -> list[Check]:
-    """All checks of a float64 case of an arm; deliberate mistakes are judged by them too.
+    """All checks of a watched case of an arm; deliberate mistakes are judged by them too.
 
     Args:
         arm: trace of each of its processes.
@@ -283,13 +291,16 @@ def judge(
         counted: traces of the arm's counting cases, by their number of examples.
         exact: whether its updates have one right result.
         tasks: processes that must have written a trace.
+        rounded: see `ringside.verify.gate.parity`; the case is in float32 then.
     """
+    precision = "float64" if rounded is None else "float32"
     checks = [
         training_ledger(arm, reference, synchronous=exact),
         validation_ledger(arm, reference),
         each_applied_once(counted, synchronous=exact),
     ]
-    if exact:
-        whole = parity(arm, reference, precision="float64", tasks=tasks)
-        return [whole, each_update(arm, reference), *checks]
-    return [*checks, evaluation(arm, reference)]
+    if not exact:
+        return [*checks, evaluation(arm, reference, precision=precision)]
+    whole = parity(arm, reference, precision=precision, tasks=tasks, rounded=rounded)
+    # Of free updates in float32 rounding is not small; they are judged from the same states.
+    return [whole, *([each_update(arm, reference)] if rounded is None else []), *checks]

@@ -372,12 +372,13 @@ def _bound(shares: NDArray[Any]) -> tuple[float, float]:
     return mean, mean + float(stats.t.ppf(1 - ERROR_PROBABILITY, n - 1)) * error
 
 
-def reference_is_plain_keras(plain: Trace, reference: Trace) -> Check:
+def reference_is_plain_keras(plain: Trace, reference: Trace, rounded: Trace | None = None) -> Check:
     """Whether plain Keras trains and evaluates as the serial reference does (plain_keras.py).
 
     Args:
         plain: what plain Keras did; its meta names what it has not compared.
         reference: the serial run.
+        rounded: see `ringside.verify.gate.parity`; all runs are in float32 then.
     """
     name = "reference is plain Keras"
     if plain.error:
@@ -390,7 +391,8 @@ def reference_is_plain_keras(plain: Trace, reference: Trace) -> Check:
         setattr(found, group, {})
     if "loss" in without:
         expected.loss = found.loss = np.zeros(reference.steps)
-    check = parity({"plain Keras": found}, expected, precision="float64")
+    precision = "float64" if rounded is None else "float32"
+    check = parity({"plain Keras": found}, expected, precision=precision, rounded=rounded)
     alike = (
         "plain Keras trains and evaluates alike"
         if check.passed

@@ -20,7 +20,7 @@ from ringside_core.workloads.dataset import as_tuple, called, draw_seed, tied
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source
-from ringside_core.workloads.weights import in_proof
+from ringside_core.workloads.weights import as_fed
 from ringside_core.workloads.workload import Workload
 from trainers.checkpoint import Position
 from trainers.resume import reader
@@ -161,7 +161,8 @@ def _differs(
     epochs = np.array([place.epoch for place in at])
     seed = draw_seed(pipeline.seed, training=pipeline.training)
     element = own_augmented(source.augment, seed, epochs, ids, element)
-    own = own_batch(workload.preprocess, element)
+    of_arrays = isinstance(source, ArraySource)
+    own = own_batch(workload.preprocess, element, of_arrays=of_arrays)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)
     for what, here, there in zip(("x", "y", "weight"), found, own, strict=True):
@@ -226,13 +227,16 @@ def own_augmented(
     return next(each.map(tied(augment, seed)).batch(len(ids)).as_numpy_iterator())
 
 
-def own_batch(preprocess: Callable[..., Any] | None, element: Any) -> tuple[Any, ...]:
+def own_batch(
+    preprocess: Callable[..., Any] | None, element: Any, *, of_arrays: bool
+) -> tuple[Any, ...]:
     """(x, y) or (x, y, sample_weight) of a nest of arrays [n, …], as tensors.
 
-    Without labels, y is an empty tuple.
+    Without labels, y is an empty tuple. `of_arrays`: whether the author gave arrays.
     """
     batch = tf.data.Dataset.from_tensors(tuple(element) if isinstance(element, list) else element)
-    made = in_proof(next(iter(batch if preprocess is None else batch.map(preprocess))))
+    made = next(iter(batch if preprocess is None else batch.map(preprocess)))
+    made = as_fed(made, of_arrays=of_arrays)
     parts: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)
     return (*parts, ()) if len(parts) == 1 else parts
 

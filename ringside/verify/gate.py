@@ -20,10 +20,16 @@ from ringside_core.specs.certificate import Kind
 # docs/decisions/0004-what-a-certificate-proves.md. float32: the tolerance of tf-keras' own
 # correctness suite (distribute/keras_correctness_test_base.py).
 TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
+AMPLIFIED = 10.0
 
 
 def parity(
-    arm: Mapping[str, Trace], reference: Trace, *, precision: str, tasks: Sequence[str] = ()
+    arm: Mapping[str, Trace],
+    reference: Trace,
+    *,
+    precision: str,
+    tasks: Sequence[str] = (),
+    rounded: Trace | None = None,
 ) -> Check:
     """Whether every process of an arm saw what the reference saw, after each update.
 
@@ -32,12 +38,51 @@ def parity(
         reference: trace of the serial run, which must have completed.
         precision: of both runs; it decides the tolerance.
         tasks: processes that must have written a trace; empty: those that have.
+        rounded: trace of the serial run with other rounding, which builds up in float32; it is
+            allowed for. None: it does not matter.
     """
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in deviations(task, trace, reference)]
-    return judged(name, found, tolerance, f"largest deviation in {reference.steps} updates")
+    finding = f"largest deviation in {reference.steps} updates"
+    if rounded is not None:
+        found, told = beyond_rounding(found, reference, rounded, tolerance)
+        finding += f" ({told})"
+    return judged(name, found, tolerance, finding)
+
+
+def beyond_rounding(
+    found: Sequence[Deviation], reference: Trace, rounded: Trace, tolerance: float
+) -> tuple[list[Deviation], str]:
+    """Deviations of which AMPLIFIED × what rounding does to the serial run is let off.
+
+    Metrics are left out: whether rounding makes one example more right is chance. Single updates
+    from the same states are judged with their metrics.
+
+    Args:
+        found: deviations of an arm from the reference.
+        reference: trace of the serial run.
+        rounded: trace of the serial run with other rounding.
+        tolerance: that passes without rounding.
+
+    Returns:
+        The deviations as shares, so that the tolerance is the largest that passes; and what is
+        allowed, in words.
+    """
+    allowed: dict[str, float] = {}
+    for one in deviations("", rounded, reference):
+        known = tolerance + AMPLIFIED * (one.value or 0.0)  # what is no number allows nothing
+        allowed[one.kind] = max(known, allowed.get(one.kind, tolerance))
+    shares = [
+        one
+        if one.value is None
+        else one.replace(value=one.value * tolerance / allowed.get(one.kind, tolerance))
+        for one in found
+        if one.kind not in ("metrics", "evaluation")
+    ]
+    most = allowed.get("weights", tolerance)
+    return shares, f"of what rounding allows: weights to {most:.0e} of the largest"
 
 
 def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
@@ -68,12 +113,12 @@ def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str
     )
 
 
-def evaluation(arm: Mapping[str, Trace], reference: Trace) -> Check:
+def evaluation(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Check:
     """Whether evaluation and predictions with the initial weights are the reference's.
 
     For an arm whose training has no single right result; its evaluation has one.
     """
-    name, tolerance = "evaluation and predictions", TOLERANCE["float64"]
+    name, tolerance = "evaluation and predictions", TOLERANCE[precision]
     if obstacle := unfinished(arm):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in _before(task, trace, reference)]

@@ -56,25 +56,37 @@ def inspect_model(
     x, y = (tf.nest.map_structure(tf.convert_to_tensor, part) for part in batch)
     examples = int(tf.nest.flatten(x)[0].shape[0])
     splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
-    with functions_in_python():  # a tf.function would hide the layers that it calls
-        try:
-            model = mark_losses(workload.build_model(), workload, one_pass=one_pass)
-            if has_own_step(model):
-                return inspect_own_step(model, workload, (x, y), splits)
-            model(x, training=True)
-        except RefusalError:
-            raise
-        # Some of Keras' own layers compute in float32 only.
-        except Exception as error:
-            told = f"the model cannot be called in {tf.keras.backend.floatx()}: {reason(error)}"
-            return Inspection((), (told,), (), ())
-        lab = _Lab(model, x, examples)
-        lab.repeat()
-        for slices in splits:
-            lab.split(slices)
-        loss, coupled = _of_losses(model, workload, (x, y, lab.predictions), splits)
-        draws = lab.tied or lab.drawn.by_design
-        evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
+    try:
+        with functions_in_python():  # a tf.function would hide the layers that it calls
+            return _inspected(workload, (x, y), splits, examples, one_pass=one_pass)
+    except RefusalError:
+        raise
+    # Some of Keras' own layers compute in float32 only, and so do many authors' functions.
+    except Exception as error:
+        told = f"the model cannot be called in {tf.keras.backend.floatx()}: {reason(error)}"
+        return Inspection((), (told,), (), (), runs=False)
+
+
+def _inspected(
+    workload: Workload,
+    batch: tuple[Any, Any],
+    splits: list[list[Part]],
+    examples: int,
+    *,
+    one_pass: bool,
+) -> Inspection:
+    x, y = batch
+    model = mark_losses(workload.build_model(), workload, one_pass=one_pass)
+    if has_own_step(model):
+        return inspect_own_step(model, workload, batch, splits)
+    model(x, training=True)
+    lab = _Lab(model, x, examples)
+    lab.repeat()
+    for slices in splits:
+        lab.split(slices)
+    loss, coupled = _of_losses(model, workload, (x, y, lab.predictions), splits)
+    draws = lab.tied or lab.drawn.by_design
+    evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
     by_parts = losses_count_padding(model)
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
     return Inspection(

@@ -239,7 +239,8 @@ def _examples(
     element = own_elements(source, ids)
     seed = draw_seed(seed, training=training)
     element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
-    batch = own_batch(workload.preprocess, element)
+    of_arrays = isinstance(source, ArraySource)
+    batch = own_batch(workload.preprocess, element, of_arrays=of_arrays)
     class_weight = workload.class_weight if training else None
     weighted = len(batch) > 2 or class_weight is not None
     weight = own_weight(source.num_examples, batch, class_weight) if weighted else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from launch.interrupts import Interrupts
 from ringside.verify.cases import (
+    ROUNDED,
     SINGLE,
     WATCHED,
     as_replicas,
@@ -35,6 +36,7 @@ _NOTHING_INSPECTED: dict[str, Any] = {
     "by_design": [],
     "obstacles": [],
     "true_examples": False,
+    "not_in_float64": "",
     "data_digest": "",
 }
 
@@ -66,6 +68,11 @@ class Reference:
         """Layers that depend on the split of a batch, or on a random stream."""
         return tuple(ByDesign(**one) for one in self.inspection["by_design"])
 
+    @property
+    def not_in_float64(self) -> str:
+        """Why it cannot run in float64, and all cases are run in float32; empty: it can."""
+        return str(self.inspection["not_in_float64"])
+
     def obstacle(self, *, exact: bool) -> str:
         """Why an arm cannot be compared with it; empty: it can.
 
@@ -83,9 +90,13 @@ class Reference:
     @cached_property
     def plain(self) -> Check:
         """Whether plain Keras does the same."""
-        (trace,) = self.watched[0].traces[WATCHED].values()
+        seen = self.traces(1)
         plain = Trace.read(case_folder(self._folder, WATCHED) / PLAIN)
-        return reference_is_plain_keras(plain, trace)
+        return reference_is_plain_keras(plain, seen[WATCHED], self.rounded(WATCHED, 1))
+
+    def rounded(self, case: str, replicas: int) -> Trace | None:
+        """Its trace of a case with other rounding; None: in float64, where it does not matter."""
+        return self.traces(replicas)[f"{case}{ROUNDED}"] if self.not_in_float64 else None
 
     def traces(self, replicas: int) -> dict[str, Trace]:
         """Its trace of each case, for an arm of this size."""

@@ -47,6 +47,8 @@ class Case(Noun):
         plain: let plain Keras repeat the training; its trace is in PLAIN in the case's folder.
         updates_per_batch: the serial backend makes so many updates of each global batch, each from
             one slice, as so many asynchronous workers would if none ever waited.
+        moved: begin with every weight moved to a neighbouring number; with `states`, each update.
+            Only for what cannot run in float64: it shows what rounding does.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Case(Noun):
     states: str = ""
     plain: bool = False
     updates_per_batch: PositiveInt = 1
+    moved: bool = False
 
 
 class Request(Document):

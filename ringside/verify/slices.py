@@ -25,6 +25,7 @@ class Inspection:
         random_layers: name and type of each layer that draws random numbers.
         split_layers: name and type of each layer whose output for an example depends on the split.
         true_examples: whether its training step is given true examples only.
+        runs: whether it can be called at all in this precision; if not, an obstacle says why.
     """
 
     by_design: tuple[ByDesign, ...]
@@ -32,6 +33,7 @@ class Inspection:
     random_layers: tuple[str, ...]
     split_layers: tuple[str, ...]
     true_examples: bool = False
+    runs: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,15 @@ def close(value: Any, reference: Any, scale_of: Any) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """The first line with information; Keras puts a line of its own before it."""
-    lines = [line for line in str(error).split("\n") if line and "encountered when" not in line]
-    return lines[0].strip() if lines else type(error).__name__
+    """The line of an error that says what is wrong.
+
+    Keras puts a line of its own before it, and the arguments of a call after it; AutoGraph puts the
+    lines of a user's code before it.
+    """
+    text = str(error).partition("Call arguments received")[0]
+    lines = [line.strip() for line in text.split("\n")]
+    lines = [line for line in lines if line and "encountered when" not in line]
+    if not lines:
+        return type(error).__name__
+    told = lines[-1] if lines[0].startswith("in user code") else lines[0]
+    return told.partition(" [Op:")[0]

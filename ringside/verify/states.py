@@ -7,7 +7,16 @@ So float32, which is what people run, can be held to a narrow tolerance over its
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import build_optimizer, variables_of, weights_of
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside_core.keras import (
+    build_optimizer,
+    get_weights,
+    set_weights,
+    variables_of,
+    weights_of,
+)
 from ringside_core.workloads.workload import Workload
 from trainers import checkpoint
 from trainers.driver import Listener
@@ -71,6 +80,37 @@ class FromStates(Listener):
     @property
     def _in_float64(self) -> bool:
         return self.training.spec.precision == "float64"
+
+
+class Moved(Listener):
+    """Moves every weight to a neighbouring number, up or down, as rounding might have done.
+
+    Let it be told after `FromStates`. For a serial run.
+    """
+
+    def __init__(self, *, each_update: bool) -> None:
+        """Move them at the start.
+
+        Args:
+            each_update: also before each later update.
+        """
+        self._each_update, self._chance = each_update, np.random.default_rng(0)
+
+    def on_start(self) -> None:
+        """Before the first update."""
+        model = self.training.model
+        set_weights(model, [self._neighbours(value) for value in get_weights(model)])
+
+    def on_step(self, done: int) -> None:
+        """Before the next update."""
+        if self._each_update:
+            self.on_start()
+
+    def _neighbours(self, values: NDArray[Any]) -> NDArray[Any]:
+        if values.dtype.kind != "f":
+            return values
+        up = self._chance.random(values.shape) < 0.5
+        return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
 
 
 def updates_to_keep(workload: Workload, steps: int) -> int:

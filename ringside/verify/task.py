@@ -7,13 +7,14 @@ trained by the very lines that are timed (docs/decisions/0004-what-a-certificate
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ringside.verify.cases import in_float32
 from ringside.verify.request import (
     INSPECTION,
     PLAIN,
@@ -30,12 +31,14 @@ from ringside.verify.same_elements import Looked
 from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside_core.specs import (
+    ByDesign,
     InputShard,
     RecordInProgress,
     RefusalError,
     RunSpec,
     write_whole,
 )
+from ringside_core.specs.run_spec import Precision
 
 # train.py's function: (record, run_dir, prepare=…) → None.
 Train = Callable[..., None]
@@ -54,25 +57,53 @@ def run_cases(
         on_phase: told what is done before the cases.
     """
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    cases = request.cases
+    inspection: dict[str, Any] = {}
     if request.inspect:
         on_phase("inspecting")
         inspection = inspect_workload(request, backend)
-        write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
-        split_matters = any(one["split"] for one in inspection["by_design"])
-        cases = tuple(
-            case
-            for case in cases
-            if not inspection["obstacles"] and (split_matters or case.virtual_replicas == 1)
-        )
-    for case in cases:
+    cases = _to_run(request, inspection)
+    while cases:
+        case = cases.pop(0)
         trace = watch(case, case_folder(run_dir, case.name), train)
+        if request.inspect and _only_in_float32(case, trace, request):
+            inspection = inspect_workload(request, backend, not_in_float64=trace.error)
+            cases = _to_run(request, inspection)
+            continue
         trace.meta["sources"] = users_code()
         trace.write(trace_file(run_dir, case.name, task))
+    if request.inspect:
+        write_whole(run_dir / INSPECTION, json.dumps(inspection, indent=1))
     if request.look is not None:
         on_phase("looking")
         looked = _looked(backend, request.look)
         write_whole(looked_file(run_dir, task), looked.to_json())
+
+
+def _to_run(request: Request, inspection: Mapping[str, Any]) -> list[Case]:
+    """The cases of a request; of the serial run's, those that the workload needs and can run.
+
+    Args:
+        request: of these processes.
+        inspection: of the workload; empty: it was not inspected.
+    """
+    if not inspection:
+        return [*request.cases]
+    narrow = bool(inspection["not_in_float64"])
+    split_matters = any(one["split"] for one in inspection["by_design"])
+    needed = [
+        case
+        for case in request.cases
+        if not inspection["obstacles"]
+        and (split_matters or case.virtual_replicas == 1)
+        and (narrow or not case.moved)
+    ]
+    return [in_float32(case) for case in needed] if narrow else needed
+
+
+def _only_in_float32(case: Case, trace: Trace, request: Request) -> bool:
+    """Whether a case of a run in float32 has failed in float64: nothing but training shows that."""
+    wide = case.spec.precision == "float64" != request.precision
+    return wide and bool(trace.error) and not trace.error.startswith(RefusalError.__name__)
 
 
 def _looked(backend: Any, seed: int) -> Looked:
@@ -126,7 +157,7 @@ def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
     """One training, or the second part of one that was stopped, watched as the case says."""
     from ringside.verify.draws import DrawnError, Draws
     from ringside.verify.recorder import Ends, Last, Recorder, Watch
-    from ringside.verify.states import FromStates, KeepStates
+    from ringside.verify.states import FromStates, KeepStates, Moved
     from trainers.driver import Listener
 
     spec = case.spec
@@ -144,6 +175,8 @@ def _train(case: Case, trace: Trace, folder: Path, train: Train) -> None:
         watching.append(KeepStates(folder / STATES))
     if case.states:
         watching.append(FromStates(Path(case.states)))
+    if case.moved:
+        watching.append(Moved(each_update=bool(case.states)))
     record = RecordInProgress.begun(spec)
     prepare = partial(_prepared, case=case, spec=spec, watching=watching)
     try:
@@ -296,45 +329,32 @@ def _in_slices(slices: int, workload: Any, spec: RunSpec) -> tuple[Any, RunSpec]
     return workload, spec.replace(global_batch=spec.global_batch // slices)
 
 
-def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
-    """What of the workload cannot be compared without care, and the digest of all its data."""
-    from ringside.verify.inspection import inspect_model
-    from ringside_core.keras import tf
-    from ringside_core.workloads.pipeline import make_pipeline
-    from ringside_core.workloads.registry import load_workload
-    from trainers.whole_batch import runs_in_one_pass
+def inspect_workload(request: Request, backend: Any, *, not_in_float64: str = "") -> dict[str, Any]:
+    """What of the workload cannot be compared without care, and the digest of all its data.
 
-    spec = request.cases[0].spec
-    by_design: tuple[Any, ...] = ()
+    Args:
+        request: of the serial run.
+        backend: started.
+        not_in_float64: why it could not be trained so; empty: this is found out.
+    """
+    data_digest, true_examples = "", False
+    by_design: tuple[ByDesign, ...] = ()
     obstacles: tuple[str, ...] = ()
-    true_examples = False
-    data_digest = ""
-
-    def workload_in(precision: str) -> Any:
-        tf.keras.backend.set_floatx(precision)
-        tf.keras.utils.set_random_seed(spec.seed)
-        return load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
-
     try:
         # The digest is of all data, in the precision of the run: data may depend on it.
-        data_digest = make_pipeline(
-            spec, workload_in(request.precision), backend.capabilities, training=True
-        ).data_digest
-        workload = workload_in("float64")
-        pipeline = make_pipeline(spec, workload, backend.capabilities, training=True)
-        x, y, *others = next(iter(pipeline.dataset(InputShard())))
-        again = next(iter(pipeline.dataset(InputShard())))
-        for one, other in zip(
-            tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True
-        ):
-            if not np.array_equal(one.numpy(), other.numpy()):
+        _, pipeline = _workload_in(request.precision, request, backend)
+        data_digest = pipeline.data_digest
+        if not not_in_float64:
+            found = _inspected("float64", request, backend)
+            not_in_float64 = "" if found.runs else found.obstacles[0]
+        if not_in_float64:
+            if request.precision == "float64" or _bits(request, backend) < 32:
                 raise RefusalError(
-                    "The data must be the same when they are read again.",
-                    received="another first batch at the second reading",
-                    advice="Take chance out of `preprocess`, or tie it to the example.",
+                    "A model of 16 bits, or a run in float64, must be able to run in float64.",
+                    received=not_in_float64,
+                    advice="Find what names float32, and let it follow its input's type.",
                 )
-        one_pass = runs_in_one_pass(spec)
-        found = inspect_model(workload, batch=(x, y), replicas=request.inspect, one_pass=one_pass)
+            found = _inspected("float32", request, backend)
         by_design, obstacles = found.by_design, found.obstacles
         true_examples = found.true_examples
     except RefusalError as error:
@@ -343,5 +363,56 @@ def inspect_workload(request: Request, backend: Any) -> dict[str, Any]:
         "by_design": [one.model_dump() for one in by_design],
         "obstacles": list(obstacles),
         "true_examples": true_examples,
+        "not_in_float64": not_in_float64,
         "data_digest": data_digest,
     }
+
+
+def _inspected(precision: Precision, request: Request, backend: Any) -> Any:
+    """The inspection of the model in a precision."""
+    from ringside.verify.inspection import inspect_model
+    from ringside.verify.slices import Inspection, reason
+    from ringside_core.keras import tf
+    from trainers.whole_batch import runs_in_one_pass
+
+    try:
+        workload, pipeline = _workload_in(precision, request, backend)
+        x, y, *others = next(iter(pipeline.dataset(InputShard())))
+        again = next(iter(pipeline.dataset(InputShard())))
+    except RefusalError:
+        raise
+    except Exception as error:  # of the user's code
+        if precision == request.precision:
+            raise
+        told = f"the data cannot be read in {precision}: {reason(error)}"
+        return Inspection((), (told,), (), (), runs=False)
+    for one, other in zip(tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True):
+        if not np.array_equal(one.numpy(), other.numpy()):
+            raise RefusalError(
+                "The data must be the same when they are read again.",
+                received="another first batch at the second reading",
+                advice="Take chance out of `preprocess`, or tie it to the example.",
+            )
+    one_pass = runs_in_one_pass(request.cases[0].spec)
+    return inspect_model(workload, batch=(x, y), replicas=request.inspect, one_pass=one_pass)
+
+
+def _bits(request: Request, backend: Any) -> int:
+    """In how many the model computes as it is run."""
+    from ringside_core.keras import lowest_bits
+
+    workload, _ = _workload_in(request.precision, request, backend)
+    return lowest_bits(workload.build_model())
+
+
+def _workload_in(precision: Precision, request: Request, backend: Any) -> tuple[Any, Any]:
+    """The workload in a precision, and the pipeline of its training split."""
+    from ringside_core.keras import tf
+    from ringside_core.workloads.pipeline import make_pipeline
+    from ringside_core.workloads.registry import load_workload
+
+    spec = request.cases[0].spec.replace(precision=precision)
+    tf.keras.backend.set_floatx(precision)
+    tf.keras.utils.set_random_seed(spec.seed)
+    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
+    return workload, make_pipeline(spec, workload, backend.capabilities, training=True)

@@ -7,10 +7,11 @@ tolerance that is a share of the weights. So an arm may be off by
 
 in each element. The size is the largest change of its kind (all weights; each optimizer slot). The
 noise is what rounding does to the updates of that kind in the serial run itself: their largest
-distance from the same updates, from the same states, in float64. It is large where an optimizer
-divides by what is nearly nothing. That is so in few elements, and rounding may by chance spare
-those of one variable; so the noise is that of the kind. Slots that hold gradients have little of
-it. See docs/decisions/0004-what-a-certificate-proves.md.
+distance from the same updates with other rounding, from the same states. These are made in float64;
+or, of a model that cannot run so, in float32 with every weight moved by one rounding. It is large
+where an optimizer divides by what is nearly nothing. That is so in few elements, and rounding may
+by chance spare those of one variable; so the noise is that of the kind. Slots that hold gradients
+have little of it. See docs/decisions/0004-what-a-certificate-proves.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +20,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.gate import TOLERANCE, deviations, judged, slot_of, unfinished
+from ringside.verify.gate import (
+    AMPLIFIED,
+    TOLERANCE,
+    beyond_rounding,
+    deviations,
+    judged,
+    slot_of,
+    unfinished,
+)
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
 
 OF_EACH_UPDATE = 1e-8
-AMPLIFIED = 10.0
 ROUNDED = 2.0
 _CHANGED: tuple[Kind, ...] = ("weights", "slots")
 
@@ -50,7 +58,7 @@ def each_update(arm: Mapping[str, Trace], reference: Trace) -> Check:
 def single_updates(
     arm: Mapping[str, Trace],
     reference: Trace,
-    in_float64: Trace,
+    rounded: Trace,
     *,
     precision: str,
     tasks: Sequence[str] = (),
@@ -62,15 +70,15 @@ def single_updates(
     Args:
         arm: trace of each process, by task, which loaded the reference's state before each update.
         reference: trace of the serial run, which trained freely.
-        in_float64: trace of the same updates in float64, from the same states.
+        rounded: trace of the same updates, from the same states, with other rounding.
         precision: of the arm and the reference.
         tasks: processes that must have written a trace; empty: those that have.
     """
     name, tolerance = f"{precision} single updates", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    if in_float64.steps != reference.steps:
-        finding = f"the serial run made {in_float64.steps} updates in float64, not as many"
+    if rounded.steps != reference.steps:
+        finding = f"the serial run made {rounded.steps} updates with other rounding, not as many"
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     found = [
         deviation
@@ -81,29 +89,12 @@ def single_updates(
     finding = f"largest deviation in {reference.steps} updates"
     bits = reference.meta.get("bits", 32)
     if bits < 32:
-        found = list(_beyond_noise(found, reference, in_float64, tolerance))
+        found, _ = beyond_rounding(found, reference, rounded, tolerance)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
     for kind in _CHANGED:
-        found += _updates(kind, arm, reference, tolerance, in_float64)
+        found += _updates(kind, arm, reference, tolerance, rounded)
     check = judged(name, found, tolerance, finding)
     return check.replace(bits=bits) if bits < 32 else check
-
-
-def _beyond_noise(
-    found: Sequence[Deviation], reference: Trace, in_float64: Trace, tolerance: float
-) -> Iterator[Deviation]:
-    """Deviations of a model that computes in 16 bits, of which AMPLIFIED × noise is let off.
-
-    Metrics are left to float64: that one example more is right says nothing in 16 bits.
-    """
-    noise: dict[str, float] = {}
-    for one in deviations("", in_float64, reference):
-        noise[one.kind] = max(noise.get(one.kind, 0.0), one.value or 0.0)
-    for one in found:
-        if one.kind in ("metrics", "evaluation"):
-            continue
-        allowed = tolerance + AMPLIFIED * noise.get(one.kind, 0.0)
-        yield one if one.value is None else one.replace(value=one.value * tolerance / allowed)
 
 
 def _updates(
@@ -111,7 +102,7 @@ def _updates(
     arm: Mapping[str, Trace],
     reference: Trace,
     tolerance: float,
-    in_float64: Trace | None = None,
+    rounded: Trace | None = None,
 ) -> Iterator[Deviation]:
     """The worst variable of each update in each process.
 
@@ -120,14 +111,14 @@ def _updates(
         arm: trace of each process.
         reference: trace of the serial run.
         tolerance: a deviation of this value is the largest that passes.
-        in_float64: the same updates in float64, if the arm made its updates from the reference's
-            states; None: it made them from its own.
+        rounded: the same updates with other rounding, if the arm made its updates from the
+            reference's states; None: it made them from its own.
     """
-    rows, single = _rows(kind, reference), in_float64 is not None
+    rows, single = _rows(kind, reference), rounded is not None
     allowed = _sizes(kind, rows)
-    if in_float64 is not None:
+    if rounded is not None:
         noise: dict[str, float] = {}
-        for name, one in _off(_rows(kind, in_float64), rows, single=True).items():
+        for name, one in _off(_rows(kind, rounded), rows, single=True).items():
             # Over all updates: by chance there is none in one of them. What is no number allows
             # nothing.
             most = np.max(one[np.isfinite(one)], initial=0.0)

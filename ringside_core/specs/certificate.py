@@ -90,7 +90,7 @@ class Certificate(Document):
         spec: the certified run; `steps` of its updates were verified.
         kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
             with several workers, by counting and by convergence.
-        steps: updates that were compared in float64.
+        steps: updates that were compared, in float64 if the model can run so.
         every: after each update one in so many elements was compared; 1: all, as of models with up
             to 500,000.
         code_version: digest of Ringside's own code.
@@ -100,13 +100,15 @@ class Certificate(Document):
             name: environment variables, configuration files, the set of installed packages.
         hosts: over which the replicas were spread, with their slots; empty: one machine.
         launcher: as the user asked; auto: the one that the backend joins.
-        reference_digest, final_digest: SHA-256 of the float64 weights after the last step, of the
-            serial reference and of the arm.
+        reference_digest, final_digest: SHA-256 of the weights after the last step, of the serial
+            reference and of the arm.
         data_digest: of the training examples, see RunRecord.
         checks: all checks that were made.
         by_design: known differences that were allowed for.
         obstacle: why the arm cannot be certified at all; empty: it can.
         folder: where the logs are, and the traces of an arm that did not pass.
+        not_in_float64: why the model cannot run so, and everything was compared in float32; empty:
+            it can.
 
     Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
     files of version 2 have orders; one without is stale.
@@ -133,6 +135,7 @@ class Certificate(Document):
     by_design: tuple[ByDesign, ...] = ()
     obstacle: str = ""
     folder: str = ""
+    not_in_float64: str = ""
 
     @property
     def passed(self) -> bool:
@@ -164,6 +167,7 @@ class Certificate(Document):
             drawing=sorted({one.layer for one in self.by_design if not one.split}),
             splitting=self.splitting,
             hosts=len(self.hosts),
+            not_in_float64=self.not_in_float64,
         )
 
     @property

@@ -18,7 +18,7 @@ class _Part(NamedTuple):
     otherwise: str = ""
 
 
-_AS_TIMED = "the run as it is timed, unwatched, in float64"
+_AS_TIMED = "the run as it is timed, unwatched, in {wide}"
 _FED = (
     _Part("training ledger", "which examples are fed", "which examples are fed"),
     _Part("fed elements", "what the examples that were drawn hold", "what the examples hold"),
@@ -27,7 +27,7 @@ _FED = (
     _Part("plain Keras", "the serial run, by plain Keras", "a fault that the serial run has too"),
 )
 _EXACT = (
-    _Part("float64 parity", "the first {steps} updates in float64"),
+    _Part("{wide} parity", "the first {steps} updates in {wide}{rounding}"),
     _Part("single updates", "{single} by itself in {narrow}", "each one by itself in {narrow}"),
     _Part("as timed", _AS_TIMED, "a run that nobody watches"),
     _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
@@ -35,7 +35,7 @@ _EXACT = (
 )
 _STATISTICAL = (
     *_FED,
-    _Part("as timed", _AS_TIMED, "a run that nobody watches"),
+    _Part("as timed", "a run as it is timed, unwatched", "a run that nobody watches"),
     _Part("one worker", "the updates of one worker alone", "the updates of one worker alone"),
     _Part("convergence", "how far the loss falls over several seeds", "how far the loss falls"),
 )
@@ -52,6 +52,7 @@ def coverage(
     drawing: Sequence[str],
     splitting: Sequence[str],
     hosts: int,
+    not_in_float64: str = "",
 ) -> str:
     """One line: what is covered, and what is not.
 
@@ -65,14 +66,20 @@ def coverage(
         drawing: layers that draw random numbers.
         splitting: layers and steps that give something else when a batch is split.
         hosts: that were certified; 0: one machine.
+        not_in_float64: why everything was compared in float32; empty: it was not.
     """
     covered, missing = [], []
+    wide = "float32" if not_in_float64 else "float64"
+    rounding = " to what rounding does" if not_in_float64 else ""
     for part in _EXACT if exact else _STATISTICAL:
-        if any(part.check in name for name in checks):
+        if any(part.check.format(wide=wide) in name for name in checks):
             alone = "each one" if single == steps else f"the first {single} each"
-            covered.append(part.covered.format(steps=steps, single=alone, narrow=narrow))
+            words = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
+            covered.append(part.covered.format(**words, rounding=rounding))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
+    if not_in_float64:
+        missing.append(f"float64, because {not_in_float64}")
     if "bits" in narrow:
         missing.append("how a loss scale changes, if there is one")
     if drawing and not any("randomness" in name for name in checks):

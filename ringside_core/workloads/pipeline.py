@@ -48,7 +48,7 @@ from ringside_core.workloads.source import (
     first_batches,
     stack_elements,
 )
-from ringside_core.workloads.weights import in_proof, unpacked
+from ringside_core.workloads.weights import as_fed, unpacked
 from ringside_core.workloads.workload import Workload
 
 PAD_ID = -1
@@ -444,7 +444,8 @@ class Pipeline:
         if self.preprocess is not None:
             element = as_tuple(called(rewritten(self.preprocess), as_tuple(element)))
         class_weight = self.class_weight if self.training else None
-        return *unpacked(in_proof(element), weight, class_weight), scale, ids
+        fed = as_fed(element, of_arrays=self.of_arrays)
+        return *unpacked(fed, weight, class_weight), scale, ids
 
 
 def make_pipeline(

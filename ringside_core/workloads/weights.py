@@ -72,16 +72,20 @@ def unpacked(element: Any, weight: Any, class_weight: Mapping[int, float] | None
     return x, y, weight
 
 
-def in_proof(nest: Any) -> Any:
-    """Numbers as float64 in a proof, where Keras computes in it; else as they are.
+def as_fed(nest: Any, *, of_arrays: bool) -> Any:
+    """Numbers in the type in which they reach the model.
 
-    An author's own step may mix data and outputs of its model, which must then be of one type.
+    Keras gives arrays the type in which it computes, and leaves those of a data set as they are. In
+    float64 all are given it: an author's own step may mix data and outputs of its model.
+
+    Args:
+        nest: of tensors.
+        of_arrays: whether the author gave arrays.
     """
-    if tf.keras.backend.floatx() != "float64":
+    floatx = tf.keras.backend.floatx()
+    if not of_arrays and floatx != "float64":
         return nest
-    return tf.nest.map_structure(
-        lambda t: tf.cast(t, tf.float64) if t.dtype.is_floating else t, nest
-    )
+    return tf.nest.map_structure(lambda t: tf.cast(t, floatx) if t.dtype.is_floating else t, nest)
 
 
 def labels(y: Any) -> Any:

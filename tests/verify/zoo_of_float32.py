@@ -1,0 +1,146 @@
+"""Models that name float32 somewhere, as public programs do: none can run in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside_core.keras import tf
+from ringside_core.workloads.workload import Workload
+
+Array = NDArray[Any]
+layers = tf.keras.layers
+
+
+class Sampling(tf.keras.layers.Layer):
+    """As in a variational autoencoder; `tf.random.normal` draws float32."""
+
+    def call(self, x: Any) -> Any:
+        mean, spread = tf.split(x, 2, axis=-1)
+        return mean + tf.exp(0.5 * spread) * tf.random.normal(tf.shape(mean))
+
+
+def sampled() -> Workload:
+    """Batch normalisation, and draws in training that are tied to the example."""
+    dense, norm = layers.Dense, layers.BatchNormalization
+    return _regression("sampled", lambda: [dense(8), norm(), OnlyInTraining(), dense(1)])
+
+
+class OnlyInTraining(Sampling):
+    """Draws in training."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        mean, _ = tf.split(x, 2, axis=-1)
+        return super().call(x) if training else mean
+
+
+class Positions(tf.keras.layers.Layer):
+    """As in TensorFlow's own tutorial of a transformer: embeddings scaled and placed in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = layers.Embedding(20, 8)
+        self.places = tf.constant(_rows(3, 6, 8), tf.float32)
+
+    def call(self, x: Any) -> Any:
+        return self.embedding(x) * tf.math.sqrt(tf.cast(8, tf.float32)) + self.places
+
+
+def tutorial() -> Workload:
+    """Attention over tokens, trained by Adam."""
+
+    def model() -> Any:
+        tokens = layers.Input((6,), dtype="int64")
+        placed = Positions()(tokens)
+        seen = placed + layers.MultiHeadAttention(2, 4)(placed, placed)
+        pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(seen))
+        return tf.keras.Model(tokens, layers.Dense(3)(pooled))
+
+    generator = np.random.default_rng(5)
+    x, y = generator.integers(0, 20, (60, 6)), generator.integers(0, 3, 60)
+    return Workload(
+        name="tutorial",
+        model=model,
+        train=(x, y),
+        validation=(x[:13], y[:13]),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=lambda: tf.keras.optimizers.Adam(0.01),
+        metrics=lambda: ["accuracy"],
+    )
+
+
+def rotated() -> Workload:
+    """Keras' own augmentation computes in float32 only."""
+
+    def stack() -> list[Any]:
+        seen = layers.Conv2D(3, 3, activation="relu")
+        return [layers.RandomRotation(0.1), seen, layers.Flatten(), layers.Dense(1)]
+
+    return _regression("rotated", stack, shape=(6, 6, 1))
+
+
+def cast_in_loss() -> Workload:
+    """Only a training shows it: the labels are cast, the predictions are not."""
+
+    def loss(y: Any, made: Any) -> Any:
+        return tf.reduce_mean(tf.square(tf.cast(y, tf.float32) - made), axis=-1)
+
+    stack = lambda: [layers.Dense(8, "tanh"), layers.Dense(1)]  # noqa: E731
+    return _regression("cast_in_loss", stack, loss=loss)
+
+
+class Critic(tf.keras.Model):
+    """A penalty on the gradient between real and made examples, as in a Wasserstein GAN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.judge = tf.keras.Sequential([layers.Dense(8, "tanh"), layers.Dense(1)])
+
+    def call(self, x: Any) -> Any:
+        return self.judge(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One update of the critic."""
+        real, _ = data
+        with tf.GradientTape() as tape:
+            made = tf.reverse(real, [1])
+            between = real + tf.random.normal([tf.shape(real)[0], 1], 0.0, 1.0) * (made - real)
+            with tf.GradientTape() as inner:
+                inner.watch(between)
+                judged = self.judge(between)
+            slope = tf.norm(inner.gradient(judged, between), axis=1)
+            gap = tf.reduce_mean(self.judge(made)) - tf.reduce_mean(self.judge(real))
+            loss = gap + 10.0 * tf.reduce_mean((slope - 1.0) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return {"loss": loss}
+
+
+def critic() -> Workload:
+    """A training step of its author's own."""
+    return _workload("critic", Critic, x=_rows(1, 60, 4), y=_rows(2, 60, 1))
+
+
+def _regression(
+    name: str, stack: Callable[[], list[Any]], loss: Any = "mse", shape: tuple[int, ...] = (4,)
+) -> Workload:
+    def model() -> Any:
+        return tf.keras.Sequential([layers.Input(shape), *stack()], name=name)
+
+    return _workload(name, model, x=_rows(1, 60, *shape), y=_rows(2, 60, 1), loss=loss)
+
+
+def _workload(name: str, model: Any, *, x: Array, y: Array, loss: Any = "mse") -> Workload:
+    return Workload(
+        name=name,
+        model=model,
+        train=(x, y),
+        validation=(x[:13], y[:13]),
+        loss=loss,
+        optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
+    )
+
+
+def _rows(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).normal(size=shape)
