@@ -65,8 +65,10 @@ def _of_certificate(found: dict[str, Any]) -> list[str]:
         f"by design: {one['layer']}: {one['differs']}; {one['treated']}"
         for one in found["by_design"]
     ]
+    narrow = found["not_in_float64"]
     return [
         *differs,
+        *([f"certified in float32 only: {narrow}"] if narrow else []),
         "certificate: exact under synchronous backends, statistical under several asynchronous "
         "workers",
         "Next: ringside verify, with the same arguments.",

@@ -57,8 +57,7 @@ def beyond_rounding(
 ) -> tuple[list[Deviation], str]:
     """Deviations of which AMPLIFIED × what rounding does to the serial run is let off.
 
-    Metrics are left out: whether rounding makes one example more right is chance. Single updates
-    from the same states are judged with their metrics.
+    Of metrics only the loss is judged: whether rounding makes one example more right is chance.
 
     Args:
         found: deviations of an arm from the reference.
@@ -72,14 +71,15 @@ def beyond_rounding(
     """
     allowed: dict[str, float] = {}
     for one in deviations("", rounded, reference):
-        known = tolerance + AMPLIFIED * (one.value or 0.0)  # what is no number allows nothing
-        allowed[one.kind] = max(known, allowed.get(one.kind, tolerance))
+        if not _is_chance(one):
+            known = tolerance + AMPLIFIED * (one.value or 0.0)  # what is no number allows nothing
+            allowed[one.kind] = max(known, allowed.get(one.kind, tolerance))
     shares = [
         one
         if one.value is None
         else one.replace(value=one.value * tolerance / allowed.get(one.kind, tolerance))
         for one in found
-        if one.kind not in ("metrics", "evaluation")
+        if not _is_chance(one)
     ]
     most = allowed.get("weights", tolerance)
     return shares, f"of what rounding allows: weights to {most:.0e} of the largest"
@@ -111,6 +111,10 @@ def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str
             for place in sorted({(d.step, d.kind) for d in found})
         ),
     )
+
+
+def _is_chance(one: Deviation) -> bool:
+    return one.kind in ("metrics", "evaluation") and one.name != "loss"
 
 
 def evaluation(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Check:

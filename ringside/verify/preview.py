@@ -29,7 +29,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     Returns:
         `examples`, `validation`: how many; `updates` of an epoch; `short`: examples of its last
         batch, 0: a whole one; `weighted`: whether examples have weights; `notes`: what is done
-        with the data; `model`; `by_design` and `obstacles` as in an inspection.
+        with the data; `model`; `by_design`, `obstacles` and `not_in_float64` as in an
+        inspection.
     """
     tf.keras.backend.set_floatx(spec.precision)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
@@ -47,7 +48,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     case = Case(name="preview", spec=spec)
     request = Request(cases=(case,), inspect=(2,), precision=spec.precision)
     inspected = inspect_workload(request, backend)
-    return {**found, **{name: inspected[name] for name in ("by_design", "obstacles")}}
+    told = ("by_design", "obstacles", "not_in_float64")
+    return {**found, **{name: inspected[name] for name in told}}
 
 
 def _model(workload: Workload) -> dict[str, Any]:

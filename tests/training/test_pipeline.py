@@ -352,3 +352,16 @@ def test_data_that_cannot_be_an_epoch_are_refused(data: Any, words: str) -> None
     """Endless, empty, ragged, or no data at all."""
     with pytest.raises(RefusalError, match=words):
         as_source(data, what="train data")
+
+
+def test_arrays_have_the_type_in_which_keras_computes() -> None:
+    """As in `Model.fit`; a data set keeps its own, and so do whole numbers."""
+    x, y = np.zeros((6, 2)), np.zeros(6, np.int32)
+    arrays, dataset = ((x, y), tf.data.Dataset.from_tensor_slices((x, y)))
+
+    given = [pipeline(one, 3, 1).dataset(InputShard()).element_spec for one in (arrays, dataset)]
+
+    assert [(x.dtype, y.dtype) for x, y, *_ in given] == [
+        (tf.float32, tf.int32),
+        (tf.float64, tf.int32),
+    ]

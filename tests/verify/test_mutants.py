@@ -27,6 +27,8 @@ DOZEN = (
     "sum-for-mean-from-update-5",
     "wrong-elements-beyond-1000",
 )
+# Planted once more in a model that cannot run in float64: nothing is hidden by what is let off.
+IN_FLOAT32 = ("float16-all-reduce-of-a-strategy", "resume-forgets-momentum")
 
 
 @pytest.fixture(scope="module", name="mutants")
@@ -43,14 +45,19 @@ def test_every_patch_applies(mutants: ModuleType) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize("name", DOZEN)
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [(name, "") for name in DOZEN]
+    + [(name, "benchmarks/mutant_workloads.py:only_in_float32") for name in IN_FLOAT32],
+)
 def test_a_fault_is_caught(
-    name: str, mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, workload: str, mutants: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The processes run the copy with the fault; a check says no, and not an error of the patch."""
     mutant = mutants.all_mutants()[name]
     words = mutant.command.split()
     flags = dict(zip(words[1::2], words[2::2], strict=True))
+    flags["--workload"] = workload or flags["--workload"]
     with mutants.copied() as tree:
         mutants.plant(mutant, tree)
         here = Site.here

@@ -45,6 +45,14 @@ def test_each_check_adds_what_it_covers() -> None:
     )
 
 
+def test_what_cannot_run_in_float64_is_said() -> None:
+    """What stands for float64, and why."""
+    one = certificate(arm_of("horovod", 2), by_design=(), not_in_float64="it names float32")
+
+    assert one.coverage.startswith("Covers the first 20 updates in float32 to what rounding does,")
+    assert "float64, because it names float32; " in one.coverage.partition("Not covered")[2]
+
+
 def test_half_precision_is_said() -> None:
     """So is what of it nobody looks at."""
     one = certificate(arm_of("horovod", 2), by_design=())

@@ -135,6 +135,22 @@ def test_missing_updates_and_processes_fail() -> None:
     assert not parity({"a": extra}, trace(), precision="float64").passed
 
 
+@pytest.mark.parametrize(("times", "passed"), [(9.0, True), (11.0, False)])
+def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> None:
+    """By kind, in float32; metrics are left out."""
+    rounded, arm, by = trace(), trace(), 1e-3
+    grow(rounded.weights["000 dense/kernel"], (STEPS, 0), by)
+    grow(arm.weights["000 dense/kernel"], (2, 1), times * by)
+    grow(arm.metrics["accuracy"], (0,), 0.1)
+
+    check = parity({"a": arm}, trace(), precision="float32", rounded=rounded)
+
+    assert check.passed == passed
+    assert check.worst is not None
+    assert check.worst.value == pytest.approx(times * by * 4e-5 / (10 * by + 4e-5), rel=1e-3)
+    assert "weights to 1e-02 of the largest" in check.finding
+
+
 def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
     """Weights of an asynchronous arm may differ; initial weights may not."""
     other = trace()

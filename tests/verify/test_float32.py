@@ -1,0 +1,126 @@
+"""What cannot run in float64 is certified in float32, to what rounding does and no further."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside.verify.certify import certify
+from ringside.verify.slices import reason
+from ringside.verify.states import Moved
+from ringside_core.keras import draw_by_rank, get_weights, tf
+from tests.verify import zoo_of_float32
+from tests.verify.arms import GLOO, subject
+
+pytestmark = pytest.mark.usefixtures("warm")
+NONE: dict[str, object] = {}
+MIRRORED, HOROVOD, WORKERS = ("mirrored", NONE), ("horovod", GLOO), ("multi_worker_mirrored", NONE)
+ZOO = {
+    "sampled": [MIRRORED],
+    "tutorial": [MIRRORED],
+    "rotated": [HOROVOD],
+    "cast_in_loss": [WORKERS],
+    "critic": [MIRRORED, HOROVOD],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ZOO)
+def test_it_is_certified_in_float32(name: str, tmp_path: Path) -> None:
+    """Each update from the same state, and the whole; the certificate says why not in float64."""
+    workload = f"{zoo_of_float32.__name__}:{name}"
+    arms = [
+        subject(backend, 2, dict(options), workload=workload, global_batch=12)
+        for backend, options in ZOO[name]
+    ]
+
+    for certificate in certify(arms, folder=tmp_path):
+        assert certificate.passed, certificate.reason
+        assert "float" in certificate.not_in_float64
+        assert certificate.not_in_float64 in certificate.coverage
+        checks = {check.name: check for check in certificate.checks}
+        assert not any(name.startswith("float64") for name in checks)
+        for name_of in ("float32 parity", "float32 single updates", "as timed", "resumed"):
+            assert checks[name_of].tolerance == 4e-5
+        assert checks["float32 single updates"].covered
+
+
+@pytest.mark.slow
+def test_a_run_in_float64_is_refused(tmp_path: Path) -> None:
+    """It could not even be trained."""
+    workload = f"{zoo_of_float32.__name__}:cast_in_loss"
+    arm = subject("mirrored", 2, workload=workload, global_batch=12, precision="float64")
+
+    (certificate,) = certify([arm], folder=tmp_path)
+
+    assert not certificate.passed
+    assert "a run in float64, must be able to run in float64" in certificate.obstacle
+
+
+def test_every_weight_is_moved_to_a_neighbour() -> None:
+    """Up or down, by one rounding; numbers of another kind stay."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(40, input_shape=(3,))])
+    model.steps = tf.Variable(3, dtype=tf.int64, trainable=False)
+    before = get_weights(model)
+    moving = Moved(each_update=True)
+    moving.training = SimpleNamespace(model=model)  # type: ignore[assignment]
+
+    moving.on_step(1)
+
+    found = dict(zip([one.dtype.kind for one in before], get_weights(model), strict=True))
+    kernel, moved = before[0], get_weights(model)[0]
+    signs = np.sign(moved - kernel)
+    np.testing.assert_array_equal(moved, np.nextafter(kernel, np.float32(np.inf) * signs))
+    assert {-1.0, 1.0} == set(signs.flat)
+    assert found.get("i", 3) == 3
+
+
+def test_ranks_draw_from_streams_of_their_own() -> None:
+    """Keras' image layers, and a generator that a layer's author keeps."""
+
+    class Own(tf.keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.chance = tf.random.Generator.from_seed(5)
+
+        def call(self, x: Any) -> Any:
+            return x + self.chance.uniform(tf.shape(x))
+
+    def drawn(rank: int) -> list[Any]:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.layers.RandomRotation(0.2), Own()])
+        model.build((None, 4, 4, 1))
+        draw_by_rank(model, rank)
+        noise = model.layers[1].chance.uniform((4,)).numpy()
+        return [*model.layers[0]._random_generator.random_uniform((4,)).numpy(), *noise]
+
+    rows = [drawn(rank) for rank in (0, 1, 2)]
+
+    assert drawn(1) == rows[1]
+    for here, there in ((0, 1), (0, 2), (1, 2)):
+        assert not set(rows[here]) & set(rows[there])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cannot compute Mul [Op:Mul] name: ", "cannot compute Mul"),
+        (
+            'Exception encountered when calling layer "a" (type A).\n\nno such type\n\n'
+            'Call arguments received by layer "a" (type A):\n  • x=1',
+            "no such type",
+        ),
+        (
+            'in user code:\n\n    File "a.py", line 1, in call  *\n        x * y\n\n'
+            "    TypeError: Input 'y' has type float32\n",
+            "TypeError: Input 'y' has type float32",
+        ),
+        ("", "ValueError"),
+    ],
+)
+def test_the_line_that_says_what_is_wrong(text: str, said: str) -> None:
+    """Keras and AutoGraph put others around it."""
+    assert reason(ValueError(text)) == said
