@@ -21,6 +21,7 @@ from ringside_core.specs.certificate import Kind
 # correctness suite (distribute/keras_correctness_test_base.py).
 TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
 AMPLIFIED = 10.0
+ONE_EXAMPLE = 1.5
 
 
 def parity(
@@ -57,7 +58,7 @@ def beyond_rounding(
 ) -> tuple[list[Deviation], str]:
     """Deviations of which AMPLIFIED × what rounding does to the serial run is let off.
 
-    Of metrics only the loss is judged: whether rounding makes one example more right is chance.
+    Of a metric that counts examples also one example: whether rounding makes it right is chance.
 
     Args:
         found: deviations of an arm from the reference.
@@ -69,20 +70,35 @@ def beyond_rounding(
         The deviations as shares, so that the tolerance is the largest that passes; and what is
         allowed, in words.
     """
-    allowed: dict[str, float] = {}
+    noise: dict[tuple[str, str], float] = {}
     for one in deviations("", rounded, reference):
-        if not _is_chance(one):
-            known = tolerance + AMPLIFIED * (one.value or 0.0)  # what is no number allows nothing
-            allowed[one.kind] = max(known, allowed.get(one.kind, tolerance))
+        place = _place(one)
+        noise[place] = max(one.value or 0.0, noise.get(place, 0.0))  # what is no number adds none
+
+    def allowed(one: Deviation) -> float:
+        own = tolerance + AMPLIFIED * noise.get(_place(one), 0.0)
+        return own + (ONE_EXAMPLE * _of_one_example(one, reference) if _place(one)[1] else 0.0)
+
     shares = [
-        one
-        if one.value is None
-        else one.replace(value=one.value * tolerance / allowed.get(one.kind, tolerance))
+        one if one.value is None else one.replace(value=one.value * tolerance / allowed(one))
         for one in found
-        if not _is_chance(one)
     ]
-    most = allowed.get("weights", tolerance)
+    most = tolerance + AMPLIFIED * noise.get(("weights", ""), 0.0)
     return shares, f"of what rounding allows: weights to {most:.0e} of the largest"
+
+
+def _place(one: Deviation) -> tuple[str, str]:
+    """What has noise of its own: a kind; or a metric that counts examples, by its name."""
+    counts = one.kind in ("metrics", "evaluation") and one.name != "loss"
+    return one.kind, one.name if counts and not one.name.startswith("output ") else ""
+
+
+def _of_one_example(one: Deviation, reference: Trace) -> float:
+    """How much one example more that is right changes a metric."""
+    meta, trained = reference.meta, one.kind == "metrics"
+    count = meta["train_examples"] if trained else meta["validation_examples"][0]
+    values = reference.metrics if trained else {**reference.before, **reference.evaluation}
+    return 1.0 / (count * _scale([values[one.name]])) if one.name in values else 0.0
 
 
 def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
@@ -111,10 +127,6 @@ def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str
             for place in sorted({(d.step, d.kind) for d in found})
         ),
     )
-
-
-def _is_chance(one: Deviation) -> bool:
-    return one.kind in ("metrics", "evaluation") and one.name != "loss"
 
 
 def evaluation(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Check:

@@ -89,6 +89,8 @@ def single_updates(
     finding = f"largest deviation in {reference.steps} updates"
     bits = reference.meta.get("bits", 32)
     if bits < 32:
+        # Metrics are left to float64: that one example more is right says nothing in 16 bits.
+        found = [one for one in found if one.kind not in ("metrics", "evaluation")]
         found, _ = beyond_rounding(found, reference, rounded, tolerance)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
     for kind in _CHANGED:

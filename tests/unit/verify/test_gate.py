@@ -137,11 +137,10 @@ def test_missing_updates_and_processes_fail() -> None:
 
 @pytest.mark.parametrize(("times", "passed"), [(9.0, True), (11.0, False)])
 def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> None:
-    """By kind, in float32; metrics are left out."""
+    """By kind, in float32."""
     rounded, arm, by = trace(), trace(), 1e-3
     grow(rounded.weights["000 dense/kernel"], (STEPS, 0), by)
     grow(arm.weights["000 dense/kernel"], (2, 1), times * by)
-    grow(arm.metrics["accuracy"], (0,), 0.1)
 
     check = parity({"a": arm}, trace(), precision="float32", rounded=rounded)
 
@@ -149,6 +148,21 @@ def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> 
     assert check.worst is not None
     assert check.worst.value == pytest.approx(times * by * 4e-5 / (10 * by + 4e-5), rel=1e-3)
     assert "weights to 1e-02 of the largest" in check.finding
+
+
+@pytest.mark.parametrize(("examples", "passed"), [(1, True), (2, False)])
+def test_one_example_more_that_is_right_is_chance(examples: int, passed: bool) -> None:
+    """Two are not; nor is a loss."""
+    arm, right = trace(), trace()
+    arm.metrics["accuracy"] = right.metrics["accuracy"] + examples / right.meta["train_examples"]
+
+    found = parity({"a": arm}, right, precision="float32", rounded=trace())
+
+    assert found.passed == passed
+    assert not parity({"a": arm}, right, precision="float32").passed
+    arm = trace()
+    arm.evaluation["loss"] = right.evaluation["loss"] + 0.01
+    assert not parity({"a": arm}, right, precision="float32", rounded=trace()).passed
 
 
 def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
