@@ -50,6 +50,11 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
                 else ""
             )
         )
+    if model["unused"]:
+        lines.append(
+            f"compile: {', '.join(model['unused'])} is not used; --steps-per-execution and "
+            "--jit-compile are"
+        )
     if model["callbacks"]:
         lines.append(
             f"callbacks: {', '.join(model['callbacks'])}; certificates and comparisons go without"

@@ -53,7 +53,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
 
 
 def _model(workload: Workload) -> dict[str, Any]:
-    """Its `kind`, `parameters`, `bits`, `own_steps`, `optimizers` and `callbacks`."""
+    """Its `kind`, `parameters`, `bits`, `own_steps`, `optimizers`, `callbacks` and `unused`."""
     model = workload.build_model()
     given = workload.callbacks() if callable(workload.callbacks) else workload.callbacks
     own = {"train_step": has_own_step(model), "test_step": has_own_test_step(model)}
@@ -65,7 +65,19 @@ def _model(workload: Workload) -> dict[str, Any]:
         "own_steps": [name for name, is_own in own.items() if is_own],
         "optimizers": [_told(one) for one in optimizers],
         "callbacks": [type(one).__name__ for one in given],
+        "unused": _unused(model),
     }
+
+
+def _unused(model: Any) -> list[str]:
+    """What its author's `compile` asked for that is asked of Ringside by a flag."""
+    several = int(getattr(model, "_steps_per_execution", None) or 1)
+    asked = {
+        f"steps_per_execution={several}": several > 1,
+        "jit_compile=True": bool(getattr(model, "_jit_compile", False)),
+        "run_eagerly=True": bool(getattr(model, "_run_eagerly", False)),
+    }
+    return [name for name, is_asked in asked.items() if is_asked]
 
 
 def _told(optimizer: Any) -> str:

@@ -379,12 +379,10 @@ def _inspected(precision: Precision, request: Request, backend: Any) -> Any:
         workload, pipeline = _workload_in(precision, request, backend)
         x, y, *others = next(iter(pipeline.dataset(InputShard())))
         again = next(iter(pipeline.dataset(InputShard())))
-    except RefusalError:
-        raise
-    except Exception as error:  # of the user's code
+    except Exception as error:  # of the user's code; a script makes its model when it is loaded
         if precision == request.precision:
             raise
-        told = f"the data cannot be read in {precision}: {reason(error)}"
+        told = f"the workload cannot be loaded in {precision}: {reason(error)}"
         return Inspection((), (told,), (), (), runs=False)
     for one, other in zip(tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True):
         if not np.array_equal(one.numpy(), other.numpy()):

@@ -187,6 +187,16 @@ def as_source(data: Any, *, what: str) -> Source:
 
 
 def _from_dataset(dataset: Any, *, what: str) -> Source:
+    specs = tf.nest.flatten(dataset.element_spec)
+    sparse = (tf.RaggedTensorSpec, tf.SparseTensorSpec)
+    if others := sorted({type(one).__name__ for one in specs if isinstance(one, sparse)}):
+        raise RefusalError(
+            f"The {what} must hold dense tensors.",
+            received=", ".join(others),
+            advice="Make them of one size, say 40: map(lambda x, y: (x, y)) turns rows of a "
+            "RaggedTensor into tensors, padded_batch(32, padded_shapes=([40], [])) pads them, and "
+            "Embedding(mask_zero=True) masks the padding.",
+        )
     parts = take_apart(dataset, seed=1 if what.startswith("validation") else 0)
     raw = parts.raw
     cardinality = int(raw.cardinality())

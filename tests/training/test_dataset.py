@@ -414,3 +414,19 @@ def test_a_kept_shuffle_is_the_authors() -> None:
     assert not source.shuffled
     memory = source.in_memory
     assert sorted(memory.arrays[1]) == list(range(COUNT))
+
+
+def test_ragged_rows_are_refused_and_the_advice_works() -> None:
+    """They become tensors of one size, with nothing but zeros behind their ends."""
+    ragged = tf.ragged.constant([[1, 2, 3], [4, 5], [6]])
+    rows = tf.data.Dataset.from_tensor_slices((ragged, [0, 1, 0]))
+
+    with pytest.raises(RefusalError, match="must hold dense tensors"):
+        as_source(rows.batch(3), what="training data")
+
+    padded = rows.map(lambda x, y: (x, y)).padded_batch(3, padded_shapes=([4], []))
+    source = as_source(padded, what="training data")
+    assert isinstance(source, StreamSource)
+    np.testing.assert_array_equal(
+        source.in_memory.arrays[0], [[1, 2, 3, 0], [4, 5, 0, 0], [6, 0, 0, 0]]
+    )

@@ -54,6 +54,26 @@ def test_a_script_is_told_in_numbers(tmp_path: Path) -> None:
     assert "certificate: exact" in lines[-2]
 
 
+def test_what_compile_asks_and_no_flag_does_is_told(tmp_path: Path) -> None:
+    """It changes no number, so the run goes on."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dense(2)")
+    program = tmp_path / "mine.py"
+    program.write_text(program.read_text().replace('"mse")', '"mse", steps_per_execution=4)'))
+
+    lines = _lines(spec, preview(spec))
+
+    assert [line for line in lines if line.startswith("compile: steps_per_execution=4 is not used")]
+
+
+def test_a_model_that_names_float32_is_told(tmp_path: Path) -> None:
+    """Its certificate is in float32."""
+    layer = "tf.keras.layers.Lambda(lambda t: t * tf.constant(2.0, tf.float32))"
+    spec = spec_of(tmp_path, layer)
+    lines = _lines(spec, preview(spec))
+
+    assert [line for line in lines if line.startswith("certified in float32 only: the workload")]
+
+
 def test_what_stands_in_the_way_of_a_certificate_is_told(tmp_path: Path) -> None:
     """A layer that subtracts the mean of its batch."""
     couples = "tf.keras.layers.Lambda(lambda x: x - tf.reduce_mean(x, axis=0))"

@@ -166,6 +166,19 @@ def seeds(shares: list[float], *, finer: float = 0.9) -> tuple[Traces, Traces, T
     return arms, reference, more
 
 
+def test_without_validation_data_convergence_is_not_covered() -> None:
+    """Nothing says how far the loss falls; other examples than planned still fail."""
+    traces = seeds([0.0, 0.0])
+    for one in (*traces[0], *traces[1], *traces[2]):
+        one.evaluation = {}
+
+    check = convergence(*traces)
+
+    assert (check.passed, check.covered) == (True, False)
+    traces[0][0].meta["ledgers"] = [{"count": 7}]
+    assert not convergence(*traces).passed
+
+
 def test_convergence_is_a_one_sided_t_test() -> None:
     """The verdict is that of scipy's own test, below and above the margin."""
     for shares in ([0.01, 0.03, -0.02, 0.0, 0.02], [0.08, 0.12, 0.02, 0.11, 0.05]):
