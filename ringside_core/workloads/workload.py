@@ -94,7 +94,9 @@ class Workload:
                 raise RefusalError(
                     "A workload's loss must be a mean over the batch.",
                     received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
-                    advice="Leave `reduction` away.",
+                    advice="Leave `reduction` away, and multiply the learning rate by the batch. "
+                    "Keras trains both by the sum: a strategy adds the replicas' sums, and "
+                    "Horovod averages them.",
                 )
         if self.class_weight is not None:
             preprocessed = self.preprocess is not None
