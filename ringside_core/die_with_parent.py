@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ringside_core.users_errors import last_error
+
 PR_SET_PDEATHSIG = 1  # prctl(2): the kernel sends this process a signal when its parent ends
 
 
@@ -33,7 +35,7 @@ def answer_of(module: str, request: str, *, limit_s: float) -> tuple[dict[str, A
         limit_s: seconds for it.
 
     Returns:
-        The answer, None if the process failed; and the last lines of its errors.
+        The answer, None if the process failed; and its last error.
 
     Raises:
         TimeoutExpired: there was no answer in time.
@@ -49,10 +51,9 @@ def answer_of(module: str, request: str, *, limit_s: float) -> tuple[dict[str, A
             timeout=limit_s,
             check=False,
         )
-        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
         failed = done.returncode or not answered.exists()
         answer = None if failed else json.loads(answered.read_text(encoding="utf-8"))
-        return answer, " / ".join(last) or "no output"
+        return answer, last_error(done.stderr)
 
 
 def main() -> None:

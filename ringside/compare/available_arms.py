@@ -47,7 +47,7 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
     """Run `trainers.availability`; its answer, see there.
 
     Raises:
-        RefusalError: that process failed; its last lines are told.
+        RefusalError: that process failed; its last error is told.
     """
     request = {
         "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
@@ -64,7 +64,7 @@ def asked_of(module: str, request: str) -> dict[str, Any]:
         request: as JSON.
 
     Raises:
-        RefusalError: that process failed; its last lines are told.
+        RefusalError: that process failed; its last error is told.
     """
     try:
         answer, errors = answer_of(module, request, limit_s=LIMIT_S)

@@ -17,11 +17,11 @@ from ringside.verify.slices import (
     Part,
     close,
     masked_as,
-    reason,
     slices_of,
 )
 from ringside_core.keras import functions_in_python, get_weights, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.whole_batch import has_own_step, losses_count_padding, mark_alike, mark_losses
@@ -63,7 +63,7 @@ def inspect_model(
         raise
     # Some of Keras' own layers compute in float32 only, and so do many authors' functions.
     except Exception as error:
-        told = f"the model cannot be called in {tf.keras.backend.floatx()}: {reason(error)}"
+        told = f"the model cannot be called in {tf.keras.backend.floatx()}: {in_one_line(error)}"
         return Inspection((), (told,), (), (), runs=False)
 
 
@@ -259,7 +259,7 @@ class _Lab:
             return call(*args, **kwargs)
         except Exception as error:
             if self._failed is None:
-                self._failed, self._reason = layer, reason(error)
+                self._failed, self._reason = layer, in_one_line(error)
                 if isinstance(error, RefusalError) and layer in self._generators:
                     layer._random_generator = self._generators[layer]
                     self.of_chance[layer] = None

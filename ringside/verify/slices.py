@@ -72,18 +72,3 @@ def close(value: Any, reference: Any, scale_of: Any) -> bool:
     scale = np.max(np.abs(of[np.isfinite(of)]), initial=0.0)
     tolerance = TOLERANCES.get(value.dtype.real_dtype, COARSE)
     return np.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True)
-
-
-def reason(error: Exception) -> str:
-    """The line of an error that says what is wrong.
-
-    Keras puts a line of its own before it, and the arguments of a call after it; AutoGraph puts the
-    lines of a user's code before it.
-    """
-    text = str(error).partition("Call arguments received")[0]
-    lines = [line.strip() for line in text.split("\n")]
-    lines = [line for line in lines if line and "encountered when" not in line]
-    if not lines:
-        return type(error).__name__
-    told = lines[-1] if lines[0].startswith("in user code") else lines[0]
-    return told.partition(" [Op:")[0]

@@ -39,6 +39,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.specs.run_spec import Precision
+from ringside_core.users_errors import in_one_line
 
 # train.py's function: (record, run_dir, prepare=…) → None.
 Train = Callable[..., None]
@@ -371,7 +372,7 @@ def inspect_workload(request: Request, backend: Any, *, not_in_float64: str = ""
 def _inspected(precision: Precision, request: Request, backend: Any) -> Any:
     """The inspection of the model in a precision."""
     from ringside.verify.inspection import inspect_model
-    from ringside.verify.slices import Inspection, reason
+    from ringside.verify.slices import Inspection
     from ringside_core.keras import tf
     from trainers.whole_batch import runs_in_one_pass
 
@@ -382,7 +383,7 @@ def _inspected(precision: Precision, request: Request, backend: Any) -> Any:
     except Exception as error:  # of the user's code; a script makes its model when it is loaded
         if precision == request.precision:
             raise
-        told = f"the workload cannot be loaded in {precision}: {reason(error)}"
+        told = f"the workload cannot be loaded in {precision}: {in_one_line(error)}"
         return Inspection((), (told,), (), (), runs=False)
     for one, other in zip(tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True):
         if not np.array_equal(one.numpy(), other.numpy()):

@@ -23,6 +23,7 @@ from typing import Any
 
 from ringside_core.keras import same_chance, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.fit_arguments import FitArguments
 from ringside_core.workloads.registry import place_of, script_words, search_first
 from ringside_core.workloads.workload import Workload
@@ -200,7 +201,7 @@ def run(script: str) -> None:
         if capturing():
             raise RefusalError(
                 "A script must run up to its fit without an error.",
-                received=f"{type(error).__name__}: {error} ({place_of(error, str(path))})",
+                received=f"{in_one_line(error)} ({place_of(error, str(path))})",
             ) from error
         raise
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ringside.verify.certify import certify
-from ringside.verify.slices import reason
 from ringside.verify.states import Moved
 from ringside_core.keras import draw_by_rank, get_weights, tf
 from tests.verify import zoo_of_float32
@@ -102,25 +101,3 @@ def test_ranks_draw_from_streams_of_their_own() -> None:
     assert drawn(1) == rows[1]
     for here, there in ((0, 1), (0, 2), (1, 2)):
         assert not set(rows[here]) & set(rows[there])
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("cannot compute Mul [Op:Mul] name: ", "cannot compute Mul"),
-        (
-            'Exception encountered when calling layer "a" (type A).\n\nno such type\n\n'
-            'Call arguments received by layer "a" (type A):\n  • x=1',
-            "no such type",
-        ),
-        (
-            'in user code:\n\n    File "a.py", line 1, in call  *\n        x * y\n\n'
-            "    TypeError: Input 'y' has type float32\n",
-            "TypeError: Input 'y' has type float32",
-        ),
-        ("", "ValueError"),
-    ],
-)
-def test_the_line_that_says_what_is_wrong(text: str, said: str) -> None:
-    """Keras and AutoGraph put others around it."""
-    assert reason(ValueError(text)) == said

@@ -1,0 +1,52 @@
+"""What an error of a user's program says, in one line: what is wrong first, then where."""
+
+import re
+from pathlib import Path
+
+_BEGINS = "Traceback (most recent call last)"
+_PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
+_ROOT = str(Path(__file__).resolve().parent.parent)
+_NOT_THE_USERS = ("/lib/python", "site-packages", "<frozen ", "<string>", f"{_ROOT}/")
+
+
+def essence(text: str) -> str:
+    """The line of an error's text that says what is wrong; empty: none does.
+
+    Keras puts a line of its own before it, and the arguments of a call after it; AutoGraph puts the
+    lines of a user's code before it.
+    """
+    lines = [line.strip() for line in text.partition("Call arguments received")[0].split("\n")]
+    lines = [line for line in lines if line and "encountered when" not in line]
+    if not lines:
+        return ""
+    told = lines[-1] if lines[0].startswith("in user code") else lines[0]
+    return told.partition(" [Op:")[0]
+
+
+def in_one_line(error: BaseException) -> str:
+    """An exception's kind, and what is wrong."""
+    return ": ".join(filter(None, (type(error).__name__, essence(str(error)))))
+
+
+def last_error(output: str) -> str:
+    """What a process that failed said last.
+
+    Args:
+        output: its standard error.
+
+    Returns:
+        The error of its last traceback, and the user's line that it came from; without a traceback
+        its last three lines.
+    """
+    lines = [line for line in output.splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.startswith(_BEGINS)]
+    if not begins:
+        return " / ".join(line.strip() for line in lines[-3:]) or "no output"
+    trace = lines[begins[-1] + 1 :]
+    ends = next((n for n, line in enumerate(trace) if not line.startswith(" ")), len(trace))
+    kind, _, text = "\n".join(trace[ends:]).partition(":")
+    said = ": ".join(filter(None, (kind.strip().rpartition(".")[2], essence(text))))
+    places = [found.groups() for line in trace[:ends] if (found := _PLACE.match(line))]
+    own = [place for place in places if not any(part in place[0] for part in _NOT_THE_USERS)]
+    where = [f" ({file}, line {line})" for file, line in (own or places)[-1:]]
+    return said + "".join(where)

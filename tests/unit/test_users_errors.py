@@ -1,0 +1,52 @@
+"""An error of a user's program in one line: what is wrong first, then the user's own line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringside_core.users_errors import essence, in_one_line, last_error
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cannot compute Mul [Op:Mul] name: ", "cannot compute Mul"),
+        (
+            'Exception encountered when calling layer "a" (type A).\n\nno such type\n\n'
+            'Call arguments received by layer "a" (type A):\n  • x=1',
+            "no such type",
+        ),
+        (
+            'in user code:\n\n    File "a.py", line 1, in call  *\n        x * y\n\n'
+            "    TypeError: Input 'y' has type float32\n",
+            "TypeError: Input 'y' has type float32",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_line_that_says_what_is_wrong(text: str, said: str) -> None:
+    """Keras and AutoGraph put others around it."""
+    assert essence(text) == said
+    assert in_one_line(ValueError(text)) == (f"ValueError: {said}" if said else "ValueError")
+
+
+def test_a_real_traceback_ends_in_the_users_line(tmp_path: Path) -> None:
+    """Not in the library's, where it was raised; what was printed before is left out."""
+    program = tmp_path / "mine.py"
+    program.write_text("import json, sys\nprint('a warning', file=sys.stderr)\njson.loads('{')\n")
+
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False
+    )
+
+    expected = "JSONDecodeError: Expecting property name enclosed in double quotes"
+    assert last_error(done.stderr).startswith(expected)
+    assert last_error(done.stderr).endswith(f" ({program}, line 3)")
+
+
+def test_without_a_traceback_the_last_lines_are_told() -> None:
+    """Three of them; nothing at all is told too."""
+    assert last_error("a\nb\n\nc\nKilled\n") == "b / c / Killed"
+    assert last_error("\n") == "no output"
