@@ -198,7 +198,7 @@ def draw_by_rank(model: Any, rank: int) -> None:
     strategy gives each replica a stream of its own.
     """
     layers = {id(layer): layer for layer in model._flatten_layers()}.values()
-    held = [value for layer in layers for value in vars(layer).values()]
+    held = [value for layer in layers for value in _flat(list(vars(layer).values()))]
     found = [value for value in held if isinstance(value, tf.random.Generator)]
     for value in held:
         if isinstance(value, RandomGenerator) and value._rng_type == value.RNG_STATEFUL:

@@ -28,6 +28,11 @@ def in_one_line(error: BaseException) -> str:
     return ": ".join(filter(None, (type(error).__name__, essence(str(error)))))
 
 
+def names_a_type(text: str) -> bool:
+    """Whether an error is about the type of numbers: then another precision may help."""
+    return any(word in text for word in ("float", "double", "half", "DT_", "dtype"))
+
+
 def last_error(output: str) -> str:
     """What a process that failed said last.
 

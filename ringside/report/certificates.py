@@ -16,6 +16,7 @@ from ringside.report.sections.proof import (
     detection_answer,
     deviation_cell,
     evaluation_cell,
+    float32_checks,
     results_by_cell,
 )
 from ringside.report.terminal import rich_table
@@ -40,7 +41,7 @@ def render_certificates(certificates: Sequence[Certificate]) -> RenderableType:
             Cell(one.arm.label),
             certified_cell(one, one.reason),
             _place(deviation_cell(checks_of(one, "float64"))),
-            _place(deviation_cell(checks_of(one, "float32"))),
+            _place(deviation_cell(float32_checks(one))),
             answer_cell(checks_of(one, "ledger")),
             replace(evaluation_cell(one), note=""),
         )

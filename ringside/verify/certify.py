@@ -238,6 +238,7 @@ def _exact_checks(subject: Subject, watched: Watched, reference: Reference) -> l
                 references[f"{SINGLE}{ROUNDED}"],
                 precision="float32",
                 tasks=tasks,
+                alone=bool(reference.not_in_float64),
             )
         )
     return checks

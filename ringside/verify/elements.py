@@ -161,8 +161,7 @@ def _differs(
     epochs = np.array([place.epoch for place in at])
     seed = draw_seed(pipeline.seed, training=pipeline.training)
     element = own_augmented(source.augment, seed, epochs, ids, element)
-    of_arrays = isinstance(source, ArraySource)
-    own = own_batch(workload.preprocess, element, of_arrays=of_arrays)
+    own = own_batch(workload.preprocess, element, of_arrays=source.of_arrays)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)
     for what, here, there in zip(("x", "y", "weight"), found, own, strict=True):

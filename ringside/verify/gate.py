@@ -72,33 +72,41 @@ def beyond_rounding(
     """
     noise: dict[tuple[str, str], float] = {}
     for one in deviations("", rounded, reference):
-        place = _place(one)
+        place = _place(one, reference)
         noise[place] = max(one.value or 0.0, noise.get(place, 0.0))  # what is no number adds none
 
     def allowed(one: Deviation) -> float:
-        own = tolerance + AMPLIFIED * noise.get(_place(one), 0.0)
-        return own + (ONE_EXAMPLE * _of_one_example(one, reference) if _place(one)[1] else 0.0)
+        own = tolerance + AMPLIFIED * noise.get(_place(one, reference), 0.0)
+        return own + ONE_EXAMPLE * _of_one_example(one, reference)
 
     shares = [
         one if one.value is None else one.replace(value=one.value * tolerance / allowed(one))
         for one in found
     ]
     most = tolerance + AMPLIFIED * noise.get(("weights", ""), 0.0)
-    return shares, f"of what rounding allows: weights to {most:.0e} of the largest"
+    told = f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
+    return shares, told
 
 
-def _place(one: Deviation) -> tuple[str, str]:
-    """What has noise of its own: a kind; or a metric that counts examples, by its name."""
-    counts = one.kind in ("metrics", "evaluation") and one.name != "loss"
-    return one.kind, one.name if counts and not one.name.startswith("output ") else ""
+def _place(one: Deviation, reference: Trace) -> tuple[str, str]:
+    """What has noise of its own: a kind; each metric; weights that no optimizer updates."""
+    if one.kind in ("metrics", "evaluation"):
+        return one.kind, one.name
+    untrained = one.kind == "weights" and not reference.is_trained(one.name)
+    return one.kind, "untrained" if untrained else ""
 
 
 def _of_one_example(one: Deviation, reference: Trace) -> float:
-    """How much one example more that is right changes a metric."""
-    meta, trained = reference.meta, one.kind == "metrics"
-    count = meta["train_examples"] if trained else meta["validation_examples"][0]
+    """How much one example more that is right changes a metric; 0: it counts no examples."""
+    trained = one.kind == "metrics"
     values = reference.metrics if trained else {**reference.before, **reference.evaluation}
-    return 1.0 / (count * _scale([values[one.name]])) if one.name in values else 0.0
+    if one.kind not in ("metrics", "evaluation") or one.name not in values:
+        return 0.0
+    meta = reference.meta
+    count = meta["train_examples"] if trained else meta["validation_examples"][0]
+    counted = np.asarray(values[one.name], np.float64) * count
+    whole = np.abs(counted - np.round(counted)) <= count * np.finfo(np.float32).eps
+    return 1.0 / (count * _scale([values[one.name]])) if np.all(whole) else 0.0
 
 
 def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
@@ -178,10 +186,13 @@ def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]
     last = reference.steps
     yield from _before(task, trace, reference)
     weights, found = _values(reference.weights), _values(trace.weights)
-    yield from _by_row(task, "weights", found, weights, first_step=0)
-    yield from _by_row(task, "slots", _values(trace.slots), _values(reference.slots), first_step=0)
-    loss = {"mean loss": trace.loss}, {"mean loss": reference.loss}
-    yield from _by_row(task, "loss", *loss, first_step=1)
+    scales = _scales_of_weights(reference, weights)
+    yield from _by_row(task, "weights", found, weights, scales, first_step=0)
+    slots, found = _values(reference.slots), _values(trace.slots)
+    yield from _by_row(task, "slots", found, slots, _scales("slots", slots), first_step=0)
+    loss = {"mean loss": reference.loss}
+    found = {"mean loss": trace.loss}
+    yield from _by_row(task, "loss", found, loss, _scales("loss", loss), first_step=1)
     yield from at_end(task, trace, reference, last)
     yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
     yield from gaps(task, trace, reference, first_step=1)
@@ -189,7 +200,8 @@ def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]
 
 def at_end(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
     """The weights that one process ends with, and the results of each of its epochs."""
-    yield from _whole(task, "weights", trace.final, reference.final, step)
+    scales = _scales_of_weights(reference, reference.final)
+    yield from _whole(task, "weights", trace.final, reference.final, step, scales)
     yield from _whole(task, "metrics", trace.metrics, reference.metrics, step)
     yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, step)
 
@@ -219,11 +231,11 @@ def _by_row(
     kind: Kind,
     arm: Mapping[str, NDArray[Any]],
     reference: Mapping[str, NDArray[Any]],
+    scales: Mapping[str, float],
     *,
     first_step: int,
 ) -> Iterator[Deviation]:
     """Arrays whose rows are steps: the worst variable of each step."""
-    scales = _scales(kind, reference)
     steps = max((len(rows) for rows in reference.values()), default=0)
     for row in range(steps):
         found = [
@@ -249,9 +261,10 @@ def _whole(
     arm: Mapping[str, NDArray[Any]],
     reference: Mapping[str, NDArray[Any]],
     step: int,
+    scales: Mapping[str, float] | None = None,
 ) -> Iterator[Deviation]:
     """Arrays that exist once, after the last update."""
-    scales = _scales(kind, reference)
+    scales = scales or _scales(kind, reference)
     for name in reference.keys() | arm.keys():
         if name not in reference:
             yield Deviation(value=None, kind=kind, name=name, step=step, task=task)
@@ -279,7 +292,7 @@ def _deviation(
 def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     """The number by which the difference of each array is divided.
 
-    All weights are one kind, and all predictions are one kind. Optimizer variables are one kind for
+    All predictions are one kind. Optimizer variables are one kind for
     each slot, because moments of different order differ by orders of magnitude. Each metric, and
     each loss, is a kind of its own.
     """
@@ -292,6 +305,17 @@ def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, floa
         return {name: _scale(groups[slot_of(name)]) for name in reference}
     scale = _scale(reference.values())
     return dict.fromkeys(reference, scale)
+
+
+def _scales_of_weights(reference: Trace, arrays: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """The same of weights. What no optimizer updates may be large, and is a kind of its own."""
+    kinds = {
+        trained: _scale(
+            [one for name, one in arrays.items() if reference.is_trained(name) == trained]
+        )
+        for trained in (True, False)
+    }
+    return {name: kinds[reference.is_trained(name)] for name in arrays}
 
 
 def slot_of(name: str) -> str:

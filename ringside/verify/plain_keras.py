@@ -168,7 +168,8 @@ class _Plain:
             weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
         self._ids = tf.constant(ids, tf.int64)
         if self._own_step:  # `train_on_batch` makes a tuple of a batch without labels
-            batch = packed(x, labels(y), weight, of_arrays=not self._in_order)
+            of_arrays = self._workload.train.of_arrays
+            batch = packed(x, labels(y), weight, of_arrays=of_arrays)
             self._model.make_train_function()(iter([batch]))
             return {}, len(ids)
         told: dict[str, float] = self._model.train_on_batch(
@@ -239,8 +240,7 @@ def _examples(
     element = own_elements(source, ids)
     seed = draw_seed(seed, training=training)
     element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
-    of_arrays = isinstance(source, ArraySource)
-    batch = own_batch(workload.preprocess, element, of_arrays=of_arrays)
+    batch = own_batch(workload.preprocess, element, of_arrays=source.of_arrays)
     class_weight = workload.class_weight if training else None
     weighted = len(batch) > 2 or class_weight is not None
     weight = own_weight(source.num_examples, batch, class_weight) if weighted else None

@@ -87,11 +87,15 @@ class Last(Watch):
         trace.replica_gap = np.array([max(gaps)])
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        model = self.training.model
-        trainable = {id(variable) for variable in model.trainable_variables}
-        for index, variable in enumerate(weights_of(model)):
+        trainable = {id(variable) for variable in self.training.model.trainable_variables}
+        for name, variable in self._named():
             read = self._one_value if id(variable) in trainable else self._mean_value
-            yield f"{index:03d} {variable.name.removesuffix(':0')}", read(variable)
+            yield name, read(variable)
+
+    def _named(self) -> Iterable[tuple[str, Any]]:
+        """The weights of the model by the names of their arrays."""
+        for index, variable in enumerate(weights_of(self.training.model)):
+            yield f"{index:03d} {variable.name.removesuffix(':0')}", variable
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
         pairs = optimizer_variables(self.training.model)
@@ -182,6 +186,8 @@ class Recorder(Last):
             trace.final = {name: value for name, (value, _) in self._weights()}
             trace.meta["every"] = self._stride
             trace.meta["bits"] = lowest_bits(self.training.model)
+            trained = {id(one) for one in self.training.model.trainable_variables}
+            trace.meta["trained"] = {name: id(one) in trained for name, one in self._named()}
         super().finish(record)
 
     def _predictions(self) -> dict[str, NDArray[Any]]:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ringside_core.keras import (
     build_optimizer,
-    get_weights,
-    set_weights,
     variables_of,
     weights_of,
 )
@@ -83,9 +81,10 @@ class FromStates(Listener):
 
 
 class Moved(Listener):
-    """Moves every weight to a neighbouring number, up or down, as rounding might have done.
+    """Moves each trained weight to a neighbouring number, up or down, as rounding might have done.
 
-    Let it be told after `FromStates`. For a serial run.
+    Others stay: a counter that is moved may be another number. Let it be told after `FromStates`.
+    For a serial run.
     """
 
     def __init__(self, *, each_update: bool) -> None:
@@ -98,8 +97,8 @@ class Moved(Listener):
 
     def on_start(self) -> None:
         """Before the first update."""
-        model = self.training.model
-        set_weights(model, [self._neighbours(value) for value in get_weights(model)])
+        for variable in self.training.model.trainable_variables:
+            variable.assign(self._neighbours(variable.numpy()))
 
     def on_step(self, done: int) -> None:
         """Before the next update."""
@@ -107,8 +106,6 @@ class Moved(Listener):
             self.on_start()
 
     def _neighbours(self, values: NDArray[Any]) -> NDArray[Any]:
-        if values.dtype.kind != "f":
-            return values
         up = self._chance.random(values.shape) < 0.5
         return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
 

@@ -39,7 +39,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.specs.run_spec import Precision
-from ringside_core.users_errors import in_one_line
+from ringside_core.users_errors import essence, in_one_line, names_a_type
 
 # train.py's function: (record, run_dir, prepare=…) → None.
 Train = Callable[..., None]
@@ -67,7 +67,9 @@ def run_cases(
         case = cases.pop(0)
         trace = watch(case, case_folder(run_dir, case.name), train)
         if request.inspect and _only_in_float32(case, trace, request):
-            inspection = inspect_workload(request, backend, not_in_float64=trace.error)
+            kind, _, text = trace.error.partition(": ")
+            reason = f"it cannot be trained in float64: {kind}: {essence(text)}"
+            inspection = inspect_workload(request, backend, not_in_float64=reason)
             cases = _to_run(request, inspection)
             continue
         trace.meta["sources"] = users_code()
@@ -104,7 +106,8 @@ def _to_run(request: Request, inspection: Mapping[str, Any]) -> list[Case]:
 def _only_in_float32(case: Case, trace: Trace, request: Request) -> bool:
     """Whether a case of a run in float32 has failed in float64: nothing but training shows that."""
     wide = case.spec.precision == "float64" != request.precision
-    return wide and bool(trace.error) and not trace.error.startswith(RefusalError.__name__)
+    kind, _, text = trace.error.partition(": ")
+    return wide and kind not in ("RefusalError", "DivergedError") and names_a_type(text)
 
 
 def _looked(backend: Any, seed: int) -> Looked:
@@ -347,7 +350,8 @@ def inspect_workload(request: Request, backend: Any, *, not_in_float64: str = ""
         data_digest = pipeline.data_digest
         if not not_in_float64:
             found = _inspected("float64", request, backend)
-            not_in_float64 = "" if found.runs else found.obstacles[0]
+            if not found.runs and names_a_type(found.obstacles[0]):
+                not_in_float64 = found.obstacles[0]
         if not_in_float64:
             if request.precision == "float64" or _bits(request, backend) < 32:
                 raise RefusalError(

@@ -53,6 +53,10 @@ class Trace:
         """Number of updates that were seen."""
         return len(self.loss)
 
+    def is_trained(self, weight: str) -> bool:
+        """Whether an optimizer may update a weight; statistics and counters change otherwise."""
+        return bool(self.meta.get("trained", {}).get(weight, True))
+
     def since(self, epochs: int) -> "Trace":
         """What of this trace a training would have seen that begins after so many of its epochs.
 

@@ -5,7 +5,8 @@ tolerance that is a share of the weights. So an arm may be off by
 
     tolerance × size of the update  +  AMPLIFIED × noise  +  ROUNDED × one rounding of the value
 
-in each element. The size is the largest change of its kind (all weights; each optimizer slot). The
+in each element. The size is the largest change of its kind: the weights that an optimizer updates;
+the others, such as moving statistics, which may be far larger; each optimizer slot. The
 noise is what rounding does to the updates of that kind in the serial run itself: their largest
 distance from the same updates with other rounding, from the same states. These are made in float64;
 or, of a model that cannot run so, in float32 with every weight moved by one rounding. It is large
@@ -35,6 +36,7 @@ from ringside_core.specs.certificate import Kind
 
 OF_EACH_UPDATE = 1e-8
 ROUNDED = 2.0
+MOST_LET_OFF = 0.1
 _CHANGED: tuple[Kind, ...] = ("weights", "slots")
 
 Rows = dict[str, NDArray[Any]]
@@ -62,6 +64,7 @@ def single_updates(
     *,
     precision: str,
     tasks: Sequence[str] = (),
+    alone: bool = False,
 ) -> Check:
     """Whether every update does what the reference's does, each from the reference's state.
 
@@ -73,6 +76,7 @@ def single_updates(
         rounded: trace of the same updates, from the same states, with other rounding.
         precision: of the arm and the reference.
         tasks: processes that must have written a trace; empty: those that have.
+        alone: whether nothing is proved in float64; then rounding may not let off much.
     """
     name, tolerance = f"{precision} single updates", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
@@ -93,8 +97,13 @@ def single_updates(
         found = [one for one in found if one.kind not in ("metrics", "evaluation")]
         found, _ = beyond_rounding(found, reference, rounded, tolerance)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
+    let_off = _let_off(reference, rounded)
+    if alone and let_off > MOST_LET_OFF:
+        finding = f"rounding lets off {let_off:.0%} of an update, so that float32 shows nothing"
+        return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     for kind in _CHANGED:
         found += _updates(kind, arm, reference, tolerance, rounded)
+    finding += f", where rounding lets off {let_off:.0e} of an update of weights,"
     check = judged(name, found, tolerance, finding)
     return check.replace(bits=bits) if bits < 32 else check
 
@@ -117,16 +126,12 @@ def _updates(
             reference's states; None: it made them from its own.
     """
     rows, single = _rows(kind, reference), rounded is not None
-    allowed = _sizes(kind, rows)
+    allowed = _sizes(kind, reference)
     if rounded is not None:
-        noise: dict[str, float] = {}
-        for name, one in _off(_rows(kind, rounded), rows, single=True).items():
-            # Over all updates: by chance there is none in one of them. What is no number allows
-            # nothing.
-            most = np.max(one[np.isfinite(one)], initial=0.0)
-            noise[_group(kind, name)] = max(most, noise.get(_group(kind, name), 0.0))
+        noise = _noise(kind, reference, rounded)
         for name in allowed:
-            allowed[name] = allowed[name] + AMPLIFIED / tolerance * noise[_group(kind, name)]
+            own = noise[_group(kind, name, reference)]
+            allowed[name] = allowed[name] + AMPLIFIED / tolerance * own
     for task, trace in arm.items():
         mine = _rows(kind, trace)
         off = _off(mine, rows, single=single)
@@ -170,20 +175,46 @@ def _one_rounding(rows: NDArray[Any]) -> NDArray[Any]:
     return _wide(np.spacing(np.maximum(largest[1:], largest[:-1])))
 
 
-def _sizes(kind: Kind, reference: Rows) -> Rows:
-    """The largest change of its kind in each update: [steps] by name of the variable."""
+def _noise(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, float]:
+    """What rounding does to the updates, by group."""
+    noise: dict[str, float] = {}
+    for name, one in _off(_rows(kind, rounded), _rows(kind, reference), single=True).items():
+        # Over all updates: by chance there is none in one of them. What is no number allows
+        # nothing.
+        most, group = np.max(one[np.isfinite(one)], initial=0.0), _group(kind, name, reference)
+        noise[group] = max(most, noise.get(group, 0.0))
+    return noise
+
+
+def _let_off(reference: Trace, rounded: Trace) -> float:
+    """AMPLIFIED × noise of trained weights, as a share of their largest update; 0: none changes."""
+    sizes = [
+        float(np.max(rows, initial=0.0))
+        for name, rows in _sizes("weights", reference).items()
+        if reference.is_trained(name)
+    ]
+    largest = max(sizes, default=0.0)
+    noise = _noise("weights", reference, rounded).get("", 0.0)
+    return AMPLIFIED * noise / largest if largest > 0 else 0.0
+
+
+def _sizes(kind: Kind, reference: Trace) -> Rows:
+    """The largest change of its group in each update: [steps] by name of the variable."""
     changes = {
         name: np.max(np.abs(np.diff(_wide(rows), axis=0)), axis=1, initial=0.0)
-        for name, rows in reference.items()
+        for name, rows in _rows(kind, reference).items()
     }
     groups: dict[str, list[NDArray[Any]]] = {}
     for name, change in changes.items():
-        groups.setdefault(_group(kind, name), []).append(change)
-    return {name: np.max(groups[_group(kind, name)], axis=0) for name in changes}
+        groups.setdefault(_group(kind, name, reference), []).append(change)
+    return {name: np.max(groups[_group(kind, name, reference)], axis=0) for name in changes}
 
 
-def _group(kind: Kind, name: str) -> str:
-    return slot_of(name) if kind == "slots" else ""
+def _group(kind: Kind, name: str, reference: Trace) -> str:
+    """Variables that are judged by one size: a slot; weights that an optimizer updates, or not."""
+    if kind == "slots":
+        return slot_of(name)
+    return "" if reference.is_trained(name) else "untrained"
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:

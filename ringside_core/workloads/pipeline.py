@@ -227,7 +227,7 @@ class Pipeline:
     @property
     def of_arrays(self) -> bool:
         """Whether the author gave arrays, not a data set or a stream."""
-        return isinstance(self.source, ArraySource)
+        return self.source.of_arrays
 
     def _batches(self, shard: InputShard, first_epoch: Any, first_step: Any) -> Any:
         """(x, y, weight, scale, id) of each batch of one reader, from a place on."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,12 +26,14 @@ class ArraySource:
             None: nothing is drawn.
         shuffled: whether each epoch of a training has an order of its own, unless the run says.
         said: what is done otherwise than the data's author wrote it, one sentence each.
+        of_arrays: whether the author gave arrays, not a data set that was read into memory.
     """
 
     arrays: Any
     augment: Callable[..., Any] | None = None
     shuffled: bool = True
     said: tuple[str, ...] = ()
+    of_arrays: bool = True
 
     @cached_property
     def num_examples(self) -> int:
@@ -70,6 +72,7 @@ class StreamSource:
     shuffled: bool = True
     said: tuple[str, ...] = ()
     batch_size: int | None = None
+    of_arrays: ClassVar[bool] = False
 
     @property
     def num_examples(self) -> int:
@@ -103,7 +106,8 @@ class StreamSource:
         dataset = tf.data.Dataset.from_tensor_slices(list(self.parts)).flat_map(self.read)
         if self.decode is not None:
             dataset = dataset.map(rewritten(self.decode), num_parallel_calls=tf.data.AUTOTUNE)
-        return ArraySource(stack_elements(dataset), self.augment, self.shuffled, self.said)
+        arrays = stack_elements(dataset)
+        return ArraySource(arrays, self.augment, self.shuffled, self.said, of_arrays=False)
 
 
 Source = ArraySource | StreamSource

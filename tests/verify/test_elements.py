@@ -1,6 +1,8 @@
 """What is fed is held against the workload's own elements, in all its data."""
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +12,8 @@ from backends.base import Backend
 from ringside.verify.controls import BackendProxy
 from ringside.verify.elements import look, own_elements, own_weight
 from ringside_core.keras import tf
-from ringside_core.specs import RunSpec, Surroundings
+from ringside_core.specs import InputShard, RunSpec, Surroundings
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.source import ArraySource, StreamSource
 from ringside_core.workloads.workload import Workload
 from tests.verify.arms import subject
@@ -112,3 +115,19 @@ def test_the_right_id_with_another_element_is_found() -> None:
     assert clean.examples == sum(min(48, sizes[p.split] - 48 * p.step) for p in clean.places)
     for what, looked in found.items():
         assert looked.wrong.startswith(f"{what} of example 1"), looked.wrong
+
+
+def test_data_sets_keep_their_type_though_they_are_kept_in_memory() -> None:
+    """As Keras leaves them; arrays are given Keras' type. What is certified is fed as it is run."""
+    spec: RunSpec = subject("serial", 1, global_batch=8).spec
+    x, y = np.linspace(0, 1, 40).reshape(20, 2), np.zeros(20)
+    pairs = tf.data.Dataset.from_tensor_slices((x, y))
+    for data, kind in ((pairs, tf.float64), ((x, y), tf.float32)):
+        made = dataclasses.replace(workload(), train=data, validation=data, preprocess=None)
+        made = dataclasses.replace(made, class_weight=None)
+        with make_backend(spec, Surroundings()) as backend:
+            assert look(spec, made, backend, seed=3).wrong == ""
+        pipeline = partial(make_pipeline, spec, capabilities=spec.capabilities, training=True)
+        for train in (made.train, pipeline(made).prepared):
+            cut = dataclasses.replace(made, train=train.first(12))
+            assert pipeline(cut).dataset(InputShard()).element_spec[0].dtype == kind

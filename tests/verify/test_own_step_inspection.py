@@ -61,6 +61,18 @@ class Tossing(Stepping):
         return tf.reduce_mean(error**2) * tf.random.uniform([], dtype=error.dtype)
 
 
+class Idle(Stepping):
+    """A bias that softmax takes out: its gradient should be zero, and is nothing but rounding."""
+
+    def loss_of(self, error: Any) -> Any:
+        shifted = tf.concat([error, 2.0 * error], -1) + self.shift
+        return super().loss_of(tf.nn.softmax(shifted)[:, :1])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = tf.Variable(0.1, dtype=tf.keras.backend.floatx(), name="shift")
+
+
 class Choosing(Stepping):
     """Chooses what it updates by the size of its batch."""
 
@@ -79,7 +91,7 @@ def inspected(model: Callable[[], Any]) -> Inspection:
     return inspect_model(workload, batch=data, replicas=(1, 2, 3))
 
 
-@pytest.mark.parametrize("model", [Stepping, Noisy])
+@pytest.mark.parametrize("model", [Stepping, Noisy, Idle])
 def test_a_mean_over_examples_can_be_divided(model: Callable[[], Any]) -> None:
     """Also one with random numbers that belong to the examples; these are told."""
     found = inspected(model)

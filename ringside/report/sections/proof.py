@@ -193,7 +193,7 @@ def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
     count = len({one.layer for one in certificate.by_design})
     return (
         deviation_cell(checks_of(certificate, "float64")),
-        deviation_cell(checks_of(certificate, "float32")),
+        deviation_cell(float32_checks(certificate)),
         answer_cell(checks_of(certificate, "ledger")),
         evaluation_cell(certificate),
         _others_cell(certificate),
@@ -204,6 +204,11 @@ def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
 def checks_of(certificate: Certificate, *words: str) -> list[Check]:
     """The checks that have one of the words in their name."""
     return [one for one in certificate.checks if any(word in one.name for word in words)]
+
+
+def float32_checks(certificate: Certificate) -> list[Check]:
+    """Those whose deviations are of the size of an update, not shares of what rounding allows."""
+    return checks_of(certificate, "float32 single") or checks_of(certificate, "float32")
 
 
 def largest(checks: Iterable[Check]) -> Deviation | None:

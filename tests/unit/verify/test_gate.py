@@ -147,22 +147,37 @@ def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> 
     assert check.passed == passed
     assert check.worst is not None
     assert check.worst.value == pytest.approx(times * by * 4e-5 / (10 * by + 4e-5), rel=1e-3)
-    assert "weights to 1e-02 of the largest" in check.finding
+    assert "4e-05 stands for 1e-02 of the largest weight" in check.finding
 
 
 @pytest.mark.parametrize(("examples", "passed"), [(1, True), (2, False)])
 def test_one_example_more_that_is_right_is_chance(examples: int, passed: bool) -> None:
-    """Two are not; nor is a loss."""
+    """Two are not; nor is anything in a metric that counts no examples."""
     arm, right = trace(), trace()
-    arm.metrics["accuracy"] = right.metrics["accuracy"] + examples / right.meta["train_examples"]
+    of_seven = np.array([3 / 7, 4 / 7], np.float32)
+    right.metrics["accuracy"] = of_seven
+    rounded = copy.deepcopy(right)
+    arm.metrics["accuracy"] = of_seven + examples / right.meta["train_examples"]
 
-    found = parity({"a": arm}, right, precision="float32", rounded=trace())
+    found = parity({"a": arm}, right, precision="float32", rounded=rounded)
 
     assert found.passed == passed
     assert not parity({"a": arm}, right, precision="float32").passed
-    arm = trace()
-    arm.evaluation["loss"] = right.evaluation["loss"] + 0.01
-    assert not parity({"a": arm}, right, precision="float32", rounded=trace()).passed
+    arm, no_count = copy.deepcopy(right), {"mae": np.array([0.01, 0.02])}
+    arm.metrics = {"mae": no_count["mae"] + 0.001}
+    right.metrics = rounded.metrics = no_count
+    assert not parity({"a": arm}, right, precision="float32", rounded=rounded).passed
+
+
+def test_large_statistics_hide_no_weight() -> None:
+    """What no optimizer updates is a kind of its own, in float64 too."""
+    right, arm = trace(), trace()
+    right.weights["001 dense/bias"] *= 1e9  # say, a variance of inputs up to 255
+    right.meta["trained"] = {"000 dense/kernel": True, "001 dense/bias": False}
+    arm.weights = {name: rows.copy() for name, rows in right.weights.items()}
+    grow(arm.weights["000 dense/kernel"], (3, 2), 1e-8)
+
+    assert not parity({"a": arm}, right, precision="float64").passed
 
 
 def test_evaluation_alone_looks_at_the_first_evaluation() -> None:

@@ -59,6 +59,31 @@ def test_a_gradient_in_half_precision_is_caught() -> None:
     assert single_updates({"a": reference}, reference, exact, precision="float32").passed
 
 
+def test_large_statistics_hide_no_gradient_in_half_precision() -> None:
+    """A moving variance of inputs up to 255 changes a million times as much as a kernel."""
+    traces = [sgd(half), sgd(right), sgd(right, np.float64)]
+    for one in traces:
+        changes = 100.0 * np.arange(STEPS + 1)[:, np.newaxis]
+        one.weights["002 norm/variance"] = changes.astype(one.weights[KERNEL].dtype)
+        one.meta["trained"] = {KERNEL: True, BIAS: True, "002 norm/variance": False}
+    arm, reference, exact = traces
+
+    assert not single_updates({"a": arm}, reference, exact, precision="float32").passed
+    assert single_updates({"a": reference}, reference, exact, precision="float32").passed
+
+
+def test_rounding_may_not_let_off_an_update() -> None:
+    """Where nothing is proved in float64: else a fault as large as the noise would be certified."""
+    reference, rounded = sgd(right), sgd(right)
+    rounded.weights[KERNEL] = rounded.weights[KERNEL] + np.float32(0.05 * RATE)
+
+    asked = {"a": reference}
+    assert single_updates(asked, reference, rounded, precision="float32").passed
+    check = single_updates(asked, reference, rounded, precision="float32", alone=True)
+    assert not check.passed
+    assert "float32 shows nothing" in check.finding
+
+
 def test_a_sum_for_a_mean_from_the_fifth_update_on_is_caught() -> None:
     """The finding names the fifth update."""
     arm = sgd(total, wrong_from=4)
