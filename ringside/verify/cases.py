@@ -252,7 +252,7 @@ def arm_cases(
     states: Path,
     draws: bool,
     true_examples: bool,
-    wide: bool = True,
+    wide: bool,
 ) -> tuple[Case, ...]:
     """What an arm is asked.
 

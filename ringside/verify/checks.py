@@ -397,9 +397,9 @@ def reference_is_plain_keras(plain: Trace, reference: Trace, rounded: Trace | No
     if rounded is None:
         check = parity({"plain Keras": found}, expected, precision="float64")
     else:
-        asked = _evaluated_alike(found, expected)
+        evaluated = _evaluated_alike(found, expected)
         free = parity({"plain Keras": found}, expected, precision="float32", rounded=rounded)
-        check = free if asked.passed else asked
+        check = free if evaluated.passed else evaluated
     alike = (
         "plain Keras trains and evaluates alike"
         if check.passed

@@ -98,9 +98,11 @@ def _place(one: Deviation, reference: Trace) -> tuple[str, str]:
 
 def _of_one_example(one: Deviation, reference: Trace) -> float:
     """How much one example more that is right changes a metric; 0: it counts no examples."""
+    if one.kind not in ("metrics", "evaluation"):
+        return 0.0
     trained = one.kind == "metrics"
     values = reference.metrics if trained else {**reference.before, **reference.evaluation}
-    if one.kind not in ("metrics", "evaluation") or one.name not in values:
+    if one.name not in values:
         return 0.0
     meta = reference.meta
     count = meta["train_examples"] if trained else meta["validation_examples"][0]
@@ -292,9 +294,8 @@ def _deviation(
 def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     """The number by which the difference of each array is divided.
 
-    All predictions are one kind. Optimizer variables are one kind for
-    each slot, because moments of different order differ by orders of magnitude. Each metric, and
-    each loss, is a kind of its own.
+    All predictions are one kind. Optimizer variables are one kind for each slot, because moments of
+    different order differ by orders of magnitude. Each metric, and each loss, is a kind of its own.
     """
     if kind in ("metrics", "evaluation", "loss"):
         return {name: _scale([array]) for name, array in reference.items()}

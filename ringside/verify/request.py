@@ -47,8 +47,8 @@ class Case(Noun):
         plain: let plain Keras repeat the training; its trace is in PLAIN in the case's folder.
         updates_per_batch: the serial backend makes so many updates of each global batch, each from
             one slice, as so many asynchronous workers would if none ever waited.
-        moved: begin with every weight moved to a neighbouring number; with `states`, each update.
-            Only for what cannot run in float64: it shows what rounding does.
+        moved: begin with each trained weight moved to a neighbouring number; with `states`, each
+            update. Only for what cannot run in float64: it shows what rounding does.
     """
 
     name: str

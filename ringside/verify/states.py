@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import (
-    build_optimizer,
-    variables_of,
-    weights_of,
-)
+from ringside_core.keras import build_optimizer, variables_of, weights_of
 from ringside_core.workloads.workload import Workload
 from trainers import checkpoint
 from trainers.driver import Listener

@@ -66,10 +66,8 @@ def run_cases(
     while cases:
         case = cases.pop(0)
         trace = watch(case, case_folder(run_dir, case.name), train)
-        if request.inspect and _only_in_float32(case, trace, request):
-            kind, _, text = trace.error.partition(": ")
-            reason = f"it cannot be trained in float64: {kind}: {essence(text)}"
-            inspection = inspect_workload(request, backend, not_in_float64=reason)
+        if request.inspect and (why := _why_not_in_float64(case, trace, request)):
+            inspection = inspect_workload(request, backend, not_in_float64=why)
             cases = _to_run(request, inspection)
             continue
         trace.meta["sources"] = users_code()
@@ -103,11 +101,16 @@ def _to_run(request: Request, inspection: Mapping[str, Any]) -> list[Case]:
     return [in_float32(case) for case in needed] if narrow else needed
 
 
-def _only_in_float32(case: Case, trace: Trace, request: Request) -> bool:
-    """Whether a case of a run in float32 has failed in float64: nothing but training shows that."""
+def _why_not_in_float64(case: Case, trace: Trace, request: Request) -> str:
+    """Why a case of a run in float32 failed in float64, if its types are why; else empty.
+
+    Nothing but training shows that.
+    """
     wide = case.spec.precision == "float64" != request.precision
     kind, _, text = trace.error.partition(": ")
-    return wide and kind not in ("RefusalError", "DivergedError") and names_a_type(text)
+    if not wide or kind in ("RefusalError", "DivergedError") or not names_a_type(text):
+        return ""
+    return f"it cannot be trained in float64: {kind}: {essence(text)}"
 
 
 def _looked(backend: Any, seed: int) -> Looked:

@@ -6,10 +6,10 @@ tolerance that is a share of the weights. So an arm may be off by
     tolerance × size of the update  +  AMPLIFIED × noise  +  ROUNDED × one rounding of the value
 
 in each element. The size is the largest change of its kind: the weights that an optimizer updates;
-the others, such as moving statistics, which may be far larger; each optimizer slot. The
-noise is what rounding does to the updates of that kind in the serial run itself: their largest
-distance from the same updates with other rounding, from the same states. These are made in float64;
-or, of a model that cannot run so, in float32 with every weight moved by one rounding. It is large
+the others, such as moving statistics, which may be far larger; each optimizer slot. The noise is
+what rounding does to the updates of that kind in the serial run itself: their largest distance from
+the same updates with other rounding, from the same states. These are made in float64; or, of a
+model that cannot run so, in float32 with each trained weight moved by one rounding. It is large
 where an optimizer divides by what is nearly nothing. That is so in few elements, and rounding may
 by chance spare those of one variable; so the noise is that of the kind. Slots that hold gradients
 have little of it. See docs/decisions/0004-what-a-certificate-proves.md.

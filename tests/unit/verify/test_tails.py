@@ -12,7 +12,8 @@ from ringside.verify.cases import (
     reference_cases,
     reference_spec,
 )
-from ringside.verify.request import examples_to_watch, low_tail, part_filled_tail
+from ringside.verify.request import Case, examples_to_watch, low_tail, part_filled_tail
+from ringside_core.specs import RunSpec
 from tests.verify.arms import subject
 
 
@@ -78,20 +79,27 @@ def test_counting_meets_each_kind_of_short_batch(replicas: int, tails: list[int]
     assert (longest - 30 * batch, again) == (tails[0], others)
 
 
+def asked_of(spec: RunSpec, states: Path, *, exact: bool, true_examples: bool) -> tuple[Case, ...]:
+    """The cases of an arm of two replicas without random layers, over twenty updates."""
+    return arm_cases(
+        spec,
+        exact=exact,
+        steps=20,
+        most_replicas=2,
+        states=states,
+        draws=False,
+        true_examples=true_examples,
+        wide=True,
+    )
+
+
 @pytest.mark.parametrize("true_examples", [False, True])
 def test_gradients_are_counted_as_the_model_is_trained(
     tmp_path: Path, *, true_examples: bool
 ) -> None:
     """What takes the padding out of a batch is what is certified."""
-    asked = arm_cases(
-        subject("parameter_server", 2).spec,
-        exact=False,
-        steps=20,
-        most_replicas=2,
-        states=tmp_path,
-        draws=False,
-        true_examples=true_examples,
-    )
+    spec = subject("parameter_server", 2).spec
+    asked = asked_of(spec, tmp_path, exact=False, true_examples=true_examples)
 
     counting = [one for one in asked if one.name.startswith("counting")]
     assert len(counting) == 4
@@ -103,15 +111,7 @@ def test_the_reference_is_whole_and_watched_where_the_arm_is_not(tmp_path: Path)
     spec = subject("mirrored", 2, steps_per_execution=4).spec
     serial = reference_spec(spec)
 
-    asked = arm_cases(
-        spec,
-        exact=True,
-        steps=20,
-        most_replicas=2,
-        states=tmp_path,
-        draws=False,
-        true_examples=False,
-    )
+    asked = asked_of(spec, tmp_path, exact=True, true_examples=False)
     arm = {one.name: one for one in asked}
     cases = reference_cases(serial, [2], run_dir=tmp_path, steps=20)
     reference = {one.name: one for one in cases}
