@@ -66,7 +66,11 @@ with _without_noise():
     from tensorflow.python.autograph.core import ag_ctx
     from tensorflow.python.autograph.impl import api as autograph
     from tensorflow.python.eager import context
-    from tensorflow.python.ops import gen_random_ops, gen_stateful_random_ops
+    from tensorflow.python.ops import (
+        gen_random_ops,
+        gen_stateful_random_ops,
+        gen_stateless_random_ops_v2,
+    )
     from tensorflow.python.ops.parallel_for import control_flow_ops
     from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
     from tf_keras.src.mixed_precision.policy import policy_scope
@@ -83,6 +87,7 @@ __all__ = [
     "functions_in_python",
     "gen_random_ops",
     "gen_stateful_random_ops",
+    "gen_stateless_random_ops_v2",
     "get_weights",
     "global_seed",
     "keep_exclusions",

@@ -6,7 +6,7 @@ read in its plain order. ringside/verify/same_elements.py says where to look, an
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from backends.base import Backend
 from ringside.verify.same_elements import SPLITS, Looked, Place, Split, difference, draw_places
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RunSpec
-from ringside_core.workloads.dataset import as_tuple, called, draw_seed, tied
+from ringside_core.workloads.augment import Augment, draw_seed
+from ringside_core.workloads.functions import as_tuple, called
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import ArraySource, Source
@@ -205,7 +206,7 @@ def own_elements(source: Source, ids: NDArray[Any], keep: Callable[..., Any] | N
 
 
 def own_augmented(
-    augment: Callable[..., Any] | None,
+    augment: Augment | None,
     seed: int,
     epochs: NDArray[Any],
     ids: NDArray[Any],
@@ -223,7 +224,7 @@ def own_augmented(
     if augment is None:
         return element
     each = tf.data.Dataset.from_tensor_slices((epochs.astype(np.int64), ids, as_tuple(element)))
-    return next(each.map(tied(augment, seed)).batch(len(ids)).as_numpy_iterator())
+    return next(each.map(partial(augment.element, seed)).batch(len(ids)).as_numpy_iterator())
 
 
 def own_batch(

@@ -26,7 +26,7 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RunSpec
-from ringside_core.workloads.dataset import draw_seed
+from ringside_core.workloads.augment import draw_seed
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload

@@ -5,18 +5,26 @@ each example in each epoch. Shuffling, batching and repeating are Ringside's own
 backend gets the same batches.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import ag_ctx, autograph, python_of, tf
+from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.augment import Augment, check_tied
+from ringside_core.workloads.by_row import can_go_by_row
+from ringside_core.workloads.functions import (
+    called,
+    joined,
+    one_after_another,
+    rewritten,
+)
 from ringside_core.workloads.padding import padding_of
 from ringside_core.workloads.randomness import (
+    PYTHON,
     SeededStream,
     drawing_from,
     nodes,
@@ -28,7 +36,6 @@ from ringside_core.workloads.randomness import (
 _READ_TWICE = 64
 # A change of these examples must not change what is made of the first of a batch.
 _TRIAL_BATCH, _TRIAL_ROWS = 8, (0, 3, 5, 7)
-_PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 _MAPS = ("map", "filter")
 _MAPS_OF_TENSORFLOW = ("_MapDataset", "_ParallelMapDataset")
 _WITHOUT_EFFECT = (
@@ -46,7 +53,7 @@ class TakenApart:
         fixed: single elements, the same at every reading, in the author's order.
         raw: the elements before those of their maps that can be done later, on any of them.
         decode: raw element → element of `fixed`; None: they are the same.
-        augment: element → element, with random numbers; None: nothing is drawn.
+        augment: what draws random numbers; None: nothing does.
         shuffled: whether the author asked for another order in each epoch.
         batch_size: of the author's batches; None: there are none.
         said: what is done otherwise than the author wrote it, one sentence each.
@@ -55,7 +62,7 @@ class TakenApart:
     fixed: Any
     raw: Any
     decode: Callable[..., Any] | None = None
-    augment: Callable[..., Any] | None = None
+    augment: Augment | None = None
     shuffled: bool = False
     batch_size: int | None = None
     said: tuple[str, ...] = ()
@@ -109,8 +116,7 @@ def _taken(found: _Layers) -> TakenApart:
     augment = None
     if drawing:
         batched = any(kind == "batch" for kind, _ in found.layers[:first])
-        augment = _composed(found.layers[first:], batched, fixed)
-        check_tied(augment, fixed.element_spec)
+        augment = _augment(found.layers[first:], batched, fixed)
     return TakenApart(
         fixed=fixed,
         raw=raw,
@@ -120,101 +126,6 @@ def _taken(found: _Layers) -> TakenApart:
         batch_size=sizes[-1] if sizes else None,
         said=_said(found, sizes, drawing=bool(drawing)),
     )
-
-
-def tied(augment: Callable[..., Any], seed: int) -> Callable[[Any, Any, Any], Any]:
-    """(epoch, example number, element) → element; what it draws is a function of these alone.
-
-    Args:
-        augment: element → element.
-        seed: see `draw_seed`.
-    """
-
-    def drawn(epoch: Any, number: Any, element: Any) -> Any:
-        key = tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)])
-        key = tf.random.experimental.stateless_fold_in(key, tf.cast(number, tf.int64))
-        with drawing_from(SeededStream(key)), _refusals_as_they_are():
-            return called(rewritten(augment), element)
-
-    return drawn
-
-
-def check_tied(augment: Callable[..., Any], element_spec: Any) -> None:
-    """Refuse a function whose random numbers are not all tied.
-
-    Args:
-        augment: element → element.
-        element_spec: of the element.
-
-    Raises:
-        RefusalError: it draws in Python, in a tf.function, or by an operation that cannot be tied.
-    """
-    number = tf.TensorSpec([], tf.int64)
-    drawn = tf.function(tied(augment, 0), autograph=False)  # the user's part has its own
-    traced = drawn.get_concrete_function(number, number, element_spec)
-    left = [*random_operations([traced]), *(o for o in operations([traced]) if o in _PYTHON)]
-    if left:
-        raise RefusalError(
-            "What draws random numbers for an example must do so by TensorFlow's functions, "
-            "outside of tf.function and of Python code.",
-            received=", ".join(left),
-            advice="Leave @tf.function away, use tf.random, and put Python code that draws nothing "
-            "in a map of its own before it.",
-        )
-
-
-def draw_seed(seed: int, *, training: bool) -> int:
-    """Of what is drawn for the examples of a split: the splits draw other numbers.
-
-    Args:
-        seed: of the run.
-        training: whether it is the training split.
-    """
-    return 2 * seed + (not training)
-
-
-@contextmanager
-def _refusals_as_they_are() -> Iterator[None]:
-    """Autograph makes a StagingError of each error in a user's function."""
-    try:
-        yield
-    except Exception as error:
-        inner: BaseException | None = error
-        while inner is not None and not isinstance(inner, RefusalError):
-            inner = inner.__context__
-        raise (inner or error) from None
-
-
-def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's function with autograph, also within code of Ringside's that goes without."""
-    enabled = ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED)
-    made: Callable[..., Any] = autograph.tf_convert(python_of(function), enabled)
-    return made
-
-
-def called(function: Callable[..., Any], element: Any) -> Any:
-    """tf.data's rule: a tuple is spread over the arguments."""
-    return function(*element) if isinstance(element, tuple) else function(element)
-
-
-def joined(arguments: tuple[Any, ...]) -> Any:
-    """What tf.data spread over the arguments, as one element again."""
-    return arguments[0] if len(arguments) == 1 else arguments
-
-
-def as_tuple(element: Any) -> Any:
-    """An element whose lists, at any depth, are tuples: tf.data makes one tensor of a list."""
-    if isinstance(element, dict):
-        return {name: as_tuple(part) for name, part in element.items()}
-    if isinstance(element, list) or type(element) is tuple:
-        return tuple(as_tuple(part) for part in element)
-    return element
-
-
-def one_after_another(*functions: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Functions element → element as one; None is left out."""
-    kept = tuple(python_of(one) for one in functions if one is not None)
-    return lambda *element: _through(kept, joined(element))
 
 
 def _outer_layers(dataset: Any) -> _Layers:
@@ -271,9 +182,9 @@ def _freeze(found: _Layers, seed: int) -> None:
         return
     parts = _taken(_Layers(found.inner, inside))
     assert parts.augment is not None
-    once = tied(parts.augment, seed)
+    once = partial(parts.augment.element, seed, 0)
     found.inner = parts.fixed.enumerate().map(
-        lambda number, *element: once(0, number, joined(element)),
+        lambda number, *element: once(number, joined(element)),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
@@ -331,15 +242,18 @@ def _undecoded(
     return (raw, decode) if same else (fixed, None)
 
 
-def _composed(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Callable[..., Any]:
-    """The maps among some layers as one function: element → element.
+def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Augment:
+    """The maps among some layers as one.
 
-    A map over a batch gets a batch of one.
+    A map over batches is called on batches if each example gets the same in all of them, and else
+    on each example as a batch of one.
 
     Raises:
-        RefusalError: it mixes the examples of its batch, or examples are dropped by what was drawn.
+        RefusalError: it mixes the examples of its batch, or examples are dropped by what was drawn,
+            or its numbers cannot be tied.
     """
     functions: list[Callable[..., Any]] = []
+    of_batches: list[Callable[..., Any]] = []
     for kind, what in layers:
         if kind == "filter":
             raise RefusalError(
@@ -351,15 +265,15 @@ def _composed(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> C
         if kind == "map" and batched:
             _check_apart(what._func, one_after_another(*functions), fixed)
             functions.append(partial(_of_one, what._func))
+            of_batches.append(what._func)
         elif kind == "map":
             functions.append(what._func)
-    return one_after_another(*functions)
-
-
-def _through(functions: Sequence[Callable[..., Any]], element: Any) -> Any:
-    for function in functions:
-        element = as_tuple(called(function, element))
-    return element
+    of_one = one_after_another(*functions)
+    check_tied(of_one, fixed.element_spec)
+    of_batch = one_after_another(*of_batches)
+    if len(of_batches) < len(functions) or not can_go_by_row(of_batch, fixed):
+        return Augment(of_one)
+    return Augment(of_one, of_batch)
 
 
 def _of_one(function: Callable[..., Any], *element: Any) -> Any:
@@ -420,7 +334,7 @@ def _check_read_again(fixed: Any) -> None:
     )
     shuffles = "_ShuffleDataset" in kinds or any(op.startswith("Shuffle") for op in left)
     random = bool(random_operations(functions)) or "_RandomDataset" in kinds
-    python = any(op in _PYTHON for op in left)
+    python = any(op in PYTHON for op in left)
     if not (shuffles or random or python):
         return
     # A shuffle of files may show in later elements only.

@@ -31,14 +31,13 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
 )
-from ringside_core.workloads.dataset import (
+from ringside_core.workloads.augment import draw_seed
+from ringside_core.workloads.functions import (
     as_tuple,
     called,
-    draw_seed,
     joined,
     one_after_another,
     rewritten,
-    tied,
 )
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import (
@@ -304,6 +303,7 @@ class Pipeline:
         """
         replicas = self.plan.num_replicas // shard.count
         batch, total, calls = self.plan.per_replica_batch, self.num_examples, self._calls(shard)
+        augment = source.augment
         # Of an epoch; an asynchronous reader may have none.
         slots = max(1, own := self.reader_batches(shard) * replicas)
         # Captured by reference. Within a function they would be copied into its graph, which cannot
@@ -325,6 +325,8 @@ class Pipeline:
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
             numbers = self._order(positions % total, epoch, total)
             element = gathered(numbers) if element is None else element
+            if augment is not None and augment.of_batch is not None:
+                element = self._augmented(augment.batch, epoch, numbers, element)
             weights = self._weights(true, slot // replicas, shard.count)
             return self._finished(element, *weights, tf.where(true, numbers, PAD_ID))
 
@@ -337,26 +339,31 @@ class Pipeline:
 
         @tf.autograph.experimental.do_not_convert
         def element_at(epoch: Any, number: Any) -> Any:
-            return self._augmented(epoch, number, gathered(number))
+            assert augment is not None
+            return self._augmented(augment.element, epoch, number, gathered(number))
 
         begin = first_epoch * slots + first
         end = (_MANY if self.training else 1) * own
-        if source.augment is None:
+        if augment is None or augment.of_batch is not None:
             every = tf.data.Dataset.range(begin, end)
             return every.map(batch_at, num_parallel_calls=calls, deterministic=True)
-        # What a user's function draws belongs to one example, so each is made alone.
+        # What a user's function draws belongs to one example. Here each is made alone.
         numbers = tf.data.Dataset.range(begin, end).map(numbers_at).unbatch()
         elements = numbers.map(element_at, num_parallel_calls=calls, deterministic=True)
         batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
         return batches.map(batch_at)
 
-    def _augmented(self, epoch: Any, number: Any, element: Any) -> Any:
-        """The element as it is in an epoch; a validation has epoch 0 only."""
-        augment = self.prepared.augment
-        if augment is None:
-            return element
+    def _augmented(self, drawn: Callable[..., Any], epoch: Any, number: Any, element: Any) -> Any:
+        """An element, or a batch of them, as it is in an epoch; a validation has epoch 0 only.
+
+        Args:
+            drawn: of an Augment, `element` or `batch`.
+            epoch: from 0.
+            number: of the example or the examples.
+            element: of that example or of these.
+        """
         seed = draw_seed(self.seed, training=self.training)
-        return as_tuple(tied(augment, seed)(epoch, number, as_tuple(element)))
+        return as_tuple(drawn(seed, epoch, number, as_tuple(element)))
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
         """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
@@ -382,14 +389,19 @@ class Pipeline:
         if missing:
             # Taken from all elements, because a reader may have none of its own.
             everything = self._made(source, _numbered(source, source.parts), epoch, shard)
-            padding = everything.map(lambda _, element: (tf.constant(PAD_ID, tf.int64), element))
+            padding = everything.map(lambda number, element: (PAD_ID - number, element))
             padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
             elements = elements.concatenate(padding)
         batches = elements.batch(batch, drop_remainder=True)
 
         def weighted(slot: Any, numbered: Any) -> Any:
-            ids, element = numbered
-            return element, *self._weights(ids >= 0, slot // replicas, shard.count), ids
+            numbers, element = numbered
+            true = numbers >= 0
+            if source.augment is not None and source.augment.of_batch is not None:
+                of_all = tf.where(true, numbers, PAD_ID - numbers)
+                element = self._augmented(source.augment.batch, epoch, of_all, element)
+            weights = self._weights(true, slot // replicas, shard.count)
+            return element, *weights, tf.where(true, numbers, PAD_ID)
 
         return batches.enumerate(first_slot).map(weighted)
 
@@ -397,13 +409,17 @@ class Pipeline:
         """(example number, element) of (example number, raw element), decoded and augmented."""
         calls = self._calls(shard)
         elements = _decoded(source, numbered, calls)
-        if source.augment is None:
+        augment = source.augment
+        if augment is None or augment.of_batch is not None:
             return elements
         with warnings.catch_warnings():
             # That a seed of the process might be used, which the streams of numbers do not.
             warnings.filterwarnings("ignore", message="Seed .* from outer graph")
             return elements.map(
-                lambda number, element: (number, self._augmented(epoch, number, element)),
+                lambda number, element: (
+                    number,
+                    self._augmented(augment.element, epoch, number, element),
+                ),
                 num_parallel_calls=calls,
                 deterministic=True,
             )

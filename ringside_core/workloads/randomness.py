@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ringside_core.keras import control_flow_ops, gen_random_ops, gen_stateful_random_ops, tf
+from ringside_core.keras import (
+    control_flow_ops,
+    gen_random_ops,
+    gen_stateful_random_ops,
+    gen_stateless_random_ops_v2,
+    tf,
+)
 from ringside_core.specs import RefusalError
 
 # Operations whose results differ from call to call, as they are named in a graph.
@@ -37,6 +43,8 @@ RANDOM_OPERATIONS = frozenset(
         "TruncatedNormal",
     }
 )
+# Those that run Python code, whose draws nobody can tie.
+PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 # 2**63 ÷ the golden ratio: small multiples of it lie far apart, so close seeds stay distinct.
 _APART = 0x4F1BBCDCBFA53C01
 _LOOPS = ("while_body", "while_cond", "loop_body")
@@ -53,6 +61,15 @@ class Stream(ABC):
             operation: one of DRAWN.
             given: its arguments by name, but for seeds and its name.
         """
+
+    def answer_seeded(self, operation: str, given: dict[str, Any]) -> Any:
+        """The result of an operation that is given its seed; most streams leave it as it is.
+
+        Args:
+            operation: one of SEEDED.
+            given: its arguments by name, with `key` and `counter`.
+        """
+        return by_tensorflow(operation, given)
 
 
 class SeededStream(Stream):
@@ -192,10 +209,19 @@ DRAWN = frozenset(_SEEDED)
 """The generated operations that a stream answers, by the names of their functions."""
 
 
+SEEDED = (
+    "stateless_random_normal_v2",
+    "stateless_random_uniform_full_int_v2",
+    "stateless_random_uniform_int_v2",
+    "stateless_random_uniform_v2",
+    "stateless_truncated_normal_v2",
+)
+"""The generated operations that are given their seed."""
+
+
 def _let_streams_answer(name: str) -> None:
-    module: Any = gen_random_ops
-    if not hasattr(module, name):
-        module = gen_stateful_random_ops
+    modules: Any = (gen_random_ops, gen_stateful_random_ops, gen_stateless_random_ops_v2)
+    module = next(one for one in modules if hasattr(one, name))
     upstream = _UPSTREAM[name] = getattr(module, name)
     signature = inspect.signature(upstream)
 
@@ -204,6 +230,8 @@ def _let_streams_answer(name: str) -> None:
         if stream is None:
             return upstream(*args, **kwargs)
         given = dict(signature.bind(*args, **kwargs).arguments)
+        if name in SEEDED:
+            return stream.answer_seeded(name, given)
         for unused in ("seed", "seed2", "name"):
             given.pop(unused, None)
         return stream.answer(name, given)
@@ -226,5 +254,5 @@ def _note_vectorized(name: str) -> None:
 
 
 _note_vectorized("pfor")
-for _name in DRAWN:
+for _name in (*DRAWN, *SEEDED):
     _let_streams_answer(_name)

@@ -13,7 +13,9 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import as_tuple, called, joined, rewritten, take_apart
+from ringside_core.workloads.augment import Augment
+from ringside_core.workloads.dataset import take_apart
+from ringside_core.workloads.functions import as_tuple, called, joined, rewritten
 
 
 @dataclass(frozen=True)
@@ -22,15 +24,14 @@ class ArraySource:
 
     Attributes:
         arrays: nest of arrays, each [num_examples, …].
-        augment: element → element, with random numbers; done anew for each example in each epoch.
-            None: nothing is drawn.
+        augment: what draws random numbers, anew for each example in each epoch; None: nothing does.
         shuffled: whether each epoch of a training has an order of its own, unless the run says.
         said: what is done otherwise than the data's author wrote it, one sentence each.
         of_arrays: whether the author gave arrays, not a data set that was read into memory.
     """
 
     arrays: Any
-    augment: Callable[..., Any] | None = None
+    augment: Augment | None = None
     shuffled: bool = True
     said: tuple[str, ...] = ()
     of_arrays: bool = True
@@ -68,7 +69,7 @@ class StreamSource:
     read: Callable[[Any], Any]
     lengths: tuple[int, ...]
     decode: Callable[..., Any] | None = None
-    augment: Callable[..., Any] | None = None
+    augment: Augment | None = None
     shuffled: bool = True
     said: tuple[str, ...] = ()
     batch_size: int | None = None
@@ -142,7 +143,7 @@ def first_batches(source: Source, preprocess: Callable[..., Any] | None, count: 
     """
     elements = first_elements(source, min(count, source.num_examples))
     if source.augment is not None:
-        elements = elements.map(source.augment)
+        elements = elements.map(source.augment.of_one)
     batches = elements.batch(count)
     if preprocess is None:
         return batches

@@ -8,7 +8,8 @@ from typing import Any
 
 from ringside_core.keras import new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.dataset import check_tied, one_after_another
+from ringside_core.workloads.augment import Augment, check_tied
+from ringside_core.workloads.functions import one_after_another
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import check_class_weight
 
@@ -78,8 +79,9 @@ class Workload:
             source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
             object.__setattr__(self, attribute, source)
         if self.augment is not None:
-            augment = one_after_another(self.train.augment, self.augment)
-            check_tied(augment, first_elements(self.train, 1).element_spec)
+            before = None if self.train.augment is None else self.train.augment.of_one
+            augment = Augment(one_after_another(before, self.augment))
+            check_tied(augment.of_one, first_elements(self.train, 1).element_spec)
             object.__setattr__(self, "train", replace(self.train, augment=augment))
             object.__setattr__(self, "augment", None)  # the source does it from now on
         object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))

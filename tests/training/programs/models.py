@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ringside_core.keras import get_weights, set_weights, tf
-from ringside_core.workloads.dataset import tied
+from ringside_core.workloads.augment import tied
 from ringside_core.workloads.workload import Workload
 
 BATCH, EPOCHS = 6, 2
