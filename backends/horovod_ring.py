@@ -17,6 +17,7 @@ from ringside_core.keras import (
     draw_by_rank,
     keep_exclusions,
     legacy_named_keras,
+    schedule_as_it_is,
     slots_of,
     tf,
     weights_of,
@@ -119,13 +120,14 @@ class HorovodRing(Ranks):
             inner = self.wrap_optimizer(optimizer.inner_optimizer)
             return tf.keras.mixed_precision.LossScaleOptimizer(inner, **settings)
         hvd, options = self._hvd, self._options
-        wrapped = hvd.DistributedOptimizer(
-            optimizer,
-            compression=getattr(hvd.Compression, options.compression),
-            backward_passes_per_step=options.backward_passes_per_step,
-            average_aggregated_gradients=True,
-            groups=options.num_groups,  # its older name `num_groups` warns
-        )
+        with schedule_as_it_is(optimizer):
+            wrapped = hvd.DistributedOptimizer(
+                optimizer,
+                compression=getattr(hvd.Compression, options.compression),
+                backward_passes_per_step=options.backward_passes_per_step,
+                average_aggregated_gradients=True,
+                groups=options.num_groups,  # its older name `num_groups` warns
+            )
         keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
         # A model that is saved with it must load without Horovod.
         type(wrapped).__module__ = type(optimizer).__module__

@@ -90,6 +90,7 @@ __all__ = [
     "gen_stateless_random_ops_v2",
     "get_weights",
     "global_seed",
+    "has_own_step",
     "keep_exclusions",
     "legacy_named_keras",
     "losses_utils",
@@ -101,6 +102,7 @@ __all__ = [
     "policy_scope",
     "python_of",
     "same_chance",
+    "schedule_as_it_is",
     "seed_weights",
     "set_schedule",
     "set_weights",
@@ -183,6 +185,37 @@ def set_schedule(optimizer: Any, schedule: Any) -> None:
     scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
     if hasattr(scaled, "_compute_current_learning_rate"):  # a legacy one has no such variable
         scaled._compute_current_learning_rate()
+        _let_replicas_set_rate(scaled)
+
+
+def _let_replicas_set_rate(optimizer: Any) -> None:
+    """Under central storage the present rate of a schedule must say which replica sets it."""
+    central = isinstance(
+        tf.distribute.get_strategy(), tf.distribute.experimental.CentralStorageStrategy
+    )
+    if central and hasattr(optimizer, "_current_learning_rate"):
+        optimizer._current_learning_rate = tf.Variable(
+            optimizer._current_learning_rate.read_value(),
+            name="current_learning_rate",
+            trainable=False,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+
+def _with_rate_for_replicas(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def built(optimizer: Any, learning_rate: Any) -> Any:
+        rate = upstream(optimizer, learning_rate)
+        with tf.init_scope():
+            _let_replicas_set_rate(optimizer)
+        return rate
+
+    return built
+
+
+tf.keras.optimizers.Optimizer._build_learning_rate = _with_rate_for_replicas(
+    tf.keras.optimizers.Optimizer._build_learning_rate
+)
 
 
 @contextlib.contextmanager
@@ -257,9 +290,37 @@ def new_optimizer(given: Any) -> Any:
     optimizer = tf.keras.optimizers.get(given)
     if optimizer is not given:
         return optimizer
-    copy = type(optimizer).from_config(optimizer.get_config())
+    with schedule_as_it_is(optimizer):
+        copy = type(optimizer).from_config(optimizer.get_config())
     keep_exclusions(optimizer, copy)
     return copy
+
+
+@contextlib.contextmanager
+def schedule_as_it_is(optimizer: Any) -> Iterator[None]:
+    """Let an optimizer's config hold its learning-rate schedule itself, not the schedule's config.
+
+    `Model.fit` asks no schedule for a config, so many of their own have none. A schedule has no
+    state, so copies of an optimizer may share it.
+    """
+    schedule = getattr(optimizer, "_learning_rate", None)
+    if not isinstance(schedule, tf.keras.optimizers.schedules.LearningRateSchedule):
+        yield
+        return
+    upstream = optimizer.get_config
+
+    def get_config() -> Any:
+        optimizer._learning_rate = 0.0
+        try:
+            return {**upstream(), "learning_rate": schedule}
+        finally:
+            optimizer._learning_rate = schedule
+
+    optimizer.get_config = get_config
+    try:
+        yield
+    finally:
+        del optimizer.get_config
 
 
 def keep_exclusions(optimizer: Any, copy: Any) -> None:
@@ -293,6 +354,31 @@ def _flat(value: Any) -> list[Any]:
 def python_of(function: Any) -> Any:
     """A function as Python. What a tf.function has traced draws by itself, and returns copies."""
     return getattr(function, "python_function", function)
+
+
+def _weigh_examples(upstream: Any) -> Any:
+    """Let a weight for each example weigh all of its loss, which may be a map of pixels.
+
+    Keras gives weights one more axis only. Those of a batch would be laid over columns of the map.
+    """
+
+    @functools.wraps(upstream)
+    def weighed(losses: Any, sample_weight: Any = None, *args: Any, **kwargs: Any) -> Any:
+        weights = getattr(getattr(sample_weight, "shape", None), "rank", None)
+        values = getattr(getattr(losses, "shape", None), "rank", None)
+        if weights == 1 and values is not None and values > 2:
+            sample_weight = tf.reshape(sample_weight, [-1] + [1] * (values - 1))
+        return upstream(losses, sample_weight, *args, **kwargs)
+
+    return weighed
+
+
+losses_utils.compute_weighted_loss = _weigh_examples(losses_utils.compute_weighted_loss)
+
+
+def has_own_step(model: Any) -> bool:
+    """Whether the model's author wrote its training step."""
+    return type(model).train_step is not tf.keras.Model.train_step
 
 
 def weights_of(model: Any) -> list[Any]:

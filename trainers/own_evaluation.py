@@ -3,7 +3,7 @@
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import python_of, tf
+from ringside_core.keras import has_own_step, python_of, tf
 from ringside_core.specs import LedgerDigest
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -11,7 +11,6 @@ from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation, by_parts
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.own_step import Results, Returned, Trial, counted_by, packed
-from trainers.whole_batch import has_own_step
 
 
 def evaluation(

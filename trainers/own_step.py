@@ -17,6 +17,7 @@ from typing import Any, Self
 from backends.base import Backend
 from ringside_core.keras import (
     build_optimizer,
+    has_own_step,
     losses_utils,
     optimizer_kinds,
     optimizers_of,
@@ -28,7 +29,7 @@ from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from trainers.virtual_replicas import VirtualReplicas
-from trainers.whole_batch import has_own_step, takes_true_examples
+from trainers.whole_batch import takes_true_examples
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 

@@ -14,15 +14,10 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import has_own_step, tf
 from ringside_core.workloads.workload import Workload
 
 _MARK = "_ringside_losses_count_padding"
-
-
-def has_own_step(model: Any) -> bool:
-    """Whether the model's author wrote its training step."""
-    return type(model).train_step is not tf.keras.Model.train_step
 
 
 def losses_count_padding(model: Any) -> bool:

@@ -43,7 +43,7 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
     ]
     if model["own_steps"]:
         lines.append(
-            f"model: its own {' and '.join(model['own_steps'])} is given true examples only"
+            f"model: true examples only reach its own {' and '.join(model['own_steps'])}"
             + (
                 "; its gradients are combined where an optimizer applies them"
                 if "train_step" in model["own_steps"]

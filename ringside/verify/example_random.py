@@ -44,6 +44,7 @@ def tie_to_examples(
         layer._random_generator = ExampleRandom(
             described(layer), index, current_ids, current_step, layer._random_generator
         )
+        layer._random_generator.flips = isinstance(layer, tf.keras.layers.RandomFlip)
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
     stream = ExampleStream(own, current_ids)
     for name in ("call", "train_step", "test_step"):
@@ -82,6 +83,8 @@ class ExampleRandom:
 
     Attributes:
         drew: whether anything was drawn.
+        flips: whether the layer is Keras' RandomFlip. Without a seed it asks tf.random for a number
+            for each example, and ExampleStream answers.
 
     Raises:
         RefusalError: at a draw that does not have one part for each example.
@@ -98,7 +101,7 @@ class ExampleRandom:
         self._layer, self._layer_index, self._keras = layer, layer_index, keras
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
-        self.drew = False
+        self.drew = self.flips = False
 
     @property
     def by_design(self) -> ByDesign:
@@ -151,15 +154,20 @@ class ExampleRandom:
         return self._scaled(inside, mean, stddev, dtype)
 
     def make_legacy_seed(self) -> Any:
-        """Refuse: one seed for a whole batch belongs to no example."""
+        """None to flip images; else refused: one seed for a whole batch belongs to no example."""
         if self._current_ids() is None:
             return self._keras.make_legacy_seed()
+        if self.flips:
+            self.drew = True
+            return None
         raise self._refusal("one seed for the whole batch")
 
     def make_seed_for_stateless_op(self) -> Any:
-        """Refuse: one seed for a whole batch belongs to no example."""
+        """None to flip images; else refused: one seed for a whole batch belongs to no example."""
         if self._current_ids() is None:
             return self._keras.make_seed_for_stateless_op()
+        if self.flips:
+            return None
         raise self._refusal("one seed for the whole batch")
 
     def _maybe_init(self) -> None:
@@ -228,7 +236,8 @@ class ExampleRandom:
         return RefusalError(
             _RULE,
             received=f"layer {self._layer} draws {received}",
-            advice="Leave the layer away, or do its work in the data.",
+            advice="Draw tf.shape(x)[0] rows; call a model that drops on each half of two batches "
+            "in one; or leave the layer away.",
         )
 
 

@@ -5,7 +5,7 @@ would get, always from the same state. In the later runs every layer gets the in
 run, whatever the layers before it return. So a difference shows only in the layer where it begins.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringside.verify.example_random import described, drawing_layers, tie_to_examples
@@ -19,12 +19,12 @@ from ringside.verify.slices import (
     masked_as,
     slices_of,
 )
-from ringside_core.keras import functions_in_python, get_weights, set_weights, tf
+from ringside_core.keras import functions_in_python, get_weights, has_own_step, set_weights, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.whole_batch import has_own_step, losses_count_padding, mark_alike, mark_losses
+from trainers.whole_batch import losses_count_padding, mark_alike, mark_losses
 
 # More runs on the same batch: a layer that seldom draws can give the same result by chance.
 _REPEATS = 2
@@ -168,7 +168,7 @@ class _Lab:
                 {} if by_parts else self._loss_layers
             ),
         }
-        found = [f"{_subject(one)} {what}" for what, layers in told.items() for one in layers]
+        found = [f"{_subjects(layers)} {what}" for what, layers in told.items() if layers]
         return [*found, *self._failures.values()]
 
     def _first_run(self) -> Any:
@@ -327,7 +327,7 @@ def _chance_in_evaluation(workload: Workload, x: Any, examples: int) -> list[str
     lab = _Lab(workload.build_model(), x, examples, training=False)
     lab.repeat()
     told = "draws random numbers in evaluation too, so that each evaluation is another one"
-    return [f"{_subject(layer)} {told}" for layer in lab.of_chance]
+    return [f"{_subjects(lab.of_chance)} {told}"] if lab.of_chance else []
 
 
 def _of_losses(
@@ -382,6 +382,13 @@ def _batch_norm(layer: Any) -> str:
     if not isinstance(layer, norm) or type(layer).call is not norm.call:
         return ""
     return "global" if layer.synchronized else "replica"
+
+
+def _subjects(layers: Iterable[Any]) -> str:
+    """The first one, and how many there are beside it."""
+    first, *others = layers
+    more = f", like {len(others)} other{'s' if len(others) > 1 else ''}," if others else ""
+    return _subject(first) + more
 
 
 def _subject(layer: Any) -> str:

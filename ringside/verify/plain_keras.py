@@ -19,6 +19,7 @@ from ringside.verify.trace import Trace
 from ringside_core.keras import (
     build_optimizer,
     get_weights,
+    has_own_step,
     optimizer_variables,
     set_weights,
     tf,
@@ -32,7 +33,6 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import has_own_test_step, packed
 from trainers.whole_batch import (
-    has_own_step,
     mark_losses,
     runs_in_one_pass,
     takes_true_examples,

@@ -11,13 +11,12 @@ from typing import Any
 from backends import make_backend
 from ringside.verify.request import Case, Request
 from ringside.verify.task import inspect_workload
-from ringside_core.keras import lowest_bits, optimizers_of, tf, weights_of
+from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, tf, weights_of
 from ringside_core.specs import RefusalError, RunSpec, Surroundings, write_whole
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import has_own_test_step
-from trainers.whole_batch import has_own_step
 
 
 def preview(spec: RunSpec) -> dict[str, Any]:

@@ -350,7 +350,7 @@ def _check_read_again(fixed: Any) -> None:
     cause = (
         "random numbers within a flat_map, interleave, filter or zip"
         if random
-        else "a shuffle within a flat_map, interleave or zip"
+        else "a shuffle within a flat_map, interleave or zip, or before a take or skip"
         if shuffles
         else "Python code (from_generator, numpy_function) that draws"
     )

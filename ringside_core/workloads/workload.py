@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import new_optimizer, optimizers_of, tf
+from ringside_core.keras import has_own_step, new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
@@ -89,17 +89,6 @@ class Workload:
             self._take_what_was_compiled()
         if self.optimizer is not None:
             object.__setattr__(self, "optimizer", partial(_new_optimizer, self.optimizer))
-        for loss in tf.nest.flatten(self.loss):
-            if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
-                # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
-                # them over the ranks. The same workload would train differently under each.
-                raise RefusalError(
-                    "A workload's loss must be a mean over the batch.",
-                    received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
-                    advice="Leave `reduction` away, and multiply the learning rate by the batch. "
-                    "Keras trains both by the sum: a strategy adds the replicas' sums, and "
-                    "Horovod averages them.",
-                )
         if self.class_weight is not None:
             preprocessed = self.preprocess is not None
             check_class_weight(self.class_weight, self.train, preprocessed=preprocessed)
@@ -129,6 +118,8 @@ class Workload:
                 received=kind,
                 advice=hint,
             )
+        if not has_own_step(model):  # there its author reduces
+            self._check_reductions()
         if not model.built:
             # Weights made in the first step would not be those with which every backend begins.
             with suppress(NotImplementedError):  # it may have a training step, and no call
@@ -158,6 +149,19 @@ class Workload:
         first = next(iter(first_batches(self.train, self.preprocess, 2)))
         return first[0] if isinstance(first, tuple) else first
 
+    def _check_reductions(self) -> None:
+        for loss in tf.nest.flatten(self.loss):
+            if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
+                # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
+                # them over the ranks. The same workload would train differently under each.
+                raise RefusalError(
+                    "A workload's loss must be a mean over the batch.",
+                    received=f"{type(loss).__name__} with reduction={loss.reduction!r}",
+                    advice="Leave `reduction` away, and multiply the learning rate by the batch. "
+                    "Keras trains both by the sum: a strategy adds the replicas' sums, and "
+                    "Horovod averages them.",
+                )
+
     def _take_what_was_compiled(self) -> None:
         """Set optimizer, loss and metrics from a compiled model.
 
@@ -173,10 +177,7 @@ class Workload:
                 received=f"{model.name} ({type(model).__name__}), which has no optimizer",
                 advice="Give the workload an optimizer, or let `model` call model.compile(…).",
             )
-        if (
-            type(model).compile is not tf.keras.Model.compile
-            and type(model).train_step is not tf.keras.Model.train_step
-        ):
+        if type(model).compile is not tf.keras.Model.compile and has_own_step(model):
             return
         metrics, losses = model.compiled_metrics, model.compiled_loss
         found = {

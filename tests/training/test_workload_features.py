@@ -36,7 +36,7 @@ def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[n
         precision="float64", global_batch=BATCH, pipeline=PipelineOptions(shuffle=False)
     )
     with make_backend(spec, Surroundings()) as backend:
-        steps = examples // BATCH
+        steps = -(-examples // BATCH)
         model = build(spec, workload, backend, steps)
         initial = model.get_weights()
         instrument(model, Totals(model, backend), spec)
@@ -52,7 +52,9 @@ def plainly_trained(
     model = workload.model()
     model.set_weights(initial)
     model.compile(workload.optimizer(), workload.loss, loss_weights=workload.loss_weights)
-    batches = tf.data.Dataset.from_tensor_slices(data).batch(BATCH, drop_remainder=True)
+    pairs = tf.data.Dataset.from_tensor_slices(data)
+    # Keras' class weights need to know the size of a batch.
+    batches = pairs.batch(BATCH, drop_remainder=len(pairs) % BATCH == 0)
     model.fit(batches, epochs=1, verbose=0, **options)
     return model.get_weights()
 
@@ -176,6 +178,34 @@ def test_loss_weights_are_those_of_model_compile() -> None:
     initial, final = trained(workload, 8)
 
     expected = plainly_trained(workload, base.train.arrays, initial)
+    for found, right in zip(final, expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+def image_to_image(examples: int) -> Workload:
+    """An autoencoder of images as wide as a batch is large: its loss is a map of pixels."""
+    images = np.random.default_rng(1).random((examples, BATCH, BATCH, 1))
+
+    def model() -> Any:
+        layers = [tf.keras.layers.Conv2D(1, 3, padding="same", input_shape=(BATCH, BATCH, 1))]
+        return tf.keras.Sequential(layers)
+
+    return Workload(
+        name="image to image",
+        model=model,
+        train=(images, images),
+        loss=tf.keras.losses.BinaryCrossentropy(from_logits=True),
+        optimizer=lambda: tf.keras.optimizers.SGD(0.1),
+    )
+
+
+def test_a_weight_weighs_all_pixels_of_its_example() -> None:
+    """With 6 examples in batches of 4 two are padding, which must count in no column of pixels."""
+    workload = image_to_image(6)
+
+    initial, final = trained(workload, 6)
+
+    expected = plainly_trained(workload, workload.train.arrays, initial)
     for found, right in zip(final, expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12)
 
@@ -320,6 +350,28 @@ def test_a_copy_of_an_optimizer_keeps_what_its_config_does_not_hold() -> None:
     made = dataclasses.replace(two_outputs(8), optimizer=given).optimizer()
 
     assert made._exclude_from_weight_decay_names == ["bias"]
+
+
+def test_a_schedule_needs_no_config() -> None:
+    """`Model.fit` asks for none; the optimizer that was given keeps its own config."""
+
+    class Halving(tf.keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step: Any) -> Any:
+            return 0.5 ** tf.cast(step, tf.float32)
+
+    given = tf.keras.optimizers.SGD(Halving(), momentum=0.9)
+
+    made = dataclasses.replace(two_outputs(8), optimizer=given).optimizer()
+
+    weight = tf.Variable(0.0)
+    for _ in range(3):
+        made.apply_gradients([(tf.constant(1.0), weight)])
+    # With momentum 0.9 and rates 1, 1/2, 1/4: velocities -1, -1.4, -1.51.
+    assert weight.numpy() == pytest.approx(-3.91)
+    assert given.iterations.numpy() == 0
+    assert made.momentum == 0.9
+    with pytest.raises(NotImplementedError):
+        given.get_config()
 
 
 @pytest.mark.parametrize("given", ["adamant", 5])

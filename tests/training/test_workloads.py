@@ -212,6 +212,11 @@ def own(model: Any, **changes: Any) -> Workload:
     return Workload(**{**fields, **changes})
 
 
+def one_dense() -> Any:
+    """A model of one layer."""
+    return tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+
+
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_a_loss_must_be_a_mean_over_the_batch(reduction: str) -> None:
     """Strategies and Horovod would train differently with another reduction; nests are searched."""
@@ -219,8 +224,20 @@ def test_a_loss_must_be_a_mean_over_the_batch(reduction: str) -> None:
     right = tf.keras.losses.MeanSquaredError()
 
     with pytest.raises(RefusalError, match=reduction):
-        own(None, loss={"a": "mse", "b": [right, wrong]})
-    own(None, loss=[right, tf.keras.losses.MeanSquaredError(reduction="sum_over_batch_size")])
+        own(one_dense, loss={"a": "mse", "b": [right, wrong]}).build_model()
+    mean = tf.keras.losses.MeanSquaredError(reduction="sum_over_batch_size")
+    own(one_dense, loss=[right, mean]).build_model()
+
+
+def test_an_own_step_may_reduce_its_losses_itself() -> None:
+    """As in the captions of keras.io, where padding is masked before the mean is taken."""
+
+    class Masked(tf.keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            raise NotImplementedError
+
+    loss = tf.keras.losses.MeanSquaredError(reduction="none")
+    own(lambda: Masked([tf.keras.layers.Dense(1, input_shape=(3,))]), loss=loss).build_model()
 
 
 def test_metrics_need_a_single_output() -> None:

@@ -213,6 +213,22 @@ def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> No
         draw(layer._random_generator)
 
 
+def test_flips_belong_to_the_example() -> None:
+    """An image is flipped alike alone, in a batch and in another order; half of them are."""
+    ids = list(range(200))
+    images = np.random.default_rng(1).normal(size=(200, 4, 4, 1))
+    flip = layers.RandomFlip("horizontal")
+    whole = np.asarray(tied(flip, ids, 4, 4, 1)(images, training=True))
+    turned = np.asarray(tied(flip, ids[::-1], 4, 4, 1)(images[::-1], training=True))[::-1]
+    later = np.asarray(tied(flip, ids, 4, 4, 1, step=STEP + 1)(images, training=True))
+
+    np.testing.assert_array_equal(whole, turned)
+    kept = [np.array_equal(one, other) for one, other in zip(whole, images, strict=True)]
+    # A standard deviation of the share of 200 coin tosses is 0.035.
+    assert abs(np.mean(kept) - 0.5) < 0.12
+    assert np.any(later != whole)
+
+
 REPLICAS = """
 import json, sys, threading
 from ringside_core.keras import tf
