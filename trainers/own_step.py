@@ -375,15 +375,22 @@ class Results:
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """The one of this model."""
-        found: Self = vars(model).setdefault("_ringside_results", None) or cls(model)
+        """The one of this model; it watches all metrics that the model has now."""
+        found: Self = vars(model).setdefault("_ringside_results", None) or cls()
         vars(model)["_ringside_results"] = found
+        # A second fit compiles the losses anew.
+        held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
+        for metric in held:
+            found._watch(metric)
         return found
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self) -> None:
         self._seen = threading.local()  # a strategy traces each replica in a thread of its own
-        held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
-        for metric in {id(one): one for one in held}.values():
+        self._watched: dict[int, Any] = {}
+
+    def _watch(self, metric: Any) -> None:
+        if id(metric) not in self._watched:
+            self._watched[id(metric)] = metric
             metric.result = partial(self._result, metric, metric.result)
             metric.update_state = partial(self._update, metric, metric.update_state)
 

@@ -127,7 +127,12 @@ def checked_arguments(
     if validation_steps is not None and validation is not None:
         held_out = as_source(validation, what="validation data")
         size = getattr(held_out, "batch_size", None) or batch
-        _check_steps(validation_steps, held_out.num_examples, size, what="validation_steps")
+        wanted, kept = validation_steps * size, isinstance(held_out, ArraySource)
+        # Of a data set that is shuffled, each evaluation would take others.
+        if 0 < wanted < held_out.num_examples and (kept or not held_out.shuffled):
+            validation = held_out.first(wanted)
+        else:
+            _check_steps(validation_steps, held_out.num_examples, size, what="validation_steps")
     return FitArguments(
         model=model,
         train=train,

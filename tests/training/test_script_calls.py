@@ -179,6 +179,22 @@ def test_a_short_last_batch_is_told() -> None:
     )
 
 
+def test_an_evaluation_may_be_of_the_first_batches() -> None:
+    """As `validation_steps` says; of a data set that is shuffled they would be others each time."""
+    asked = checked_arguments(
+        None, rows(8), np.arange(8), batch_size=4, validation_data=(rows(10), np.arange(10)),
+        validation_steps=2,
+    )  # fmt: skip
+    np.testing.assert_array_equal(asked.validation.arrays[1], np.arange(8))
+
+    data = tf.data.Dataset.from_tensor_slices((rows(10), np.arange(10)))
+    fit = partial(checked_arguments, None, rows(8), np.arange(8), validation_steps=2)
+    asked = fit(validation_data=data.batch(3))
+    assert asked.validation.num_examples == 6
+    with pytest.raises(RefusalError, match="validation_steps=2, and 10 examples"):
+        fit(validation_data=data.shuffle(10).batch(3))
+
+
 def test_a_data_set_says_its_batch() -> None:
     """Its size is the global batch."""
     data = tf.data.Dataset.from_tensor_slices((rows(10), np.arange(10))).shuffle(10).batch(4)
