@@ -102,6 +102,8 @@ class ExampleRandom:
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
         self.drew = self.flips = False
+        # Keras asks for it when it writes down what a layer was made of.
+        self._rng_type = getattr(keras, "_rng_type", None)
 
     @property
     def by_design(self) -> ByDesign:

@@ -62,7 +62,8 @@ def unpacked(element: Any, weight: Any, class_weight: Mapping[int, float] | None
         raise RefusalError(
             "An element must be x, (x, y) or (x, y, sample_weight) when it reaches the model.",
             received=str(tf.nest.map_structure(lambda t: t.shape, element)),
-            advice="Give the workload a `preprocess` that returns that.",
+            advice="Put what belongs together into a tuple, as in (x, (y, z)): in a `map` of the "
+            "data, or in the workload's `preprocess`.",
         )
     x, y, *sample_weight = (*parts, ()) if len(parts) == 1 else parts
     if sample_weight:
