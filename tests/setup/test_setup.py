@@ -24,7 +24,7 @@ def clone_into(target: Path) -> Path:
     """What scripts/setup reads of this checkout, copied."""
     target.mkdir(parents=True)
     shutil.copytree(ROOT / "scripts", target / "scripts")
-    for name in ("requirements.lock", "setup.cfg", "pyproject.toml", "Makefile"):
+    for name in ("requirements.lock", "requirements-2.18.lock", "setup.cfg", "pyproject.toml", "Makefile"):
         shutil.copy(ROOT / name, target)
     return target
 
