@@ -1,6 +1,7 @@
 # Each target first makes .venv if it is missing, out of date, or was moved here from elsewhere.
 #
 #   make compare ARGS="--rounds 1"     ARGS is passed to the command that a target runs
+#   make setup TENSORFLOW=2.18         .venv with TensorFlow 2.18 (2.21 without it); it stays so until told otherwise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,6 +18,9 @@ ARGS ?=
 READY := .venv/ready
 # Scripts in .venv hold its absolute path, so a .venv that was made elsewhere is out of date.
 MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
+# scripts/setup reads it, and leaves in .venv for which one it was made.
+export TENSORFLOW ?=
+MADE_FOR := $(if $(filter-out $(shell cat .venv/.tensorflow 2>/dev/null),$(TENSORFLOW)),remake)
 
 .PHONY: help setup compare tax test test-fast check lock clean remake
 
@@ -25,8 +29,8 @@ help: ## this list
 
 setup: $(READY) ## make .venv (every other target does so by itself)
 
-$(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/check_horovod.py \
-		scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE)
+$(READY): requirements.lock requirements-2.18.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
+		scripts/check_horovod.py scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE) $(MADE_FOR)
 	@scripts/setup
 
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
@@ -51,13 +55,16 @@ check: $(READY) ## format, lint, types, who imports whom, links
 
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
-lock: ## requirements.in -> requirements.lock and scripts/horovod.lock
+lock: ## requirements.in -> requirements.lock, requirements-2.18.lock and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3.11} -m venv "$$temporary"; \
 	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
 		--no-annotate $(ARGS) requirements.in --output-file requirements.lock; \
+	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
+		--no-annotate $(ARGS) requirements.in --override requirements-2.18.in \
+		--output-file requirements-2.18.lock; \
 	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \
 		--python-version 3.11 --generate-hashes --no-deps - --output-file scripts/horovod.lock
 

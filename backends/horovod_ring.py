@@ -48,9 +48,11 @@ class HorovodRing(Ranks):
     def xla_obstacle(cls, num_replicas: int) -> str | None:
         """Horovod 0.28 has operations for XLA on CUDA only, and a variable must ask for them."""
         del num_replicas
-        if tf.config.list_physical_devices("GPU") and os.environ.get(_XLA_OPS) == "1":
-            return None
-        return f"Horovod's all-reduce is no operation of XLA without a GPU and {_XLA_OPS}=1"
+        if not (tf.config.list_physical_devices("GPU") and os.environ.get(_XLA_OPS) == "1"):
+            return f"Horovod's all-reduce is no operation of XLA without a GPU and {_XLA_OPS}=1"
+        if not has_xla_operations():
+            return "Horovod was compiled without its operations for XLA (docs/stack.md)"
+        return None
 
     @property
     def _options(self) -> HorovodOptions:
@@ -242,6 +244,16 @@ def import_horovod() -> Any:
             "Horovod must load with the installed TensorFlow.", received=error, advice=_REBUILD
         ) from None
     return hvd
+
+
+def has_xla_operations() -> bool:
+    """Whether Horovod's operations for XLA are in its library.
+
+    Against TensorFlow 2.19 and later scripts/setup leaves them out, and Horovod does not tell. So
+    its library is asked for the name of the function that XLA calls.
+    """
+    folder = Path(import_horovod().__file__).parents[1]
+    return any(b"CallbackHVDAllreduce" in one.read_bytes() for one in folder.glob("mpi_lib*.so"))
 
 
 _CHANGED = "_ringside_reduction"  # on an optimizer: what its tape does instead

@@ -33,7 +33,13 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 # Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-_NOISE = (b"Unable to register cu", b"All log messages before absl::InitializeLog")
+_NOISE = (
+    b"Unable to register cu",  # TensorFlow 2.18
+    b"All log messages before absl::InitializeLog",
+    # TensorFlow 2.21 says both at every log level, since they come before it reads the level.
+    b" port.cc:",
+    b" cudart_stub.cc:",
+)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,13 @@ def clone_into(target: Path) -> Path:
     """What scripts/setup reads of this checkout, copied."""
     target.mkdir(parents=True)
     shutil.copytree(ROOT / "scripts", target / "scripts")
-    for name in ("requirements.lock", "setup.cfg", "pyproject.toml", "Makefile"):
+    for name in (
+        "requirements.lock",
+        "requirements-2.18.lock",
+        "setup.cfg",
+        "pyproject.toml",
+        "Makefile",
+    ):
         shutil.copy(ROOT / name, target)
     return target
 
@@ -135,6 +141,41 @@ def test_refuses_a_python_without_venv(clone: Path, tools: Path, set_up: SetUp) 
     done = set_up(clone, PYTHON=str(bare))
 
     assert_refused(done, clone, "no venv module", "apt-get install python3.11-venv")
+
+
+def test_refuses_a_tensorflow_without_a_lock(clone: Path, set_up: SetUp) -> None:
+    """A version that has no lock is refused, and the line names those that have one."""
+    done = set_up(clone, TENSORFLOW="2.17")
+
+    assert_refused(done, clone, "2.21 or 2.18", "Received: TENSORFLOW=2.17")
+
+
+@pytest.mark.parametrize(
+    ("environment", "left_from_before", "lock"),
+    [
+        ({}, None, "requirements.lock"),
+        ({"TENSORFLOW": "2.18"}, None, "requirements-2.18.lock"),
+        ({}, "2.18", "requirements-2.18.lock"),
+        ({"TENSORFLOW": "2.21"}, "2.18", "requirements.lock"),
+    ],
+)
+def test_installs_the_tensorflow_asked_for_or_the_one_before(
+    clone: Path,
+    set_up: SetUp,
+    environment: dict[str, str],
+    left_from_before: str | None,
+    lock: str,
+) -> None:
+    """A .venv keeps its TensorFlow until another is asked for, also where a step failed."""
+    if left_from_before:
+        (clone / ".venv").mkdir()
+        (clone / ".venv" / ".tensorflow").write_text(f"{left_from_before}\n")
+
+    first = set_up(clone, **environment)
+    second = set_up(clone)
+
+    assert f"packages from {lock} " in first.stdout
+    assert f"packages from {lock} " in second.stdout
 
 
 @pytest.mark.parametrize("tool", TOOLS)

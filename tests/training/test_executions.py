@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from backends import make_backend
+from backends.horovod_ring import HorovodRing, has_xla_operations
 from ringside_core.keras import tf
 from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.specs.cluster import Cluster, ClusterTask
@@ -94,6 +95,18 @@ def test_where_xla_cannot_compile_the_step_it_says_why(
 
     with pytest.raises(RefusalError, match=words):
         make_backend(spec, Surroundings() if alone else place)
+
+
+def test_a_horovod_without_its_operations_for_xla_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU and the variable are not enough where the set-up left the operations out."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a GPU"])
+    monkeypatch.setenv("HOROVOD_ENABLE_XLA_OPS", "1")
+
+    obstacle = HorovodRing.xla_obstacle(2)
+
+    # On a machine with NCCL and TensorFlow 2.18 they are there.
+    assert (obstacle is None) == has_xla_operations()
+    assert obstacle is None or "compiled without its operations for XLA" in obstacle
 
 
 def test_the_clock_is_measured_on_copies() -> None:
