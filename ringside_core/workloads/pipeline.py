@@ -14,7 +14,8 @@ family without a special case. Metrics use the weight alone.
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -403,7 +404,8 @@ class Pipeline:
             weights = self._weights(true, slot // replicas, shard.count)
             return element, *weights, tf.where(true, numbers, PAD_ID)
 
-        return batches.enumerate(first_slot).map(weighted)
+        with _drawing_in_a_graph():
+            return batches.enumerate(first_slot).map(weighted)
 
     def _made(self, source: StreamSource, numbered: Any, epoch: Any, shard: InputShard) -> Any:
         """(example number, element) of (example number, raw element), decoded and augmented."""
@@ -412,9 +414,7 @@ class Pipeline:
         augment = source.augment
         if augment is None or augment.of_batch is not None:
             return elements
-        with warnings.catch_warnings():
-            # That a seed of the process might be used, which the streams of numbers do not.
-            warnings.filterwarnings("ignore", message="Seed .* from outer graph")
+        with _drawing_in_a_graph():
             return elements.map(
                 lambda number, element: (
                     number,
@@ -486,6 +486,14 @@ def make_pipeline(
         class_weight=workload.class_weight,
         cores=spec.resources.cores_per_replica or 2,
     )
+
+
+@contextmanager
+def _drawing_in_a_graph() -> Iterator[None]:
+    """TensorFlow warns that a seed of the process might be used; streams of numbers use none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Seed .* from outer graph")
+        yield
 
 
 def _content(array: NDArray[Any]) -> bytes:
