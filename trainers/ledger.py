@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, LedgerDigest
+from ringside_core.workloads.splitmix import GAMMA, mixed, word
 
-# splitmix64 (Steele, Lea, Flood 2014): neighbouring ids get unrelated hashes.
-_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ONE_TIME = 1 << 40
 LOOKED_UP_EXAMPLES = 1 << 16
 """The table is part of the step's graph, 24 bytes an example; so only small data get one."""
@@ -196,13 +195,8 @@ def take_tag(data: Any, totals: Any) -> Any:
 
 
 def mix(ids: Any) -> Any:
-    """splitmix64 of each id, as int64; the sum of many wraps around."""
-    z = tf.bitcast(ids, tf.uint64) + tf.constant(_GAMMA, tf.uint64)
-    for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
-        z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(shift, tf.uint64)))
-        z = z * tf.constant(factor, tf.uint64)
-    z = tf.bitwise.bitwise_xor(z, tf.bitwise.right_shift(z, tf.constant(31, tf.uint64)))
-    return tf.bitcast(z, tf.int64)
+    """splitmix64 of each id, as int64: neighbouring ids get unrelated hashes; a sum wraps around."""
+    return tf.bitcast(mixed(tf.bitcast(ids, tf.uint64) + word(GAMMA)), tf.int64)
 
 
 def _added_by(ids: Any) -> Any:

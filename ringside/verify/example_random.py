@@ -15,9 +15,8 @@ import numpy as np
 from ringside_core.keras import python_of, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.randomness import Stream, by_tensorflow, drawing_from, in_loop
-from trainers.ledger import mix
+from ringside_core.workloads.splitmix import GAMMA, mixed, shifted, word
 
-_GAMMA = 0x9E3779B97F4A7C15  # between two outputs of splitmix64 (Steele, Lea, Flood 2014)
 # Φ(-2) and Φ(2): TensorFlow cuts a truncated normal at two standard deviations.
 _BELOW, _ABOVE = 0.022750131948179195, 0.9772498680518208
 
@@ -186,7 +185,7 @@ class ExampleRandom:
 
     def _unit(self, shape: Any, digits: int = 53) -> Any:
         """Uniform in [0, 1), float64, from the first binary digits of the draw."""
-        top = tf.bitwise.right_shift(self._bits(shape), tf.constant(64 - digits, tf.uint64))
+        top = shifted(self._bits(shape), 64 - digits)
         return tf.cast(top, tf.float64) * 2.0**-digits
 
     def _bits(self, shape: Any) -> Any:
@@ -199,7 +198,7 @@ class ExampleRandom:
         step = tf.bitcast(tf.cast(self._current_step(), tf.int64), tf.uint64)
         keys = _mixed(_mixed(stream + step) + tf.bitcast(tf.cast(ids, tf.int64), tf.uint64))
         positions = tf.range(tf.reduce_prod(tf.cast(shape[1:], tf.int64)))
-        counters = tf.bitcast(positions, tf.uint64) * tf.constant(_GAMMA, tf.uint64)
+        counters = tf.bitcast(positions, tf.uint64) * word(GAMMA)
         return tf.reshape(_mixed(keys[:, tf.newaxis] + counters[tf.newaxis, :]), shape)
 
     def _next_draw(self) -> tuple[Any, int]:
@@ -296,4 +295,4 @@ def _wide(number: Any) -> Any:
 
 def _mixed(value: Any) -> Any:
     """splitmix64 of each element, uint64."""
-    return tf.bitcast(mix(tf.bitcast(value, tf.int64)), tf.uint64)
+    return mixed(value + word(GAMMA))

@@ -2,9 +2,8 @@
 
 A function over a batch draws numbers of shape [batch, …]. TensorFlow makes all of them from one
 seed, so what an example gets depends on its place in the batch. Here row r is a function of key r
-and of the draw alone, whatever batch the example stands in. The numbers are those of SplitMix64
-(Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), which
-TensorFlow's elementwise operations compute for all rows in one call.
+and of the draw alone, whatever batch the example stands in. The numbers are those of SplitMix64,
+computed for all rows in one call.
 """
 
 from collections.abc import Callable
@@ -23,10 +22,8 @@ from ringside_core.workloads.randomness import (
     operations,
     random_operations,
 )
+from ringside_core.workloads.splitmix import GAMMA, mixed, shifted, word
 
-_BITS = 64
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 ÷ the golden ratio, odd
-_MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 # Names in the graph: what a seed of ours is made by, and what uses one as it should be used.
 _SEED, _ROWS = "ringside_seed", "ringside_rows"
 # Rows that a processor computes in one go. The rest of a batch it may round otherwise.
@@ -47,8 +44,8 @@ def row_keys(seed: int, epoch: Any, numbers: Any) -> Any:
         epoch: scalar or [batch], any integer type.
         numbers: of the examples, [batch], any integer type.
     """
-    keys = _mixed(tf.cast(epoch, tf.uint64) + _constant(seed * _GOLDEN))
-    return _mixed(keys + tf.cast(numbers, tf.uint64) * _constant(_GOLDEN))
+    keys = mixed(tf.cast(epoch, tf.uint64) + word(seed * GAMMA))
+    return mixed(keys + tf.cast(numbers, tf.uint64) * word(GAMMA))
 
 
 class RowStream(Stream):
@@ -70,10 +67,10 @@ class RowStream(Stream):
         """
         self._check_place()
         self._draws += 1
-        draw = _constant(self._draws * _GOLDEN)
+        draw = word(self._draws * GAMMA)
         if operation == "rng_read_and_skip":
             # A generator's state. Numbers are made from it below, by `answer_seeded`.
-            state = [self._draws * _GOLDEN % 2**_BITS >> 1, self._draws, self._draws]
+            state = [self._draws * GAMMA % 2**64 >> 1, self._draws, self._draws]
             return tf.identity(tf.constant(state, tf.int64), name=_SEED)
         return self._numbers(operation, draw, given)
 
@@ -92,7 +89,7 @@ class RowStream(Stream):
             return by_tensorflow(operation, given)
         with tf.name_scope(_ROWS):
             words = [tf.reshape(key, [-1])[0], tf.reshape(counter, [-1])[0]]
-            draw = _mixed(tf.cast(words[0], tf.uint64)) + tf.cast(words[1], tf.uint64)
+            draw = mixed(tf.cast(words[0], tf.uint64)) + tf.cast(words[1], tf.uint64)
         return self._numbers(_NAMES.get(kind, kind), draw, given)
 
     def _check_place(self) -> None:
@@ -110,8 +107,8 @@ class RowStream(Stream):
         with tf.name_scope(_ROWS):
             # Each number of a row has a counter of its own, the same in all rows.
             counters = np.arange(1, shape[1:].num_elements() + 1, dtype=np.uint64)
-            keys = _mixed(tf.bitwise.bitwise_xor(self._keys, _mixed(draw)))
-            bits = _mixed(keys[:, None] + tf.constant(counters) * _constant(_GOLDEN))
+            keys = mixed(tf.bitwise.bitwise_xor(self._keys, mixed(draw)))
+            bits = mixed(keys[:, None] + tf.constant(counters) * word(GAMMA))
             return tf.reshape(_FROM_BITS[kind](bits, given), shape)
 
 
@@ -203,29 +200,15 @@ def _is_from_seed(key: Any) -> bool:
     return False
 
 
-def _constant(value: int) -> Any:
-    return tf.constant(value % 2**_BITS, tf.uint64)
-
-
-def _shifted(bits: Any, by: int) -> Any:
-    return tf.bitwise.right_shift(bits, _constant(by))
-
-
-def _mixed(bits: Any) -> Any:
-    for shift, factor in _MIXERS:
-        bits = tf.bitwise.bitwise_xor(bits, _shifted(bits, shift)) * _constant(factor)
-    return tf.bitwise.bitwise_xor(bits, _shifted(bits, 31))
-
-
 def _unit(bits: Any, dtype: Any) -> Any:
     """Numbers in [0, 1), as many as the type can tell apart."""
     digits = {tf.float16: 11, tf.bfloat16: 8, tf.float32: 24, tf.float64: 53}[tf.as_dtype(dtype)]
-    return tf.cast(_shifted(bits, _BITS - digits), dtype) * tf.cast(2.0**-digits, dtype)
+    return tf.cast(shifted(bits, 64 - digits), dtype) * tf.cast(2.0**-digits, dtype)
 
 
 def _inside(bits: Any) -> Any:
     """Numbers in (0, 1), in float64."""
-    return (tf.cast(_shifted(bits, 11), tf.float64) + 0.5) * 2.0**-53
+    return (tf.cast(shifted(bits, 11), tf.float64) + 0.5) * 2.0**-53
 
 
 def _uniform(bits: Any, given: dict[str, Any]) -> Any:
