@@ -306,8 +306,8 @@ def new_optimizer(given: Any) -> Any:
 def schedule_as_it_is(optimizer: Any) -> Iterator[None]:
     """Let an optimizer's config hold its learning-rate schedule itself, not the schedule's config.
 
-    `Model.fit` asks no schedule for a config, so many of their own have none. A schedule has no
-    state, so copies of an optimizer may share it.
+    `Model.fit` asks no schedule for a config, so many that people write have none. Copies of an
+    optimizer may share a schedule, because it has no state.
     """
     schedule = getattr(optimizer, "_learning_rate", None)
     if not isinstance(schedule, tf.keras.optimizers.schedules.LearningRateSchedule):

@@ -195,7 +195,7 @@ def take_tag(data: Any, totals: Any) -> Any:
 
 
 def mix(ids: Any) -> Any:
-    """splitmix64 of each id, as int64: neighbouring ids get unrelated hashes; a sum wraps around."""
+    """splitmix64 of each id, as int64, so that neighbours are unrelated; a sum wraps around."""
     return tf.bitcast(mixed(tf.bitcast(ids, tf.uint64) + word(GAMMA)), tf.int64)
 
 

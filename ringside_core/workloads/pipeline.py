@@ -304,7 +304,7 @@ class Pipeline:
         """
         replicas = self.plan.num_replicas // shard.count
         batch, total, calls = self.plan.per_replica_batch, self.num_examples, self._calls(shard)
-        augment = source.augment
+        of_batch, of_one = self._drawn(source)
         # Of an epoch; an asynchronous reader may have none.
         slots = max(1, own := self.reader_batches(shard) * replicas)
         # Captured by reference. Within a function they would be copied into its graph, which cannot
@@ -326,8 +326,8 @@ class Pipeline:
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
             numbers = self._order(positions % total, epoch, total)
             element = gathered(numbers) if element is None else element
-            if augment is not None and augment.of_batch is not None:
-                element = self._augmented(augment.batch, epoch, numbers, element)
+            if of_batch is not None:
+                element = of_batch(epoch, numbers, element)
             weights = self._weights(true, slot // replicas, shard.count)
             return self._finished(element, *weights, tf.where(true, numbers, PAD_ID))
 
@@ -340,31 +340,36 @@ class Pipeline:
 
         @tf.autograph.experimental.do_not_convert
         def element_at(epoch: Any, number: Any) -> Any:
-            assert augment is not None
-            return self._augmented(augment.element, epoch, number, gathered(number))
+            assert of_one is not None
+            return of_one(epoch, number, gathered(number))
 
         begin = first_epoch * slots + first
         end = (_MANY if self.training else 1) * own
-        if augment is None or augment.of_batch is not None:
+        if of_one is None:
             every = tf.data.Dataset.range(begin, end)
             return every.map(batch_at, num_parallel_calls=calls, deterministic=True)
-        # What a user's function draws belongs to one example. Here each is made alone.
+        # What a user's function draws belongs to one example, so each is made alone.
         numbers = tf.data.Dataset.range(begin, end).map(numbers_at).unbatch()
         elements = numbers.map(element_at, num_parallel_calls=calls, deterministic=True)
         batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
         return batches.map(batch_at)
 
-    def _augmented(self, drawn: Callable[..., Any], epoch: Any, number: Any, element: Any) -> Any:
-        """An element, or a batch of them, as it is in an epoch; a validation has epoch 0 only.
+    def _drawn(self, source: Source) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+        """What draws anew in each epoch: for whole batches, or for single elements.
 
-        Args:
-            drawn: of an Augment, `element` or `batch`.
-            epoch: from 0.
-            number: of the example or the examples.
-            element: of that example or of these.
+        At most one of the two is there: (epoch, example numbers, batch) → batch, or
+        (epoch, example number, element) → element. A validation has epoch 0 only.
         """
+        augment = source.augment
+        if augment is None:
+            return None, None
         seed = draw_seed(self.seed, training=self.training)
-        return as_tuple(drawn(seed, epoch, number, as_tuple(element)))
+        draw = augment.element if augment.of_batch is None else augment.batch
+
+        def drawn(epoch: Any, number: Any, element: Any) -> Any:
+            return as_tuple(draw(seed, epoch, number, as_tuple(element)))
+
+        return (None, drawn) if augment.of_batch is None else (drawn, None)
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
         """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
@@ -390,17 +395,18 @@ class Pipeline:
         if missing:
             # Taken from all elements, because a reader may have none of its own.
             everything = self._made(source, _numbered(source, source.parts), epoch, shard)
+            # Below 0, and its example can still be told.
             padding = everything.map(lambda number, element: (PAD_ID - number, element))
             padding = padding.repeat().take(missing).skip(tf.maximum(skipped - own, 0))
             elements = elements.concatenate(padding)
         batches = elements.batch(batch, drop_remainder=True)
+        of_batch, _ = self._drawn(source)
 
         def weighted(slot: Any, numbered: Any) -> Any:
             numbers, element = numbered
             true = numbers >= 0
-            if source.augment is not None and source.augment.of_batch is not None:
-                of_all = tf.where(true, numbers, PAD_ID - numbers)
-                element = self._augmented(source.augment.batch, epoch, of_all, element)
+            if of_batch is not None:
+                element = of_batch(epoch, tf.where(true, numbers, PAD_ID - numbers), element)
             weights = self._weights(true, slot // replicas, shard.count)
             return element, *weights, tf.where(true, numbers, PAD_ID)
 
@@ -411,15 +417,12 @@ class Pipeline:
         """(example number, element) of (example number, raw element), decoded and augmented."""
         calls = self._calls(shard)
         elements = _decoded(source, numbered, calls)
-        augment = source.augment
-        if augment is None or augment.of_batch is not None:
+        _, of_one = self._drawn(source)
+        if of_one is None:
             return elements
         with _drawing_in_a_graph():
             return elements.map(
-                lambda number, element: (
-                    number,
-                    self._augmented(augment.element, epoch, number, element),
-                ),
+                lambda number, element: (number, of_one(epoch, number, element)),
                 num_parallel_calls=calls,
                 deterministic=True,
             )
