@@ -16,12 +16,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
-from ringside_core.workloads.functions import (
-    called,
-    joined,
-    one_after_another,
-    rewritten,
-)
+from ringside_core.workloads.functions import called, joined, one_after_another, rewritten
 from ringside_core.workloads.padding import padding_of
 from ringside_core.workloads.randomness import (
     PYTHON,
@@ -252,8 +247,7 @@ def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Au
         RefusalError: it mixes the examples of its batch, or examples are dropped by what was drawn,
             or its numbers cannot be tied.
     """
-    functions: list[Callable[..., Any]] = []
-    of_batches: list[Callable[..., Any]] = []
+    maps: list[tuple[Callable[..., Any], bool]] = []
     for kind, what in layers:
         if kind == "filter":
             raise RefusalError(
@@ -262,18 +256,19 @@ def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Au
                 advice="Filter before it.",
             )
         batched = batched or kind == "batch"
-        if kind == "map" and batched:
-            _check_apart(what._func, one_after_another(*functions), fixed)
-            functions.append(partial(_of_one, what._func))
-            of_batches.append(what._func)
-        elif kind == "map":
-            functions.append(what._func)
+        if kind == "map":
+            maps.append((what._func, batched))
+    together = one_after_another(*(function for function, _ in maps))
+    by_row = all(over_batches for _, over_batches in maps) and can_go_by_row(together, fixed)
+    functions: list[Callable[..., Any]] = []
+    for function, over_batches in maps:
+        # What goes by row was seen to give each example the same in all batches.
+        if over_batches and not by_row:
+            _check_apart(function, one_after_another(*functions), fixed)
+        functions.append(partial(_of_one, function) if over_batches else function)
     of_one = one_after_another(*functions)
     check_tied(of_one, fixed.element_spec)
-    of_batch = one_after_another(*of_batches)
-    if len(of_batches) < len(functions) or not can_go_by_row(of_batch, fixed):
-        return Augment(of_one)
-    return Augment(of_one, of_batch)
+    return Augment(of_one, together if by_row else None)
 
 
 def _of_one(function: Callable[..., Any], *element: Any) -> Any:

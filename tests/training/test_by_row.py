@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
 from ringside_core.workloads.by_row import by_row, row_keys
 from ringside_core.workloads.dataset import take_apart
 from tests.independent import splitmix64
@@ -119,6 +120,18 @@ def test_a_draw_in_a_branch_is_done_for_single_examples() -> None:
     taken = take_apart(images().map(in_a_branch)).augment
     assert taken is not None
     assert taken.of_batch is None
+
+
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_what_mixes_examples_is_refused_though_its_draws_have_rows(share: float) -> None:
+    """Always, or where a row's own number says so."""
+
+    def augment(x: Any, y: Any) -> Any:
+        u = tf.random.uniform([tf.shape(x)[0], 1, 1, 1])
+        return tf.where(u < share, tf.roll(x, 1, axis=0), x), y
+
+    with pytest.raises(RefusalError, match="mixes the examples of a batch"):
+        take_apart(images().map(augment))
 
 
 def test_an_authors_own_seed_keeps_its_numbers() -> None:
