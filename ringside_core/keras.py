@@ -79,8 +79,9 @@ with _without_noise():
     )
     from tensorflow.python.ops.parallel_for import control_flow_ops
     from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
+    from tf_keras.src.metrics.iou_metrics import _IoUBase
     from tf_keras.src.mixed_precision.policy import policy_scope
-    from tf_keras.src.utils import losses_utils
+    from tf_keras.src.utils import losses_utils, metrics_utils
 
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
 tf.get_logger().setLevel("ERROR")
@@ -380,6 +381,42 @@ def _weigh_examples(upstream: Any) -> Any:
 
 
 losses_utils.compute_weighted_loss = _weigh_examples(losses_utils.compute_weighted_loss)
+
+
+def _of_elements(weight: Any, values: Any) -> Any:
+    """The weights of examples as those of all their elements: Keras' counts want each."""
+    if weight is None:
+        return None
+    weight, values = tf.convert_to_tensor(weight), tf.convert_to_tensor(values)
+    if weight.shape.rank is None or not 0 < weight.shape.rank <= (values.shape.rank or 0):
+        return weight
+    return weight[(..., *[tf.newaxis] * (values.shape.rank - weight.shape.rank))] * tf.ones_like(
+        values, weight.dtype
+    )
+
+
+def _count_pixels(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def update_state(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        classes = y_true if self.sparse_y_true else tf.argmax(y_true, axis=self.axis)
+        return upstream(self, y_true, y_pred, _of_elements(sample_weight, classes))
+
+    return update_state
+
+
+def _count_elements(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def update(variables: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs["sample_weight"] = _of_elements(kwargs.get("sample_weight"), y_pred)
+        return upstream(variables, y_true, y_pred, *args, **kwargs)
+
+    return update
+
+
+_IoUBase.update_state = _count_pixels(_IoUBase.update_state)  # of MeanIoU and its like
+metrics_utils.update_confusion_matrix_variables = _count_elements(  # of Precision, AUC and so on
+    metrics_utils.update_confusion_matrix_variables
+)
 
 
 def has_own_step(model: Any) -> bool:

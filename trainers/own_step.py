@@ -140,20 +140,38 @@ def try_out(
     updated: list[list[int]] = [[] for _ in optimizers]
     if takes_true_examples(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
-            _watch_updates(optimizer, partial(_note_number, numbers, mine))
+            _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
         with _only_known(optimizers), counted_by(one, one):
             trained = _returned(model, python_of(model.train_step), data, results)
+        if not any(updated):
+            raise RefusalError(
+                "A training step must apply an optimizer each time: gradients are combined there.",
+                received=f"{step_name(model)}, which applies none at its first call",
+                advice="Do not add up gradients over several steps: write the step of one batch, "
+                "and make the batch as much larger.",
+            )
     return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
 
 
-def _note_number(numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
+def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
     if variable.ref() not in numbers:
+        if any(variable is one for one in weights_of(model)):
+            raise made_late(model, variable.name)
         raise RefusalError(
             "An optimizer may update weights of the model only.",
             received=f"{variable.name}, which the model does not hold",
             advice="Make the variable an attribute of the model.",
         )
     mine.append(numbers[variable.ref()])
+
+
+def made_late(model: Any, name: str) -> RefusalError:
+    """Of a weight that the first step makes: runs could not begin with the same one."""
+    return RefusalError(
+        "A model must have all its weights before its first step.",
+        received=f"{name}, which {step_name(model)} makes",
+        advice="Call its layers once in its constructor, or in its `call`.",
+    )
 
 
 def _check_names(model: Any) -> None:

@@ -157,14 +157,15 @@ class Totals:
 
         Args:
             merged: result of each metric of the model by name.
-            loss: mean over the examples, at the time of their steps.
+            loss: mean over the examples, at the time of their steps. What an author's own step
+                tells is as all its numbers: a mean over batches, or what the author's metric says.
         """
         values = {name: float(value) for name, value in merged.items()}
         returned = self._returned
         if returned is not None:
             names = {metric: name for name, metric in returned.of_metrics.items()}
             values = {names.get(name, name): value for name, value in values.items()}
-            loss = loss if returned.loss_by_step else values[returned.loss]
+            loss = values.get(returned.loss, loss)
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}
 
     def _metrics(self) -> list[Any]:

@@ -2,8 +2,8 @@
 
 An author's own training step is one. So is Keras' own if a loss may look at its whole batch: an
 author's own function, which may couple the examples or return one number for all of them; a loss
-that a layer adds from its activations; and one that is divided by the valid elements of a mask.
-Such a model is trained as if Keras' step were its author's own.
+or a metric that a layer adds from its activations; and a loss that is divided by the valid elements
+of a mask. Such a model is trained as if Keras' step were its author's own.
 
 The structure of the model decides, and no experiment: so it is decided alike in all processes, with
 every seed and in every precision.
@@ -44,7 +44,7 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    if (own_loss and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
+    if (own_loss and one_pass) or _may_add(model) or _may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model
 
@@ -82,18 +82,19 @@ def _may_mask_outputs(model: Any) -> bool:
     )
 
 
-def _may_add_losses(model: Any) -> bool:
-    """Whether a layer adds a loss when it is called; those of weights do not count."""
+def _may_add(model: Any) -> bool:
+    """Whether a layer adds a loss or a metric when it is called; losses of weights do not count."""
     layers = {id(one): one for one in model._flatten_layers()}.values()
     if any(getattr(layer, "activity_regularizer", None) is not None for layer in layers):
         return True
-    return any("add_loss" in _names_used_by(kind) for kind in set(map(type, layers)))
+    added = {"add_loss", "add_metric"}
+    return any(added & _names_used_by(kind) for kind in set(map(type, layers)))
 
 
 def _names_used_by(kind: type) -> set[str]:
     """Names that the methods of a layer's class use, and the functions that they call.
 
-    Keras' base classes, which define `add_loss`, do not count.
+    Keras' base classes, which define `add_loss` and `add_metric`, do not count.
     """
     found: set[str] = set()
     seen: set[int] = set()

@@ -9,12 +9,19 @@ from typing import Any
 
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
-from ringside_core.keras import get_weights, optimizers_of, python_of, set_weights, tf
+from ringside_core.keras import (
+    get_weights,
+    optimizers_of,
+    python_of,
+    set_weights,
+    tf,
+    weights_of,
+)
 from ringside_core.specs import ByDesign
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import losses_of_one_replica, packed, step_name
+from trainers.own_step import losses_of_one_replica, made_late, packed, step_name
 
 Gradients = list[Any]
 
@@ -71,6 +78,7 @@ class _Step:
         self._handed: Gradients = []
         for optimizer in optimizers_of(model):
             optimizer.apply_gradients = self._note
+        self._weights = weights_of(model)
         self._state = get_weights(model)
 
     def _note(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> None:
@@ -86,6 +94,9 @@ class _Step:
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         with feeding(ids), losses_of_one_replica():
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
+        if len(now := weights_of(self._model)) > len(self._weights):
+            known = {id(one) for one in self._weights}
+            raise made_late(self._model, next(one.name for one in now if id(one) not in known))
         return self._handed
 
 

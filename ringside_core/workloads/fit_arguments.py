@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import has_own_step, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import ArraySource, Source, as_source
 from ringside_core.workloads.step import Step
@@ -25,6 +25,7 @@ class FitArguments:
         first_epoch: number of the first one, for callbacks and the history.
         class_weight: as for `Model.fit`.
         callbacks: as for `Model.fit`.
+        inputs_only: whether each element of the data is a tuple of inputs, not (x, y, weight).
         verbose: whether to print how the training goes.
     """
 
@@ -36,6 +37,7 @@ class FitArguments:
     first_epoch: int = 0
     class_weight: Any = None
     callbacks: tuple[Any, ...] = ()
+    inputs_only: bool = False
     verbose: bool = True
 
 
@@ -117,7 +119,9 @@ def checked_arguments(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
-    _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
+    inputs_only = isinstance(model, tf.keras.Model) and has_own_step(model) and _are_inputs(x)
+    if not inputs_only:
+        _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
     _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")
     if steps_per_epoch is not None and steps_per_epoch * batch < train.num_examples:
         note = (
@@ -142,8 +146,20 @@ def checked_arguments(
         first_epoch=initial_epoch,
         class_weight=class_weight,
         callbacks=tuple(_listed(callbacks)),
+        inputs_only=inputs_only,
         verbose=verbose not in (0, "0"),
     )
+
+
+def _are_inputs(data: Any) -> bool:
+    """Whether three parts of an element are alike, such as anchor, positive and negative.
+
+    An author's own step takes an element as it is. A weight has fewer dimensions than an input.
+    """
+    form = data.element_spec if isinstance(data, tf.data.Dataset) else None
+    if not isinstance(form, tuple) or len(form) != 3 or any(map(tf.nest.is_nested, form)):
+        return False
+    return form[2].shape.rank > 1 and all(part == form[0] for part in form)
 
 
 def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any) -> bool:

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends import make_backend
 from ringside_core.keras import get_weights, optimizers_of, tf
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, Surroundings
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
+from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.script import captured_fit, workload_of
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.step import step
+from ringside_core.workloads.weights import labels
+from tests.training.test_trainer import serial_spec
 
 BEGIN = """
 import sys
@@ -293,6 +297,46 @@ def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
         step(lambda x: x).model()
     with pytest.raises(RefusalError, match="must return its loss"):
         step(silent).model().train_step(np.ones(2))
+
+
+OWN_STEP = """
+class Triplets(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.net = tf.keras.layers.Dense(2, input_shape=(3,))
+    def call(self, parts):
+        return [self.net(part) for part in parts]
+    def train_step(self, parts):
+        with tf.GradientTape() as tape:
+            a, p, n = self(parts)
+            loss = tf.reduce_mean((a - p) ** 2) - tf.reduce_mean((a - n) ** 2)
+        mine = self.net.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine))
+        return {"loss": loss}
+with ringside.scope():
+    model = Triplets()
+    model.compile("sgd", weighted_metrics=[])
+triplets = tf.data.Dataset.from_tensor_slices((x, x + 1, x + 2)).batch(4)
+"""
+
+
+def test_three_parts_that_are_alike_are_inputs(tmp_path: Path) -> None:
+    """Anchor, positive and negative for an author's own step: the third one is no weight."""
+    path = script(tmp_path, BEGIN, OWN_STEP, "ringside.fit(model, triplets)\n")
+
+    workload = workload_of(path)
+
+    model = workload.build_model()
+    assert [tuple(one.shape) for one in model.weights] == [(3, 2), (2,)]
+    spec = serial_spec(global_batch=4)
+    with make_backend(spec, Surroundings()) as backend:
+        train = make_pipeline(spec, workload, backend.capabilities, training=True)
+        (anchor, positive, negative), y, weight, *_ = next(iter(train.dataset(backend.input_shard)))
+    assert not train.weighted
+    assert labels(y) is None
+    np.testing.assert_array_equal(weight, np.ones(4))
+    np.testing.assert_array_equal(positive, np.asarray(anchor) + 1)
+    np.testing.assert_array_equal(negative, np.asarray(anchor) + 2)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,79 @@ class Summing(tf.keras.layers.Layer):
         return x
 
 
+class Measuring(tf.keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        self.add_metric(tf.reduce_mean(x**2), name="size")
+        return x
+
+
 class OwnStep(tf.keras.Model):
     def train_step(self, data: Any) -> Any:
         return {"loss": tf.reduce_mean(data[0])}
+
+
+class Accumulating(tf.keras.Model):
+    """Applies what it has added up in every second step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = layers.Dense(1)
+        self.steps = tf.Variable(0, trainable=False)
+
+    def call(self, x: Any) -> Any:
+        return self.net(x)
+
+    def train_step(self, data: Any) -> Any:
+        loss = tf.reduce_mean(self(data[0]))
+        self.steps.assign_add(1)
+        mine = self.net.trainable_variables
+        tf.cond(
+            self.steps % 2 == 0,
+            lambda: self.optimizer.apply_gradients([(tf.ones_like(one), one) for one in mine]),
+            lambda: tf.constant(0, tf.int64),
+        )
+        return {"loss": loss}
+
+
+class Late(tf.keras.Model):
+    """Its first step makes its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = layers.Dense(1, name="late")
+
+    def train_step(self, data: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(self.net(data[0]))
+        mine = self.net.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+        return {"loss": loss}
+
+
+class Tracking(tf.keras.Model):
+    """Tells the first input as its loss, by a metric of its own or as it is."""
+
+    def __init__(self, *, by_metric: bool) -> None:
+        super().__init__()
+        self.net = layers.Dense(1)
+        self.tracker = tf.keras.metrics.Mean(name="loss") if by_metric else None
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.tracker] if self.tracker else []
+
+    def call(self, x: Any) -> Any:
+        return self.net(x)
+
+    def train_step(self, data: Any) -> Any:
+        mine = self.net.trainable_variables
+        self.optimizer.apply_gradients([(tf.zeros_like(one), one) for one in mine[:1]])
+        mine[1].assign_add([1.0])  # an epoch that trains nothing is an error
+        loss = tf.reduce_mean(data[0] ** 2)
+        if self.tracker is None:
+            return {"loss": loss}
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
 
 
 def own_step() -> Any:
@@ -127,6 +197,7 @@ ACTIVE = layers.Dense(2, activity_regularizer="l2")
         (stacked(Helped()), "mse", True),
         (stacked(), dice, True),
         (stacked(Narrowing()), "mse", True),
+        (stacked(Measuring()), "mse", True),
         (stacked(ACTIVE), "mse", True),
         (called(stacked(Narrowing())), "mse", True),
         (masked_output, "mse", True),
@@ -134,7 +205,7 @@ ACTIVE = layers.Dense(2, activity_regularizer="l2")
     ],
 )
 def test_what_weights_of_zero_may_not_take_out(model: Any, loss: Any, looks: bool) -> None:
-    """Losses of the author's own, of activations, and of valid elements; nothing else."""
+    """Losses of the author's own, of activations, and of valid elements; metrics of layers."""
     made = marked(model, loss)
 
     assert losses_count_padding(made) == looks
@@ -162,6 +233,59 @@ def test_a_layer_that_adds_a_sum_is_refused() -> None:
 
     with pytest.raises(RefusalError, match="must be a mean over the batch, not a sum"):
         train_serial(workload)
+
+
+def mean_of_batches(x: Any, epoch: int) -> float:
+    """Mean over the true batches of an epoch of their mean squares, by NumPy."""
+    cut = batches(EXAMPLES, GLOBAL_BATCH, epoch)
+    return float(np.mean([np.mean(x[ids[:true]] ** 2) for ids, true in cut]))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_metric_that_a_layer_adds_counts_no_padding(replicas: int) -> None:
+    """As in Keras it is a mean over batches; the last one has three examples."""
+    x, y = numbers()
+    workload = Workload("size", lambda: stacked(Measuring())(), (x, y), None, "mse", "sgd")
+
+    _, epochs = train_serial(workload, virtual_replicas=replicas)
+
+    told = [epoch.train["size"] for epoch in epochs]
+    np.testing.assert_allclose(told, [mean_of_batches(x, 0), mean_of_batches(x, 1)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("by_metric", [True, False])
+def test_the_loss_of_an_own_step_is_told_as_its_author_does(by_metric: bool) -> None:
+    """A mean over batches, by a metric or by the step itself."""
+    x, y = numbers()
+
+    def model() -> Any:
+        made = Tracking(by_metric=by_metric)
+        made.compile("sgd")
+        return made
+
+    _, epochs = train_serial(Workload("tracking", model, (x, y)))
+
+    told = [epoch.train["loss"] for epoch in epochs]
+    np.testing.assert_allclose(told, [mean_of_batches(x, 0), mean_of_batches(x, 1)], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Accumulating, "must apply an optimizer each time.*Accumulating.train_step"),
+        (Late, "all its weights before its first step.*late/kernel:0, which Late.train_step makes"),
+    ],
+)
+def test_a_step_that_cannot_be_distributed_is_refused(kind: Any, words: str) -> None:
+    """Before anything is trained."""
+
+    def model() -> Any:
+        made = kind()
+        made.compile("sgd")
+        return made
+
+    with pytest.raises(RefusalError, match=words):
+        train_serial(Workload("own", model, numbers()))
 
 
 def spread(y: Any, made: Any) -> Any:

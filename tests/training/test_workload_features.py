@@ -210,6 +210,40 @@ def test_a_weight_weighs_all_pixels_of_its_example() -> None:
         np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.keras.metrics.BinaryIoU(target_class_ids=[0, 1]),
+        lambda: tf.keras.metrics.IoU(2, [0, 1]),
+        tf.keras.metrics.AUC,
+        tf.keras.metrics.Precision,
+        lambda: tf.keras.metrics.RecallAtPrecision(0.5),
+    ],
+)
+@pytest.mark.parametrize("weights", [(1, 1, 0, 1), (3, 1, 0, 2)])
+def test_a_weight_weighs_all_pixels_in_counts(make: Any, weights: tuple[int, ...]) -> None:
+    """As many copies of an image as its weight says, and no weights, give the same number."""
+    chance = np.random.default_rng(2)
+    right = chance.integers(0, 2, (4, 5, 4, 1)).astype(float)
+    guess = np.clip(right * 0.3 + chance.random((4, 5, 4, 1)) * 0.7, 0, 1)
+    weighed, copied = make(), make()
+    weighed.update_state(right, guess, sample_weight=tf.constant(weights, tf.float64))
+    copied.update_state(np.repeat(right, weights, axis=0), np.repeat(guess, weights, axis=0))
+
+    np.testing.assert_allclose(weighed.result(), copied.result(), rtol=1e-6)
+
+
+def test_a_weight_weighs_all_pixels_of_several_classes() -> None:
+    """Outputs [batch, height, width, class], and labels without the last axis."""
+    chance = np.random.default_rng(2)
+    right, guess = chance.integers(0, 3, (4, 5, 4)), chance.random((4, 5, 4, 3))
+    weighed, cut = (tf.keras.metrics.MeanIoU(3, sparse_y_pred=False) for _ in range(2))
+    weighed.update_state(right, guess, sample_weight=tf.constant([1.0, 1.0, 1.0, 0.0]))
+    cut.update_state(right[:3], guess[:3])
+
+    np.testing.assert_allclose(weighed.result(), cut.result(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("passes", [1, 2])
 def test_losses_of_several_outputs_are_told(passes: int) -> None:
     """Of training too, over 27 examples in batches of 12: with their weights they make the loss."""

@@ -144,6 +144,21 @@ def regularised() -> Workload:
     )
 
 
+def only_added_loss() -> Workload:
+    """No labels, and no loss but the one that the model adds from what it makes."""
+
+    def model() -> Any:
+        inputs = tf.keras.Input((FEATURES,))
+        outputs = tf.keras.layers.Dense(FEATURES)(tf.keras.layers.Dense(2, "tanh")(inputs))
+        made = tf.keras.Model(inputs, outputs)
+        made.add_loss(tf.reduce_mean((inputs - outputs) ** 2))
+        return made
+
+    return _workload(
+        "only_added_loss", model, lambda generator, count: (_features(generator, count),)
+    )
+
+
 def clipnorm() -> Workload:
     """The gradient of each variable is clipped by its norm."""
     return _clipped("clipnorm", tf.keras.optimizers.SGD)
@@ -269,6 +284,7 @@ ZOO: Mapping[str, Callable[[], Workload]] = {
         coupled_loss,
         single_number,
         added_loss,
+        only_added_loss,
         masked_output,
     )
 }
