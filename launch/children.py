@@ -18,7 +18,7 @@ import psutil
 
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
-from launch.remote import ssh, sweep
+from launch.remote import private, ssh, sweep
 from ringside_core.specs.surroundings import HOROVODRUN
 
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
@@ -137,10 +137,13 @@ class Children:
         tell = f"{os.getpid()}:{psutil.Process().create_time()}"
         if self.plan.remote_hosts and process.name == LAUNCHER_NAME:
             tell = ""  # it would reach ranks on other machines, where this process does not exist
+        env = environment(self.parent, process, tell=tell)
+        if process.private:
+            env = private.hide(env, Path(process.private))
         with log_file(Path(self.plan.run_dir), process.name).open("ab") as log:
             popen = subprocess.Popen(
                 process.argv,
-                env=environment(self.parent, process, tell=tell),
+                env=env,
                 stdin=subprocess.PIPE if process.holds_stdin else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -31,6 +31,8 @@ class Process(Noun):
         serves: it works until it is told to stop, after every other process has ended.
         holds_stdin: it ends when its standard input does. For a task on another machine: only its
             connection ends together with this process.
+        private: file for the variables that it must not show, see `launch/remote/private.py`;
+            empty: it shows none.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Process(Noun):
     env: dict[str, str] = Field(default_factory=dict)
     serves: bool = False
     holds_stdin: bool = False
+    private: str = ""
 
     def render(self) -> str:
         """The process as one line for a shell."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from launch.launchers.mpirun import ranks_plan, remote_flags, scratch_env
 from launch.placement import place
 from launch.plan import RUN_ID, Plan
+from launch.remote import private
+from launch.remote.sweep import ENVIRONMENT
 from launch.site import Site
 from ringside_core.specs import Placement, RunSpec
 
@@ -13,6 +15,7 @@ from ringside_core.specs import Placement, RunSpec
 # arm has such a limit. execute() finds a run that stands still, for every arm in the same way.
 # A live comparison freezes an arm for minutes, and Gloo counts that time.
 GLOO_TIMEOUT_S = 3600
+READER = str(Path(private.__file__).resolve())
 
 
 class Horovodrun:
@@ -29,7 +32,8 @@ class Horovodrun:
         away = site.away(host.name for host in hosts)
         by_mpi = spec.options.horovod_controller == "mpi"
         env = {RUN_ID: site.run_id}
-        scratch = ""
+        scratch = hidden = ""
+        command = site.task_command(run_dir)
         if by_mpi:
             env |= spec.options.open_mpi_environment
             # Tasks pin themselves, in the same way under every launcher. `--name=value`, because
@@ -46,6 +50,8 @@ class Horovodrun:
                 env |= scratch_env(scratch)
         else:
             how = ["--gloo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)]
+            hidden = str(run_dir / ENVIRONMENT)
+            command = (site.python, "-I", "-S", READER, hidden, *command)
         if interface:
             how += ["--network-interfaces", interface]
         argv = (
@@ -54,11 +60,12 @@ class Horovodrun:
             *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
             *how,
             "--disable-cache",
-            *_shielded(site.task_command(run_dir)),
+            *_shielded(command),
         )
-        return ranks_plan(
+        plan = ranks_plan(
             spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
         )
+        return plan.replace(processes=(plan.processes[0].replace(private=hidden),))
 
 
 def _shielded(command: tuple[str, ...]) -> tuple[str, ...]:

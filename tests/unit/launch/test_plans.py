@@ -18,6 +18,11 @@ PlanOf = Callable[..., Plan]
 TRAIN = (
     "/venv/bin/python -u /ringside/train.py --spec /runs/one/spec.json --run-dir /runs/one --log"
 )
+# Horovod over Gloo: each rank reads what nobody else may see.
+READ = (
+    "/venv/bin/python -I -S "
+    f"{Path(__file__).resolve().parents[3]}/launch/remote/private.py /runs/one/.environment"
+)
 MARK = "RINGSIDE_RUN_ID=00000000000000ab"
 SHM = (
     "OMPI_MCA_orte_tmpdir_base=/shm/ringside-ab "
@@ -80,7 +85,7 @@ def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
 
     assert plan.render() == (
         f"{MARK} horovodrun -np 4 -H localhost:4 --gloo --gloo-timeout-seconds 3600 "
-        f"--disable-cache sh -c 'exec {TRAIN}'\n"
+        f"--disable-cache sh -c 'exec {READ} {TRAIN}'\n"
     )
     assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
 
@@ -128,7 +133,7 @@ def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
 
     assert plan.render() == (
         f"{MARK} horovodrun -np 4 -H a:2,b:2 --gloo --gloo-timeout-seconds 3600 "
-        f"--network-interfaces eth7 --disable-cache sh -c 'exec {TRAIN}'\n"
+        f"--network-interfaces eth7 --disable-cache sh -c 'exec {READ} {TRAIN}'\n"
     )
     assert plan.remote_hosts == ("a", "b")
 
