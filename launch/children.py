@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
-
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
 from launch.remote import private, ssh, sweep
+from ringside_core.readings.process import start_ticks
 from ringside_core.specs.surroundings import HOROVODRUN
 
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
@@ -134,7 +133,7 @@ class Children:
             _signal_group(child, signal.SIGTERM)
 
     def _start(self, process: Process) -> None:
-        tell = f"{os.getpid()}:{psutil.Process().create_time()}"
+        tell = f"{os.getpid()}:{start_ticks(os.getpid())}"
         if self.plan.remote_hosts and process.name == LAUNCHER_NAME:
             tell = ""  # it would reach ranks on other machines, where this process does not exist
         env = environment(self.parent, process, tell=tell)

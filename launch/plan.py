@@ -9,7 +9,8 @@ from ringside_core.specs import Cluster, Noun, RefusalError, RunSpec
 
 # Marks every process of a run. By it the sweep finds processes that a launcher left behind.
 RUN_ID = "RINGSIDE_RUN_ID"
-# `pid:create_time` of the process that called execute(). A task ends itself when that process ends.
+# `pid:start in ticks since boot` of the process that called execute(). A task ends itself when that
+# process ends.
 LAUNCHER = "RINGSIDE_LAUNCHER"
 # Name of a process that starts the ranks itself: horovodrun, mpirun.
 LAUNCHER_NAME = "launcher"

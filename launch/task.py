@@ -5,6 +5,7 @@ What the process does is a function (`Work`): train.py trains, allreduce_task.py
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import sys
@@ -14,8 +15,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import psutil
 
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
@@ -31,6 +30,7 @@ from ringside_core.readings.process import (
     pin,
     process_start_unix_s,
     shared_memory_bytes,
+    start_ticks,
 )
 from ringside_core.specs import (
     EpochRecord,
@@ -42,8 +42,6 @@ from ringside_core.specs import (
     read_surroundings,
     write_whole,
 )
-
-LAUNCHER_POLL_S = 1.0
 
 
 class Reporter:
@@ -218,17 +216,14 @@ def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
 
 def _follow_launcher(launcher: str) -> None:
     """End this process when the launcher that started it has ended, for any reason."""
-    pid, _, created = launcher.partition(":")
-
-    def gone() -> bool:
-        try:
-            return abs(psutil.Process(int(pid)).create_time() - float(created)) > 1
-        except psutil.Error:
-            return True
+    pid, _, started = launcher.partition(":")
 
     def watch() -> None:
-        while not gone():
-            time.sleep(LAUNCHER_POLL_S)
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(int(pid))
+            # Looked at after the handle is open: it cannot become another process with this id.
+            if start_ticks(int(pid)) == int(started):
+                select.select([handle], [], [])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="launcher-watch").start()

@@ -65,12 +65,24 @@ def process_start_unix_s() -> float:
     in which the machine booted, without its fraction, and is therefore up to 1 s too early.
     """
     try:
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        started_after_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        started_after_boot_s = start_ticks("self") / os.sysconf("SC_CLK_TCK")
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_after_boot_s
     except (OSError, IndexError, ValueError):
         return float(psutil.Process().create_time())
     return time.time() - max(0.0, age_s)
+
+
+def start_ticks(pid: int | str) -> int:
+    """When a process was started, in the kernel's ticks since boot.
+
+    Together with the id it names one process for as long as the machine is up. A time of day does
+    not: a step of the clock (NTP, a resumed virtual machine) moves the start of every process.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19])  # field 22 in proc(5); its second, a name, may hold anything
 
 
 def pin(cores: Collection[int]) -> None:
