@@ -5,7 +5,6 @@ What the process does is a function (`Work`): train.py trains, allreduce_task.py
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import sys
@@ -42,6 +41,8 @@ from ringside_core.specs import (
     read_surroundings,
     write_whole,
 )
+
+LAUNCHER_POLL_S = 1.0
 
 
 class Reporter:
@@ -219,11 +220,10 @@ def _follow_launcher(launcher: str) -> None:
     pid, _, started = launcher.partition(":")
 
     def watch() -> None:
+        # Not by a pidfd: older kernels have none, and some containers do not allow it.
         with contextlib.suppress(OSError):
-            handle = os.pidfd_open(int(pid))
-            # Looked at after the handle is open: it cannot become another process with this id.
-            if start_ticks(int(pid)) == int(started):
-                select.select([handle], [], [])
+            while start_ticks(int(pid)) == int(started):
+                time.sleep(LAUNCHER_POLL_S)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="launcher-watch").start()
