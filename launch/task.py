@@ -41,6 +41,7 @@ from ringside_core.specs import (
     read_surroundings,
     write_whole,
 )
+from ringside_core.text import epoch_line
 
 LAUNCHER_POLL_S = 1.0
 
@@ -80,14 +81,8 @@ class Reporter:
     def epoch(self, number: int, record: EpochRecord) -> None:
         """Print how an epoch went, if there is no launcher that prints (`aloud`)."""
         if self._aloud:
-            values = {**record.train, **{f"val_{k}": v for k, v in record.validation.items()}}
             rate = record.examples / record.train_s
-            print(
-                f"epoch {number + 1}: "
-                + "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-                + f"  {rate:,.0f} examples/s",
-                flush=True,
-            )
+            print(epoch_line(number + 1, record.train, record.validation, rate), flush=True)
 
 
 # (record, surroundings, run_dir, reporter): what it learns goes into the record at once, so that a

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # What terminals obey and no page may hold: escape sequences, then all other control characters.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -122,3 +122,19 @@ def wrapped(label: str, width: int, *, max_lines: int = 99) -> str:
         end = "".join(lines).rstrip()[1 - width :]
         lines = [*lines[: max_lines - 1], "…" + end]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def epoch_line(
+    number: int, train: Mapping[str, float], validation: Mapping[str, float], per_second: float
+) -> str:
+    """How an epoch went: its metrics in training and validation, and examples per second.
+
+    Args:
+        number: of the epoch, from 1.
+        train: metrics by name.
+        validation: the same of the held-out examples; empty: there are none.
+        per_second: examples trained ÷ time.
+    """
+    values = {**train, **{f"val_{name}": value for name, value in validation.items()}}
+    told = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+    return f"epoch {number}: {told}  {per_second:,.0f} examples/s"

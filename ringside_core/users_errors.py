@@ -5,6 +5,7 @@ from pathlib import Path
 
 _BEGINS = "Traceback (most recent call last)"
 _PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
+_NODE = re.compile(r"\{\{[^}]*\}\} ?")  # of a graph, which its author never saw
 _ROOT = str(Path(__file__).resolve().parent.parent)
 _NOT_THE_USERS = ("/lib/python", "site-packages", "<frozen ", "<string>", f"{_ROOT}/")
 
@@ -13,19 +14,26 @@ def essence(text: str) -> str:
     """The line of an error's text that says what is wrong; empty: none does.
 
     Keras puts a line of its own before it, and the arguments of a call after it; AutoGraph puts the
-    lines of a user's code before it.
+    lines of a user's code before it, and a graph where each of its nodes was made.
     """
     lines = [line.strip() for line in text.partition("Call arguments received")[0].split("\n")]
     lines = [line for line in lines if line and "encountered when" not in line]
     if not lines:
         return ""
-    told = lines[-1] if lines[0].startswith("in user code") else lines[0]
-    return told.partition(" [Op:")[0]
+    if lines[0].startswith("Graph execution error"):
+        lines = [line for line in lines if not line.startswith("[[")]
+    last = lines[0].startswith(("in user code", "Graph execution error"))
+    return _NODE.sub("", lines[-1] if last else lines[0]).partition(" [Op:")[0]
 
 
 def in_one_line(error: BaseException) -> str:
     """An exception's kind, and what is wrong."""
-    return ": ".join(filter(None, (type(error).__name__, essence(str(error)))))
+    return _said(type(error).__name__, str(error))
+
+
+def _said(kind: str, text: str) -> str:
+    told = essence(text)  # AutoGraph tells the kind once more
+    return told if told.startswith(f"{kind}: ") else ": ".join(filter(None, (kind, told)))
 
 
 def names_a_type(text: str) -> bool:
@@ -50,8 +58,8 @@ def last_error(output: str) -> str:
     trace = lines[begins[-1] + 1 :]
     ends = next((n for n, line in enumerate(trace) if not line.startswith(" ")), len(trace))
     kind, _, text = "\n".join(trace[ends:]).partition(":")
-    said = ": ".join(filter(None, (kind.strip().rpartition(".")[2], essence(text))))
-    places = [found.groups() for line in trace[:ends] if (found := _PLACE.match(line))]
+    said = _said(kind.strip().rpartition(".")[2], text)
+    places = [found.groups() for line in trace if (found := _PLACE.match(line))]
     own = [place for place in places if not any(part in place[0] for part in _NOT_THE_USERS)]
     where = [f" ({file}, line {line})" for file, line in (own or places)[-1:]]
     return said + "".join(where)

@@ -14,7 +14,7 @@ from ringside_core.text import plural
 
 @with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
 def command(*, spec: RunSpec) -> None:
-    """Say what will be done with a program (data, model, certificate), and train nothing."""
+    """Say what will be done with a program (data, model, certificate); two batches are tried."""
     console = Console(soft_wrap=True, highlight=False)
     with console.status("loading the program…"):
         found = asked_of("ringside.verify.preview", spec.to_json())

@@ -22,6 +22,7 @@ from ringside.cli.common import (
 from ringside.compare.hosts import used_hosts
 from ringside_core.specs import RefusalError, RunSpec, Surroundings
 from ringside_core.specs.placement import spread
+from ringside_core.text import epoch_line
 
 
 @with_spec_flags(Surroundings)
@@ -107,9 +108,8 @@ def command(
         for note in chief.input_notes:
             print(f"data: {note}")
         for number, epoch in enumerate(chief.epochs, start=1):
-            told = {f"val_{name}": value for name, value in epoch.validation.items()}
-            values = "  ".join(f"{k} {v:.4f}" for k, v in (told or epoch.train).items())
-            print(f"epoch {number}: {values}  {epoch.examples / epoch.train_s:,.0f} examples/s")
+            rate = epoch.examples / epoch.train_s
+            print(epoch_line(number, epoch.train, epoch.validation, rate))
     print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
     if not execution.outcome.completed:
         if execution.last_lines:

@@ -75,5 +75,5 @@ def asked_of(module: str, request: str) -> dict[str, Any]:
             advice="Try `ringside doctor`. If that hangs too, TensorFlow itself hangs.",
         ) from None
     if answer is None:
-        raise RefusalError("TensorFlow and the workload must load.", received=errors)
+        raise RefusalError("The program must run up to its training.", received=errors)
     return answer

@@ -5,22 +5,30 @@ python -m ringside.verify.preview spec.json answer.json
 
 import json
 import sys
+import traceback
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from backends import make_backend
-from ringside.verify.request import Case, Request
+from ringside.verify.request import Case, Request, examples_to_watch
 from ringside.verify.task import inspect_workload
 from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, tf, weights_of
-from ringside_core.specs import RefusalError, RunSpec, Surroundings, write_whole
+from ringside_core.specs import RecordInProgress, RefusalError, RunSpec, Surroundings, write_whole
+from ringside_core.users_errors import last_error
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
+from trainers.driver import DivergedError
 from trainers.own_step import has_own_test_step
+from trainers.prepare import prepare
+from trainers.sync_proof import NothingTrainedError
+from trainers.train import train
 
 
 def preview(spec: RunSpec) -> dict[str, Any]:
-    """Load a workload, build its model, and look at both; train nothing.
+    """Load a workload, build its model, look at both, and try out a whole and a short batch.
 
     Args:
         spec: of a serial run.
@@ -47,8 +55,33 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     case = Case(name="preview", spec=spec)
     request = Request(cases=(case,), inspect=(2,), precision=spec.precision)
     inspected = inspect_workload(request, backend)
-    told = ("by_design", "obstacles", "not_in_float64")
-    return {**found, **{name: inspected[name] for name in told}}
+    told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
+    tf.keras.backend.set_floatx(spec.precision)  # the inspection was in float64
+    told["obstacles"] = told["obstacles"] or _untrainable(spec, workload)
+    return {**found, **told}
+
+
+def _untrainable(spec: RunSpec, workload: Workload) -> list[str]:
+    """What ends a training of two batches, the second one short, and its evaluation."""
+    kept = {
+        name: source.first(
+            examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=4)
+        )
+        for name, source in (("train", workload.train), ("validation", workload.validation))
+        if source is not None
+    }
+    record = RecordInProgress.begun(spec.replace(epochs=1, save="record"))
+    short = replace(workload, **kept)
+    with TemporaryDirectory() as folder, make_backend(record.spec, Surroundings()) as backend:
+        try:
+            train(prepare(record, short, backend, run_dir=Path(folder)))
+        except (NothingTrainedError, DivergedError):  # its callbacks may mend that
+            return []
+        except RefusalError as error:
+            return [str(error)]
+        except Exception:  # of the user's code, or of Keras about it
+            return [f"it cannot be trained: {last_error(traceback.format_exc())}"]
+    return []
 
 
 def _model(workload: Workload) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import pytest
 from ringside_core.text import (
     byte_size,
     duration,
+    epoch_line,
     exact_byte_size,
     file_name,
     listed,
@@ -121,3 +122,10 @@ def test_file_name() -> None:
     assert file_name("mirrored ×2") == "mirrored-x2"
     assert file_name("horovod:cycle_time_ms=0.5/../a b") == "horovod-cycle_time_ms=0.5-..-a-b"
     assert file_name("x" * 90, longest=80) == "x" * 80
+
+
+def test_an_epoch_tells_training_and_validation() -> None:
+    """Both, and how fast it was."""
+    told = epoch_line(2, {"loss": 0.51239, "mae": 0.4}, {"loss": 0.6}, 12345.6)
+
+    assert told == "epoch 2: loss 0.5124  mae 0.4000  val_loss 0.6000  12,346 examples/s"

@@ -23,6 +23,12 @@ from ringside_core.users_errors import essence, in_one_line, last_error
             "    TypeError: Input 'y' has type float32\n",
             "TypeError: Input 'y' has type float32",
         ),
+        (
+            "Graph execution error:\n\nDetected at node Reshape (most recent call last):\n"
+            '  File "a.py", line 3, in call\n\nInput has 48 values\n\t [[{{node Reshape}}]] [Op:f]',
+            "Input has 48 values",
+        ),
+        ("{{function_node __wrapped__Reshape}} Input has 48 values", "Input has 48 values"),
         ("", ""),
     ],
 )
@@ -44,6 +50,18 @@ def test_a_real_traceback_ends_in_the_users_line(tmp_path: Path) -> None:
     expected = "JSONDecodeError: Expecting property name enclosed in double quotes"
     assert last_error(done.stderr).startswith(expected)
     assert last_error(done.stderr).endswith(f" ({program}, line 3)")
+
+
+def test_autograph_tells_the_users_line_in_its_text() -> None:
+    """Not in the traceback, which is of TensorFlow's files; the kind is told once."""
+    lib = 'File "/lib/python3/site-packages/tensorflow/api.py", line 9, in wrapper'
+    output = (
+        f"Traceback (most recent call last):\n  {lib}\n    raise e\n"
+        'ValueError: in user code:\n\n    File "a.py", line 6, in score  *\n        f(x)\n\n'
+        "    ValueError: Input has 36 values\n"
+    )
+
+    assert last_error(output) == "ValueError: Input has 36 values (a.py, line 6)"
 
 
 def test_without_a_traceback_the_last_lines_are_told() -> None:

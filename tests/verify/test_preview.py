@@ -82,3 +82,17 @@ def test_what_stands_in_the_way_of_a_certificate_is_told(tmp_path: Path) -> None
 
     assert lines[-1].startswith("no certificate: ")
     assert "lambda" in lines[-1]
+
+
+def test_what_ends_a_training_is_told(tmp_path: Path) -> None:
+    """A metric that takes four examples, and no short batch."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dense(2)")
+    program = tmp_path / "mine.py"
+    metric = "def four(y, p):\n    return tf.reshape(p, (4, 2))[:, 0]\n"
+    text = program.read_text().replace('"mse")', '"mse", weighted_metrics=[four])')
+    program.write_text(metric + text)
+
+    (told,) = _lines(spec, preview(spec))[-1:]
+
+    assert told.startswith("no certificate: it cannot be trained: InvalidArgumentError: Input")
+    assert told.endswith(f"({program}, line 2)")
