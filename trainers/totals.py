@@ -157,15 +157,16 @@ class Totals:
 
         Args:
             merged: result of each metric of the model by name.
-            loss: mean over the examples, at the time of their steps. What an author's own step
-                tells is as all its numbers: a mean over batches, or what the author's metric says.
+            loss: mean over the examples, at the time of their steps. If the author's own step
+                tells it by a metric of the model, it is what that says.
         """
         values = {name: float(value) for name, value in merged.items()}
         returned = self._returned
         if returned is not None:
             names = {metric: name for name, metric in returned.of_metrics.items()}
             values = {names.get(name, name): value for name, value in values.items()}
-            loss = values.get(returned.loss, loss)
+            if returned.loss not in returned.raw:
+                loss = values.get(returned.loss, loss)
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}
 
     def _metrics(self) -> list[Any]:
