@@ -388,6 +388,8 @@ def _of_elements(weight: Any, values: Any) -> Any:
     if weight is None:
         return None
     weight, values = tf.convert_to_tensor(weight), tf.convert_to_tensor(values)
+    if weight.dtype.is_bool:  # a mask
+        weight = tf.cast(weight, tf.keras.backend.floatx())
     if weight.shape.rank is None or not 0 < weight.shape.rank <= (values.shape.rank or 0):
         return weight
     return weight[(..., *[tf.newaxis] * (values.shape.rank - weight.shape.rank))] * tf.ones_like(
@@ -407,7 +409,9 @@ def _count_pixels(upstream: Any) -> Any:
 def _count_elements(upstream: Any) -> Any:
     @functools.wraps(upstream)
     def update(variables: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
-        kwargs["sample_weight"] = _of_elements(kwargs.get("sample_weight"), y_pred)
+        # Of one class Keras takes one column of the outputs.
+        counted = y_pred if kwargs.get("class_id") is None else y_pred[..., :1]
+        kwargs["sample_weight"] = _of_elements(kwargs.get("sample_weight"), counted)
         return upstream(variables, y_true, y_pred, *args, **kwargs)
 
     return update

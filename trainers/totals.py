@@ -163,8 +163,10 @@ class Totals:
         values = {name: float(value) for name, value in merged.items()}
         returned = self._returned
         if returned is not None:
-            names = {metric: name for name, metric in returned.of_metrics.items()}
-            values = {names.get(name, name): value for name, value in values.items()}
+            # Several names may be of one metric.
+            of = returned.of_metrics
+            told = {name: values[metric] for name, metric in of.items() if metric in values}
+            values = {n: v for n, v in values.items() if n not in of.values()} | told
             if returned.loss not in returned.raw:
                 loss = values.get(returned.loss, loss)
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}

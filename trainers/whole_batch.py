@@ -44,7 +44,8 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    if (own_loss and one_pass) or _may_add(model) or _may_mask_outputs(model):
+    weighable = own_loss or _may_add(model, "add_metric")
+    if (weighable and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model
 
@@ -82,13 +83,17 @@ def _may_mask_outputs(model: Any) -> bool:
     )
 
 
-def _may_add(model: Any) -> bool:
-    """Whether a layer adds a loss or a metric when it is called; losses of weights do not count."""
-    layers = {id(one): one for one in model._flatten_layers()}.values()
+def _may_add_losses(model: Any) -> bool:
+    """Whether a layer adds a loss when it is called; those of weights do not count."""
+    layers = model._flatten_layers()
     if any(getattr(layer, "activity_regularizer", None) is not None for layer in layers):
         return True
-    added = {"add_loss", "add_metric"}
-    return any(added & _names_used_by(kind) for kind in set(map(type, layers)))
+    return _may_add(model, "add_loss")
+
+
+def _may_add(model: Any, by: str) -> bool:
+    """Whether a layer of a class that has this name in its code is in the model."""
+    return any(by in _names_used_by(kind) for kind in set(map(type, model._flatten_layers())))
 
 
 def _names_used_by(kind: type) -> set[str]:

@@ -81,7 +81,7 @@ def start_ticks(pid: int | str) -> int:
     Raises:
         OSError: there is no such process, or it has ended and nobody has waited for it.
     """
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     if fields[0] in "ZX":
         raise ProcessLookupError(f"process {pid} has ended")
     return int(fields[19])  # field 22 in proc(5); its second, a name, may hold anything

@@ -119,7 +119,9 @@ def checked_arguments(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
-    inputs_only = isinstance(model, tf.keras.Model) and has_own_step(model) and _are_inputs(x)
+    # A loss that Keras weighs says that the third part may be weights.
+    own = isinstance(model, tf.keras.Model) and has_own_step(model)
+    inputs_only = own and not getattr(model, "loss", None) and _are_inputs(x)
     if not inputs_only:
         _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
     _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")

@@ -137,7 +137,7 @@ class Tracking(tf.keras.Model):
         if self.tracker is None:
             return {"loss": loss}
         self.tracker.update_state(loss)
-        return {"loss": self.tracker.result()}
+        return {"loss": self.tracker.result(), "elbo": self.tracker.result()}
 
 
 def own_step() -> Any:
@@ -215,6 +215,7 @@ def test_what_weights_of_zero_may_not_take_out(model: Any, loss: Any, looks: boo
 def test_in_several_passes_an_authors_loss_is_weighed() -> None:
     """Only Keras' own step can be run so; a mask then has no way."""
     assert not takes_true_examples(marked(stacked(), by_example, one_pass=False))
+    assert not takes_true_examples(marked(stacked(Measuring()), "mse", one_pass=False))
     assert takes_true_examples(marked(masked_output, "mse", one_pass=False))
 
 

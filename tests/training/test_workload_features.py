@@ -233,6 +233,18 @@ def test_a_weight_weighs_all_pixels_in_counts(make: Any, weights: tuple[int, ...
     np.testing.assert_allclose(weighed.result(), copied.result(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (4, 5, 4, 3)])
+def test_a_weight_weighs_one_class(shape: tuple[int, ...]) -> None:
+    """Keras takes one column of the outputs; a mask is a weight too."""
+    chance = np.random.default_rng(2)
+    right, guess = chance.integers(0, 2, shape).astype(float), chance.random(shape)
+    weighed, cut = (tf.keras.metrics.Precision(class_id=1) for _ in range(2))
+    weighed.update_state(right, guess, sample_weight=tf.constant([[True], [True], [False], [True]]))
+    cut.update_state(right[[0, 1, 3]], guess[[0, 1, 3]])
+
+    np.testing.assert_allclose(weighed.result(), cut.result(), rtol=1e-6)
+
+
 def test_a_weight_weighs_all_pixels_of_several_classes() -> None:
     """Outputs [batch, height, width, class], and labels without the last axis."""
     chance = np.random.default_rng(2)
