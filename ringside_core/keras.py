@@ -119,6 +119,7 @@ __all__ = [
     "variable_names",
     "variables_of",
     "weights_of",
+    "with_rank",
 ]
 
 
@@ -363,6 +364,11 @@ def python_of(function: Any) -> Any:
     return getattr(function, "python_function", function)
 
 
+def with_rank(tensor: Any, rank: int) -> Any:
+    """A tensor with axes of size 1 after its own, as many as it lacks."""
+    return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
+
+
 def _weigh_examples(upstream: Any) -> Any:
     """Let a weight for each example weigh all of its loss, which may be a map of pixels.
 
@@ -374,7 +380,7 @@ def _weigh_examples(upstream: Any) -> Any:
         weights = getattr(getattr(sample_weight, "shape", None), "rank", None)
         values = getattr(getattr(losses, "shape", None), "rank", None)
         if weights == 1 and values is not None and values > 2:
-            sample_weight = tf.reshape(sample_weight, [-1] + [1] * (values - 1))
+            sample_weight = with_rank(sample_weight, values)
         return upstream(losses, sample_weight, *args, **kwargs)
 
     return weighed
@@ -392,9 +398,7 @@ def _of_elements(weight: Any, values: Any) -> Any:
         weight = tf.cast(weight, tf.keras.backend.floatx())
     if weight.shape.rank is None or not 0 < weight.shape.rank <= (values.shape.rank or 0):
         return weight
-    return weight[(..., *[tf.newaxis] * (values.shape.rank - weight.shape.rank))] * tf.ones_like(
-        values, weight.dtype
-    )
+    return with_rank(weight, values.shape.rank) * tf.ones_like(values, weight.dtype)
 
 
 def _count_pixels(upstream: Any) -> Any:

@@ -18,10 +18,9 @@ def essence(text: str) -> str:
     """
     lines = [line.strip() for line in text.partition("Call arguments received")[0].split("\n")]
     lines = [line for line in lines if line and "encountered when" not in line]
+    lines = [line for line in lines if not line.startswith("[[{{")]
     if not lines:
         return ""
-    if lines[0].startswith("Graph execution error"):
-        lines = [line for line in lines if not line.startswith("[[")]
     last = lines[0].startswith(("in user code", "Graph execution error"))
     return _NODE.sub("", lines[-1] if last else lines[0]).partition(" [Op:")[0]
 

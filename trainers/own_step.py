@@ -155,8 +155,7 @@ def try_out(
 
 def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
     if variable.ref() not in numbers:
-        if any(variable is one for one in weights_of(model)):
-            raise made_late(model, variable.name)
+        check_made_before(model, [ref.deref() for ref in numbers])
         raise RefusalError(
             "An optimizer may update weights of the model only.",
             received=f"{variable.name}, which the model does not hold",
@@ -165,13 +164,20 @@ def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable:
     mine.append(numbers[variable.ref()])
 
 
-def made_late(model: Any, name: str) -> RefusalError:
-    """Of a weight that the first step makes: runs could not begin with the same one."""
-    return RefusalError(
-        "A model must have all its weights before its first step.",
-        received=f"{name}, which {step_name(model)} makes",
-        advice="Call its layers once in its constructor, or in its `call`.",
-    )
+def check_made_before(model: Any, weights: Sequence[Any]) -> None:
+    """Refuse weights that the first step makes, beside these: runs could not begin with the same.
+
+    Raises:
+        RefusalError: see above.
+    """
+    before = {id(one) for one in weights}
+    for weight in weights_of(model):
+        if id(weight) not in before:
+            raise RefusalError(
+                "A model must have all its weights before its first step.",
+                received=f"{weight.name}, which {step_name(model)} makes",
+                advice="Call its layers once in its constructor, or in its `call`.",
+            )
 
 
 def _check_names(model: Any) -> None:

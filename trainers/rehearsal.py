@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import tf, with_rank
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
@@ -34,7 +34,7 @@ class Rehearsal:
         self._model, self._workload, self._backend = model, workload, backend
         self._x, self._y, weight = first_examples(pipeline, len(_WEIGHTS))
         factors = tf.constant(_WEIGHTS, weight.dtype)
-        self._weight = weight * tf.reshape(factors, [-1] + [1] * (weight.shape.rank - 1))
+        self._weight = weight * with_rank(factors, weight.shape.rank)
         with backend.scope():  # a layer may make variables when it is called
             self.predictions = model(self._x, training=False)
             if losses_count_padding(model):

@@ -37,7 +37,8 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
         model: of the workload, built; it need not be compiled.
         workload: with the losses.
         one_pass: whether a replica runs its batch in one pass. In several, only Keras' own step can
-            be run: an author's own loss is then weighed, and a certificate tells if that is wrong.
+            be run: an author's own loss is then weighed, a layer's metric counts padding, and a
+            certificate tells if that is wrong.
 
     Returns:
         The model.
@@ -92,7 +93,7 @@ def _may_add_losses(model: Any) -> bool:
 
 
 def _may_add(model: Any, by: str) -> bool:
-    """Whether a layer of a class that has this name in its code is in the model."""
+    """Whether the class of a layer uses this name: `add_loss`, `add_metric`."""
     return any(by in _names_used_by(kind) for kind in set(map(type, model._flatten_layers())))
 
 

@@ -62,10 +62,16 @@ class Horovodrun:
             "--disable-cache",
             *_shielded(command),
         )
-        plan = ranks_plan(
-            spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
+        return ranks_plan(
+            spec,
+            run_dir=run_dir,
+            site=site,
+            argv=argv,
+            env=env,
+            away=away,
+            scratch=scratch,
+            private=hidden,
         )
-        return plan.replace(processes=(plan.processes[0].replace(private=hidden),))
 
 
 def _shielded(command: tuple[str, ...]) -> tuple[str, ...]:

@@ -87,12 +87,13 @@ def ranks_plan(
     env: dict[str, str],
     away: tuple[str, ...],
     scratch: str,
+    private: str = "",
 ) -> Plan:
     """The plan of one program that starts all the ranks itself: mpirun or horovodrun."""
     return Plan(
         spec=spec,
         run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env, private=private),),
         expects=rank_names(spec),
         run_id=site.run_id,
         remote_hosts=away,

@@ -21,7 +21,7 @@ from ringside_core.specs import ByDesign
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import losses_of_one_replica, made_late, packed, step_name
+from trainers.own_step import check_made_before, losses_of_one_replica, packed, step_name
 
 Gradients = list[Any]
 
@@ -94,9 +94,7 @@ class _Step:
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         with feeding(ids), losses_of_one_replica():
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
-        if len(now := weights_of(self._model)) > len(self._weights):
-            known = {id(one) for one in self._weights}
-            raise made_late(self._model, next(one.name for one in now if id(one) not in known))
+        check_made_before(self._model, self._weights)
         return self._handed
 
 

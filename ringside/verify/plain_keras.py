@@ -133,7 +133,7 @@ class _Plain:
                 told, rows = self._update(ids[ids >= 0], order, step)
                 # Keras tells the mean over all examples of the epoch so far; of losses that layers
                 # add alone, over all batches.
-                size = rows if self._model.loss else 1
+                size = rows if self._workload.loss else 1
                 before, total, count = total, told.get("loss", 0.0) * (count + size), count + size
                 losses.append((total - before) / size)
                 epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)
@@ -191,7 +191,7 @@ class _Plain:
         values = self._model.evaluate(
             x, labels(y), sample_weight=weight, batch_size=self._batch, verbose=0, return_dict=True
         )
-        if "loss" in values and not self._model.loss:
+        if not self._workload.loss:
             values["loss"] = self._added_loss(x)
         outputs = tf.nest.flatten(self._model.predict(x, batch_size=self._batch, verbose=0))
         found = {name: np.array(value) for name, value in values.items() if name in names}
@@ -201,8 +201,8 @@ class _Plain:
         """The mean over the held-out examples: Keras tells that over batches of such a loss."""
         size = len(tf.nest.flatten(x)[0])
         parts = [np.arange(i, min(i + self._batch, size)) for i in range(0, size, self._batch)]
-        losses = [self._model.test_on_batch(_rows(x, ids), reset_metrics=True) for ids in parts]
-        return float(np.average([np.ravel(one)[0] for one in losses], weights=[*map(len, parts)]))
+        told = [self._model.test_on_batch(_rows(x, ids), return_dict=True) for ids in parts]
+        return float(np.average([one["loss"] for one in told], weights=[*map(len, parts)]))
 
 
 _OF_TRAINING = ("final", "loss", "metrics", "slots", "weights")

@@ -6,14 +6,13 @@ python -m ringside.verify.preview spec.json answer.json
 import json
 import sys
 import traceback
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from backends import make_backend
-from ringside.verify.request import Case, Request, examples_to_watch
-from ringside.verify.task import inspect_workload
+from ringside.verify.request import Case, Request
+from ringside.verify.task import cut, inspect_workload
 from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, tf, weights_of
 from ringside_core.specs import RecordInProgress, RefusalError, RunSpec, Surroundings, write_whole
 from ringside_core.users_errors import last_error
@@ -63,17 +62,11 @@ def preview(spec: RunSpec) -> dict[str, Any]:
 
 def _untrainable(spec: RunSpec, workload: Workload) -> list[str]:
     """What ends a training of two batches, the second one short, and its evaluation."""
-    kept = {
-        name: source.first(
-            examples_to_watch(source.num_examples, global_batch=spec.global_batch, steps=4)
-        )
-        for name, source in (("train", workload.train), ("validation", workload.validation))
-        if source is not None
-    }
-    record = RecordInProgress.begun(spec.replace(epochs=1, save="record"))
-    short = replace(workload, **kept)
-    with TemporaryDirectory() as folder, make_backend(record.spec, Surroundings()) as backend:
+    case = Case(name="preview", spec=spec, steps=4)
+    with TemporaryDirectory() as folder, make_backend(spec, Surroundings()) as backend:
         try:
+            short, spec = cut(case, workload, spec, backend)
+            record = RecordInProgress.begun(spec.replace(epochs=1, save="record"))
             train(prepare(record, short, backend, run_dir=Path(folder)))
         except (NothingTrainedError, DivergedError):  # its callbacks may mend that
             return []

@@ -207,7 +207,7 @@ def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
     try:
         own = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
         if case.steps is not None:
-            own, _ = _cut(case, own, spec, training.backend)
+            own, _ = cut(case, own, spec, training.backend)
         return plain_keras(training.spec, own, reference)
     except Exception as error:
         return Trace(meta={"error": f"{type(error).__name__}: {error}"})
@@ -247,7 +247,7 @@ def _prepared(
     if case.watch != "draws":
         workload = _tied(workload)
     if case.steps is not None:
-        workload, record.spec = _cut(case, workload, spec, backend)
+        workload, record.spec = cut(case, workload, spec, backend)
     if case.updates_per_batch > 1:
         workload, record.spec = _in_slices(case.updates_per_batch, workload, record.spec)
     if epochs is not None:
@@ -300,7 +300,7 @@ def _tied(workload: Any) -> Any:
     return dataclasses.replace(workload, model=model)
 
 
-def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, RunSpec]:
+def cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, RunSpec]:
     """The workload with only the data that are watched, and the run over them."""
     from ringside.verify.states import updates_to_keep
     from ringside_core.workloads.pipeline import make_pipeline
@@ -309,18 +309,18 @@ def _cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, R
     watched = case.steps
     if case.keep_states or case.states:
         watched = updates_to_keep(workload, watched)
-    cut: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for split, steps in (("train", watched), ("validation", 6)):
         # Cut after the filter, because what it drops cannot be watched.
         source = make_pipeline(
             spec, workload, backend.capabilities, training=split == "train"
         ).prepared
-        cut[split] = source.first(
+        kept[split] = source.first(
             examples_to_watch(
                 source.num_examples, global_batch=spec.global_batch, steps=steps, tail=case.tail
             )
         )
-    workload = dataclasses.replace(workload, **cut)
+    workload = dataclasses.replace(workload, **kept)
     per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
     return workload, spec.replace(
         epochs=max(1, -(-watched // per_epoch)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import tf, with_rank
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import ArraySource, Source
 
@@ -108,11 +108,7 @@ def _times(weight: Any, factor: Any) -> Any:
         )
     factor = tf.cast(factor, weight.dtype)
     rank = max(weight.shape.rank, factor.shape.rank)
-    return _padded(weight, rank) * _padded(factor, rank)
-
-
-def _padded(tensor: Any, rank: int) -> Any:
-    return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
+    return with_rank(weight, rank) * with_rank(factor, rank)
 
 
 def _weighed_by_class(weight: Any, y: Any, class_weight: Mapping[int, float]) -> Any:

@@ -52,7 +52,7 @@ def processes_of(run_id: str) -> list[psutil.Process]:
 
 @pytest.fixture(name="plan_of")
 def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
-    """Make plans of fake runs; afterwards nothing of any of them may be left."""
+    """Make plans of runs of `program`/train.py; afterwards nothing of any may be left."""
     plans: list[Plan] = []
     before = semaphores()
 
@@ -64,6 +64,7 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
         options: dict[str, Any] | None = None,
         hosts: tuple[Host, ...] | None = None,
         quick: bool = True,
+        program: str = "fake",
         **order: str | int | float,
     ) -> Plan:
         single = capabilities_of(backend).process_model == "single"
@@ -77,7 +78,7 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
             epochs=1,
             workload_options=order,
         )
-        site = dataclasses.replace(Site.here(), root=str(HERE / "fake"))
+        site = dataclasses.replace(Site.here(), root=str(HERE / program))
         run_dir = tmp_path / f"run-{len(plans)}"
         plan = make_plan(
             spec,

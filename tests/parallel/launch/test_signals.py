@@ -2,25 +2,16 @@
 
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from launch import Plan
+from tests.parallel.launch.caller import caller_of
 
 PlanOf = Callable[..., Plan]
 WaitUntil = Callable[..., object]
-
-CALLER = """
-import pathlib, sys
-sys.path.insert(0, sys.argv[2])
-from launch import Plan, execute
-plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())
-print(execute(plan, on_progress=lambda progress: print(progress, flush=True)))
-"""
-ROOT = Path(__file__).resolve().parents[3]
 
 ARMS = {
     "tf_config": {"backend": "multi_worker_mirrored"},
@@ -51,10 +42,8 @@ def test_a_signal_to_the_caller(
 ) -> None:
     """The caller ends as the signal asks, and everything that it started is gone."""
     plan = plan_of(**ARMS[arm], steps=1000, who="nobody")
-    file = tmp_path / "plan.json"
-    file.write_text(plan.model_dump_json())
     with subprocess.Popen(
-        [sys.executable, "-c", CALLER, str(file), str(ROOT)],
+        caller_of(plan, tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,0 +1,22 @@
+"""A process of its own that executes a plan, so that a test can end it."""
+
+import sys
+from pathlib import Path
+
+from launch import Plan
+
+ROOT = Path(__file__).resolve().parents[3]
+CALLER = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[2])
+from launch import Plan, execute
+plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())
+print(execute(plan, on_progress=lambda progress: print(progress, flush=True)).outcome)
+"""
+
+
+def caller_of(plan: Plan, folder: Path) -> list[str]:
+    """The command; it prints each progress, and then the outcome."""
+    file = folder / "plan.json"
+    file.write_text(plan.model_dump_json())
+    return [sys.executable, "-c", CALLER, str(file), str(ROOT)]
