@@ -1,7 +1,7 @@
 # Each target first makes .venv if it is missing, out of date, or was moved here from elsewhere.
 #
 #   make compare ARGS="--rounds 1"     ARGS is passed to the command that a target runs
-#   make setup TENSORFLOW=2.21         .venv with TensorFlow 2.21 (2.18 without it); it stays so until told otherwise
+#   make setup TENSORFLOW=2.18         .venv with TensorFlow 2.18 (2.21 without it); it stays so until told otherwise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,7 +29,7 @@ help: ## this list
 
 setup: $(READY) ## make .venv (every other target does so by itself)
 
-$(READY): requirements.lock requirements-2.21.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
+$(READY): requirements.lock requirements-2.18.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
 		scripts/check_horovod.py scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE) $(MADE_FOR)
 	@scripts/setup
 
@@ -55,7 +55,7 @@ check: $(READY) ## format, lint, types, who imports whom, links
 
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
-lock: ## requirements.in -> requirements.lock, requirements-2.21.lock and scripts/horovod.lock
+lock: ## requirements.in -> requirements.lock, requirements-2.18.lock and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3.11} -m venv "$$temporary"; \
 	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
@@ -63,8 +63,8 @@ lock: ## requirements.in -> requirements.lock, requirements-2.21.lock and script
 	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
 		--no-annotate $(ARGS) requirements.in --output-file requirements.lock; \
 	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
-		--no-annotate $(ARGS) requirements.in --override requirements-2.21.in \
-		--output-file requirements-2.21.lock; \
+		--no-annotate $(ARGS) requirements.in --override requirements-2.18.in \
+		--output-file requirements-2.18.lock; \
 	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \
 		--python-version 3.11 --generate-hashes --no-deps - --output-file scripts/horovod.lock
 
