@@ -7,12 +7,13 @@ hooks that begin with an underscore. `serial` is a backend too: it is the refere
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, raw, reduce_first, tf, told_as
 from ringside_core.specs import (
     BackendOptions,
     Capabilities,
@@ -169,6 +170,8 @@ class Backend(ABC):
             by_tape: the step is written out with a tape, see `wrap_tape`.
         """
         del by_tape
+        if VERSION == 3 and self.num_replicas > 1 and self.capabilities.synchronous:
+            reduce_first(optimizer, partial(self._summed, optimizer))
         return optimizer
 
     def wrap_tape(self, tape: Any, optimizer: Any) -> Any:
@@ -199,18 +202,17 @@ class Backend(ABC):
             optimizer: not wrapped; changed in place.
             share: called in the step of each replica; all shares add up to 1.
         """
-        apply = optimizer.apply_gradients
 
-        def combined(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-            pairs = [(_times(gradient, share()), v) for gradient, v in grads_and_vars]
-            return apply(self._summed(optimizer, pairs), *args, **kwargs)
+        def combined(gradients: list[Any], variables: list[Any]) -> list[Any]:
+            counted = [_times(gradient, share()) for gradient in gradients]
+            return self._summed(optimizer, counted, variables)
 
-        optimizer.apply_gradients = combined
+        reduce_first(optimizer, combined)
 
-    def _summed(self, optimizer: Any, pairs: list[Any]) -> list[Any]:
-        """(gradient, variable) pairs, summed over replicas; a strategy sums when it applies."""
-        del optimizer
-        return pairs
+    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """Gradients summed over replicas, unless the optimizer does so when it applies them."""
+        del optimizer, variables
+        return gradients
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Let an optimizer that this backend wrapped combine gradients in another way.
@@ -351,7 +353,8 @@ class Backend(ABC):
         return [np.asarray(value) for value in self._local_results(variable)]
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = tf.distribute.get_strategy().experimental_local_results(variable)
+        here = tf.distribute.get_strategy()
+        results: tuple[Any, ...] = here.experimental_local_results(raw(variable))
         return results
 
     def summed_state(self, metric: Any) -> list[NDArray[Any]]:
@@ -366,7 +369,7 @@ class Backend(ABC):
         """Result of each Keras metric from its state summed over all replicas, by name."""
         # A strategy sums metric variables when they are read, over its processes too.
         with self.scope():
-            return {metric.name: np.asarray(metric.result()) for metric in metrics}
+            return {told_as(metric): np.asarray(metric.result()) for metric in metrics}
 
     def average_statistics(self, model: Any) -> None:
         """Give every replica the mean over all replicas of the statistics that layers keep.
@@ -413,7 +416,7 @@ def statistics(model: Any) -> list[Any]:
     """
     return [
         variable
-        for variable in model.non_trainable_variables
+        for variable in map(raw, model.non_trainable_variables)
         if getattr(variable, "aggregation", None) == tf.VariableAggregation.MEAN  # no vocabulary
         and variable.dtype.is_floating
     ]

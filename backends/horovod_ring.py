@@ -14,9 +14,12 @@ from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
 from ringside_core.keras import (
+    VERSION,
+    change_reduction,
     draw_by_rank,
     keep_exclusions,
     legacy_named_keras,
+    raw,
     schedule_as_it_is,
     slots_of,
     tf,
@@ -114,6 +117,8 @@ class HorovodRing(Ranks):
         Within a loss scale it averages what is scaled. So an overflow in one rank is one in all,
         and all skip that update and lower the scale. Where a tape averages, the optimizer stays.
         """
+        if VERSION == 3:
+            return super().wrap_optimizer(optimizer)
         if by_tape:
             return optimizer
         if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
@@ -140,6 +145,9 @@ class HorovodRing(Ranks):
 
         They are scaled then, if there is a loss scale: see `wrap_optimizer`.
         """
+        return tape if VERSION == 3 else self._distributed(tape, optimizer)
+
+    def _distributed(self, tape: Any, optimizer: Any) -> Any:
         import horovod.tensorflow as hvd
 
         wrapped = hvd.DistributedGradientTape(
@@ -156,30 +164,44 @@ class HorovodRing(Ranks):
         return wrapped
 
     def lend_reduction(self, optimizer: Any) -> None:
-        """DistributedOptimizer would be another object, made from the optimizer's config."""
+        """DistributedOptimizer would be another object, made from the optimizer's config.
+
+        With Keras 3 `wrap_optimizer` returns the optimizer itself.
+        """
         if self._options.backward_passes_per_step > 1:
             raise RefusalError(
                 "The optimizer of a script makes an update in each step.",
                 received=f"backward_passes_per_step={self._options.backward_passes_per_step}",
                 advice="Leave out -o backward_passes_per_step.",
             )
-        self.combine_on_apply(optimizer, lambda: 1 / self.size)
+        if VERSION == 3:
+            self.wrap_optimizer(optimizer)
+        else:
+            self.combine_on_apply(optimizer, lambda: 1 / self.size)
 
     def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
         """DistributedOptimizer reduces in `minimize`, but not what an author applies himself.
 
         So its function that reduces, by averaging, is lent to the author's own optimizer.
         """
-        optimizer._allreduce_grads = self.wrap_optimizer(tf.keras.optimizers.SGD())._allreduce_grads
+        if VERSION == 2:
+            lent = self.wrap_optimizer(tf.keras.optimizers.SGD())
+            optimizer._allreduce_grads = lent._allreduce_grads
         super().combine_on_apply(optimizer, lambda: share() * self.size)
 
-    def _summed(self, optimizer: Any, pairs: list[Any]) -> list[Any]:
-        gradients, variables = zip(*pairs, strict=True)
-        reduced = optimizer._allreduce_grads(list(gradients), list(variables))
-        return list(zip(reduced, variables, strict=True))
+    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """By Horovod's own function, which averages; slices of embeddings stay slices."""
+        reduce = optimizer
+        if VERSION == 3:
+            reduce = self._distributed(tf.GradientTape(), optimizer)
+        reduced: list[Any] = reduce._allreduce_grads(gradients, list(map(raw, variables)))
+        return reduced
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """DistributedOptimizer reduces by a function that it holds; a tape is made in the step."""
+        if VERSION == 3:
+            change_reduction(optimizer, reduction)
+            return
         if not hasattr(optimizer, "_allreduce_grads"):
             setattr(optimizer, _CHANGED, reduction)
             return
@@ -216,7 +238,7 @@ class HorovodRing(Ranks):
 
 
 def import_horovod() -> Any:
-    """horovod.tensorflow.keras, on legacy Keras.
+    """horovod.tensorflow.keras, on legacy Keras; its optimizer does not work on Keras 3.
 
     Raises:
         RefusalError: not installed, built without TensorFlow, or against another one.
@@ -237,8 +259,11 @@ def import_horovod() -> Any:
             advice=_REBUILD,
         )
     try:
-        with legacy_named_keras():
-            import horovod.tensorflow.keras as hvd
+        if VERSION == 3:
+            import horovod.tensorflow as hvd
+        else:
+            with legacy_named_keras():
+                import horovod.tensorflow.keras as hvd
     except ImportError as error:
         raise RefusalError(
             "Horovod must load with the installed TensorFlow.", received=error, advice=_REBUILD
@@ -252,7 +277,7 @@ def has_xla_operations() -> bool:
     Against TensorFlow 2.19 and later scripts/setup leaves them out, and Horovod does not tell. So
     its library is asked for the name of the function that XLA calls.
     """
-    folder = Path(import_horovod().__file__).parents[1]
+    folder = Path(import_horovod().__file__).parents[1 if VERSION == 2 else 0]
     return any(b"CallbackHVDAllreduce" in one.read_bytes() for one in folder.glob("mpi_lib*.so"))
 
 

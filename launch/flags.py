@@ -20,8 +20,15 @@ from ringside_core.specs import (
     capabilities_of,
     parse_option,
 )
+from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.run_spec import MAX_SEED, Option, Precision, TrainedBy
-from ringside_core.workloads.registry import DEFAULT, check_modules_beside, check_name, ready
+from ringside_core.workloads.registry import (
+    DEFAULT,
+    check_modules_beside,
+    check_name,
+    keras_of,
+    ready,
+)
 
 
 def _number_type(text: str) -> str:
@@ -143,9 +150,18 @@ def spec_from_flags(
     ] = 1,
     jit_compile: Annotated[bool, typer.Option(help="Compile the training step by XLA.")] = False,
     trained_by: Annotated[
-        TrainedBy,
-        typer.Option(help="fit: Keras' Model.fit. loop: a written-out loop with a gradient tape."),
-    ] = "fit",
+        TrainedBy | None,
+        typer.Option(
+            help="fit: Keras' Model.fit. loop: a written-out loop with a gradient tape. Default: "
+            "fit; of Keras 3 loop."
+        ),
+    ] = None,
+    keras: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=3, help="2: legacy Keras. 3: Keras 3. Default: what the file imports, or 2."
+        ),
+    ] = None,
 ) -> RunSpec:
     """Build the spec of a run from flags. What no flag gives comes from the launcher.
 
@@ -166,7 +182,7 @@ def spec_from_flags(
     own = dict(map(parse_option, option or []))
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
-    options = backend_options(name, own)
+    options, version = backend_options(name, own), _keras(workload, keras)
     surroundings = surroundings.placed(name, servers=options.num_servers)
     return RunSpec(
         workload=workload,
@@ -204,8 +220,22 @@ def spec_from_flags(
         checkpoint_steps=checkpoint_steps,
         steps_per_execution=steps_per_execution,
         jit_compile=jit_compile,
-        trained_by=trained_by,
+        trained_by=trained_by or ("fit" if version == 2 else "loop"),
+        keras=version,
     )
+
+
+def _keras(workload: str, asked: int | None) -> KerasVersion:
+    """The Keras of a run: what a user's file imports decides."""
+    imported = keras_of(workload)
+    if imported is not None and asked not in (None, imported):
+        raise RefusalError(
+            "A file of yours says by its imports which Keras it is for: `import keras` means "
+            "Keras 3, `import tf_keras` or tf.keras alone legacy Keras.",
+            received=f"--keras {asked}, and {workload} is for Keras {imported}",
+            advice="Leave out --keras.",
+        )
+    return imported or (3 if asked == 3 else 2)
 
 
 def _named(script: list[str], workload: str | None) -> str:

@@ -41,6 +41,7 @@ from ringside_core.specs import (
     read_surroundings,
     write_whole,
 )
+from ringside_core.specs.keras_version import use_version
 from ringside_core.text import epoch_line
 
 LAUNCHER_POLL_S = 1.0
@@ -111,6 +112,7 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
+    use_version(spec.keras)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")

@@ -16,7 +16,11 @@ examples/own_model.py shows a whole workload.
 import importlib
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from ringside_core.specs import RefusalError
+from ringside_core.specs.keras_version import SWITCH, use_version, version_of_main
 
 if TYPE_CHECKING:
     from ringside.script import fit, is_chief, scope
@@ -39,10 +43,10 @@ _HOMES = {
 }
 
 
-# For a script that says `import tensorflow` itself, below `import ringside`: the Keras under which
-# every backend works (ringside_core/keras.py).
-if "tensorflow" not in sys.modules:
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
+# For a script that says `import tensorflow` itself: the Keras that it asks for by its imports.
+if SWITCH not in os.environ or "tensorflow" not in sys.modules:
+    with suppress(RefusalError):  # `scope` says it again, and is heard
+        use_version(version_of_main())
 
 
 def __getattr__(name: str) -> Any:

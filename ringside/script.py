@@ -35,7 +35,7 @@ from launch.task import (
     own_surroundings,
 )
 from launch.watch import IN_SCRIPT
-from ringside_core.keras import seed_weights, tf
+from ringside_core.keras import VERSION, seed_weights, tf
 from ringside_core.specs import (
     Outcome,
     RecordInProgress,
@@ -237,7 +237,12 @@ def _begun() -> _Session:
     found = read_surroundings(os.environ, node_addresses)
     # Batch and epochs are known when fit is called.
     spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
-    spec = spec.replace(workload=name or "notebook", precision=tf.keras.backend.floatx())
+    spec = spec.replace(
+        workload=name or "notebook",
+        precision=tf.keras.backend.floatx(),
+        keras=VERSION,
+        trained_by="fit" if VERSION == 2 else "loop",
+    )
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name
     with must_be_writable():

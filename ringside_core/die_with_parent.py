@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ def dying_with_parent(module: str) -> list[str]:
     return [sys.executable, *program, str(os.getpid()), module]
 
 
-def answer_of(module: str, request: str, *, limit_s: float) -> tuple[dict[str, Any] | None, str]:
+def answer_of(
+    module: str, request: str, *, limit_s: float, environment: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any] | None, str]:
     """Run a module that answers a question, in a process of its own that reads no input.
 
     Args:
         module: takes a file with the request, and a file for its answer in JSON.
         request: text.
         limit_s: seconds for it.
+        environment: variables that it gets beside those of this process.
 
     Returns:
         The answer, None if the process failed; and its last error.
@@ -46,6 +50,7 @@ def answer_of(module: str, request: str, *, limit_s: float) -> tuple[dict[str, A
         done = subprocess.run(
             [*dying_with_parent(module), str(asked), str(answered)],
             stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
             timeout=limit_s,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.base import statistics
-from ringside_core.keras import tf
+from ringside_core.keras import tf, trainable_of
 from ringside_core.specs import RefusalError, RunSpec
 from trainers.own_step import one_pass_only
 from trainers.whole_batch import takes_true_examples
@@ -75,7 +75,7 @@ class Passes:
             y_pred = model(x, training=True)
             loss = model.compute_loss(x, y, y_pred, weight)
         model.compute_metrics(x, y, y_pred, weight)
-        return loss, tape.gradient(loss, model.trainable_variables)
+        return loss, tape.gradient(loss, trainable_of(model))
 
     def _part(self, data: Any, number: int, after: Any) -> Any:
         """The examples of one pass; they can be read only when the previous pass is over.

@@ -12,6 +12,7 @@ from ringside_core.keras import (
     global_seed,
     optimizers_of,
     tf,
+    trainable_of,
     variables_of,
     weights_of,
 )
@@ -58,7 +59,7 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
                 backend.lend_reduction(model.optimizer)
             else:
                 backend.wrap_optimizer(model.optimizer, by_tape=True)
-            build_optimizer(model.optimizer, model.trainable_variables)
+            build_optimizer(model.optimizer, trainable_of(model))
     return model
 
 

@@ -12,7 +12,16 @@ import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside_core.keras import build_optimizer, get_weights, set_schedule, set_weights, tf
+from ringside_core.keras import (
+    VERSION,
+    build_optimizer,
+    get_weights,
+    set_schedule,
+    set_weights,
+    tf,
+    trainable_of,
+    with_loss_scale,
+)
 from ringside_core.specs import (
     REFERENCE,
     InputShard,
@@ -82,12 +91,14 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         if takes_true_examples(model):  # it combines gradients where it applies them
             compile_model(model, workload, optimizer, spec)
             return model
-        optimizer = backend.wrap_optimizer(optimizer, by_tape=spec.trained_by == "loop")
+        optimizer = backend.wrap_optimizer(
+            with_loss_scale(optimizer, model), by_tape=spec.trained_by == "loop"
+        )
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
         compile_model(model, workload, optimizer, spec)
         # Made in the first step, they would have TensorFlow trace the step a second time.
-        build_optimizer(model.optimizer, model.trainable_variables)
+        build_optimizer(model.optimizer, trainable_of(model))
     return model
 
 
@@ -132,7 +143,8 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
         loss_weights=workload.loss_weights,
         weighted_metrics=workload.metrics(),
         steps_per_execution=spec.steps_per_execution,
-        jit_compile=spec.jit_compile or None,  # None: what Keras does by itself
+        # None: what legacy Keras does by itself. Keras 3 would choose XLA on a GPU.
+        jit_compile=spec.jit_compile or (None if VERSION == 2 else False),
     )
 
 
@@ -143,8 +155,11 @@ def _plain_model(spec: RunSpec, workload: Workload, backend: Backend) -> Any:
         RefusalError: it has layers that Keras would not make in the backend's scope.
     """
     model = mark_losses(workload.build_model(), workload, one_pass=runs_in_one_pass(spec))
-    layers = [one for one in model.submodules if isinstance(one, tf.keras.layers.Layer)]
-    half = [one for one in layers if one.compute_dtype == "float16" != one.variable_dtype]
+    half = [
+        one
+        for one in model._flatten_layers()
+        if one.compute_dtype == "float16" != one.variable_dtype
+    ]
     if half and not backend.capabilities.loss_scale:
         raise RefusalError(
             f"Keras has no loss scale under {backend.name}, which mixed_float16 needs.",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import looks_at_steps, tf
 from ringside_core.specs import EpochRecord, RefusalError
 from trainers.driver import Listener, Training
 
@@ -125,7 +125,7 @@ def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
     Raises:
         RefusalError: one of them does what only Ringside can do.
     """
-    within = any(one._implements_train_batch_hooks() for one in given if _is_called(one))
+    within = any(looks_at_steps(one) for one in given if _is_called(one))
     return (CallbacksWithin if within else Callbacks)(given, first_epoch=first_epoch)
 
 

@@ -18,6 +18,7 @@ from ringside_core.keras import (
     optimizers_of,
     set_weights,
     slots_of,
+    trainable_of,
 )
 from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
@@ -76,7 +77,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     arrays, position = _read_everywhere(path, backend)
     with backend.scope():
         if not takes_true_examples(model):
-            build_optimizer(model.optimizer, model.trainable_variables)
+            build_optimizer(model.optimizer, trainable_of(model))
         variables = slots_of(model)
         here = [*get_weights(model), *(variable.numpy() for variable in variables)]
         if difference := _difference(arrays, values_in(arrays), here, model):

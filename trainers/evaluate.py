@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import output_losses, tf, told_as
 from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -78,11 +78,10 @@ class Evaluation:
     @property
     def _everything(self) -> list[Any]:
         own = [self._loss_sum, self._count, self._padded_count, self._fed]
-        # The first of the losses is the mean of batches, padding included; the sum replaces it.
-        return [*self._losses.metrics[1:], *self._metrics.metrics, *own]
+        return [*output_losses(self._losses), *self._metrics.metrics, *own]
 
     def _check_names(self) -> None:
-        names = [metric.name for metric in self._everything]
+        names = [told_as(metric) for metric in self._everything]
         if len({"loss", *names}) <= len(names):
             raise RefusalError(
                 "Metrics must have names of their own.", received=f"loss, {', '.join(names)}"
@@ -98,7 +97,7 @@ class Evaluation:
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.
-        mean = self._losses(labels(y), predictions, weight)
+        mean = self._losses and self._losses(labels(y), predictions, weight)
         if mean is None:  # the model adds all its losses itself
             mean = tf.zeros([], weight.dtype)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
@@ -124,7 +123,7 @@ class Evaluation:
             the number of examples counted.
         """
         with self._backend.scope():
-            for metric in (*self._losses.metrics, *self._everything):
+            for metric in self._everything:
                 metric.reset_state()
         self._run(self._steps)
         results = self._backend.merged_results(self._everything)
@@ -133,6 +132,6 @@ class Evaluation:
         padded = int(results.pop("ringside_padded_count"))
         loss_sum = float(results.pop("ringside_loss_sum"))
         values = {name: float(np.squeeze(value)) for name, value in results.items()}
-        for metric in self._losses.metrics[1:]:  # means over all that was fed, padding included
-            values[metric.name] *= padded / count
+        for metric in output_losses(self._losses):  # means over all that was fed, with padding
+            values[told_as(metric)] *= padded / count
         return {"loss": loss_sum / count, **values}, count

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import apply, count_step, scaled_loss, tf, trainable_of
 from trainers.driver import Driver
 
 
@@ -52,7 +52,7 @@ def written_out(model: Any, wrap_tape: Callable[[Any, Any], Any], data: Any) -> 
     with tf.GradientTape() as tape:
         y_pred = model(x, training=True)
         loss = model.compute_loss(x, y, y_pred, weight)
-        scaled = model.optimizer.get_scaled_loss(loss) if _scales(model.optimizer) else loss
+        scaled = scaled_loss(model.optimizer, loss)
     apply_gradients(model, wrap_tape, scaled, tape)
     model.compute_metrics(x, y, y_pred, weight)
 
@@ -66,15 +66,9 @@ def apply_gradients(model: Any, wrap_tape: Callable[[Any, Any], Any], loss: Any,
         loss: times the loss scale, if there is one.
         tape: that has recorded the loss.
     """
-    optimizer, variables = model.optimizer, model.trainable_variables
+    optimizer, variables = model.optimizer, trainable_of(model)
     gradients = wrap_tape(tape, optimizer).gradient(loss, variables)
-    if _scales(optimizer):
-        gradients = optimizer.get_unscaled_gradients(gradients)
-    optimizer.apply_gradients(zip(gradients, variables, strict=True))
-
-
-def _scales(optimizer: Any) -> bool:
-    return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+    apply(optimizer, gradients, variables)
 
 
 def _step(model: Any) -> Callable[[Any], None]:
@@ -82,7 +76,7 @@ def _step(model: Any) -> Callable[[Any], None]:
 
     def step(batch: Any) -> None:
         model.train_step(batch)
-        model._train_counter.assign_add(1)  # Keras' TensorBoard callback reads it
+        count_step(model)
 
-    model._train_counter.assign(0)
+    count_step(model, first=True)
     return tf.function(step, jit_compile=True, reduce_retracing=True) if model.jit_compile else step

@@ -16,9 +16,17 @@ from typing import Any, Self
 
 from backends.base import Backend
 from ringside_core.keras import (
+    APPLY,
+    build_losses,
+    build_metrics,
     build_optimizer,
+    compiled_losses,
+    compiled_metrics,
     has_own_step,
-    losses_utils,
+    let_losses_be_of_one_replica,
+    loss_metrics,
+    metrics_of,
+    on_apply,
     optimizer_kinds,
     optimizers_of,
     python_of,
@@ -95,14 +103,13 @@ def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
         model: compiled.
         batch: (x, y, weight).
     """
-    losses, metrics = model.compiled_loss, model.compiled_metrics
+    losses, metrics = compiled_losses(model), compiled_metrics(model)
     if losses is None or losses.built:
         return
     with suppress(NotImplementedError):  # a model may have a step, and no call
-        made = model(batch[0], training=False)
-        losses.build(made)
-        if not metrics.built:
-            metrics.build(made, metrics._conform_to_outputs(made, labels(batch[1])))
+        made, y = model(batch[0], training=False), labels(batch[1])
+        build_losses(losses, y, made)
+        build_metrics(metrics, y, made)
 
 
 def try_out(
@@ -181,8 +188,8 @@ def check_made_before(model: Any, weights: Sequence[Any]) -> None:
 
 
 def _check_names(model: Any) -> None:
-    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
-    names = [metric.name for metric in model.metrics if id(metric) not in of_losses]
+    of_losses = {id(metric) for metric in loss_metrics(model)}
+    names = [metric.name for metric in metrics_of(model) if id(metric) not in of_losses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RefusalError(
             "Metrics must have names of their own.",
@@ -200,7 +207,7 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
     """
     known = {id(one) for one in optimizers}
     known |= {id(getattr(one, "inner_optimizer", None)) for one in optimizers}
-    before = [kind.apply_gradients for kind in optimizer_kinds]
+    before = [getattr(kind, APPLY) for kind in optimizer_kinds]
 
     def checked(apply: Callable[..., Any]) -> Callable[..., Any]:
         def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -217,17 +224,17 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 
     try:
         for kind, apply in zip(optimizer_kinds, before, strict=True):
-            kind.apply_gradients = checked(apply)
+            setattr(kind, APPLY, checked(apply))
         yield
     finally:
         for kind, apply in zip(optimizer_kinds, before, strict=True):
-            kind.apply_gradients = apply
+            setattr(kind, APPLY, apply)
 
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
     told = step(data)
     kind = type(model).__name__
-    of_losses = {id(metric) for metric in model.compiled_loss.metrics}
+    of_losses = {id(metric) for metric in loss_metrics(model)}
     if isinstance(told, dict):
         # `build_compiled` makes a mean of Keras' own loss. Plain Keras has it if a step uses it.
         told = {
@@ -242,13 +249,13 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
             advice='Return a dict, such as {"loss": loss}.',
         )
     # Of Keras' own losses only the result itself is theirs: a bare loss may have their name.
-    own = {metric.name: metric for metric in model.metrics if id(metric) not in of_losses}
+    own = {metric.name: metric for metric in metrics_of(model) if id(metric) not in of_losses}
     of_metrics = {}
     for name, value in told.items():
         metric = results.metric_of(value) or own.get(name)
         if metric is None:
             continue
-        if id(metric) not in {id(one) for one in model.metrics}:
+        if id(metric) not in {id(one) for one in metrics_of(model)}:
             raise RefusalError(
                 "A metric whose result a step returns must be one of the model's `metrics`: they "
                 "are reset at the beginning of an epoch.",
@@ -500,15 +507,12 @@ def _mean(values: Any, weight: Any) -> Any:
 
 
 def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
-    apply = optimizer.apply_gradients
-
-    def watched(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        for _, variable in pairs:
+    def watched(apply: Callable[..., Any], gradients: list[Any], variables: list[Any]) -> Any:
+        for variable in variables:
             seen(variable)
-        return apply(pairs, *args, **kwargs)
+        return apply(gradients)
 
-    optimizer.apply_gradients = watched
+    on_apply(optimizer, watched)
 
 
 @contextmanager
@@ -525,23 +529,7 @@ def losses_of_one_replica() -> Iterator[None]:
         _here.alone = before
 
 
-def _of_one_replica(
-    upstream: Callable[..., Any], instead: Callable[..., Any]
-) -> Callable[..., Any]:
-    def chosen(given: Any) -> Any:
-        return instead(given) if getattr(_here, "alone", False) else upstream(given)
-
-    return chosen
-
-
-losses_utils.scale_loss_for_distribution = _of_one_replica(
-    losses_utils.scale_loss_for_distribution, lambda loss: loss
-)
-_MEAN = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
-tf.keras.losses.Loss._get_reduction = _of_one_replica(
-    tf.keras.losses.Loss._get_reduction,
-    lambda loss: _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction,
-)
+let_losses_be_of_one_replica(lambda: getattr(_here, "alone", False))
 
 
 def one_pass_only(model: Any) -> RefusalError:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
+from ringside_core.keras import trainable_of
 from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
@@ -85,8 +86,7 @@ def prepare(
     position = restored(spec, model, backend)
     record.initial_digest = weights_digest(model)
     record.gradient_bytes = sum(
-        variable.shape.num_elements() * variable.dtype.size
-        for variable in model.trainable_variables
+        variable.shape.num_elements() * variable.dtype.size for variable in trainable_of(model)
     )
     with backend.scope():
         fed = _fed_table(spec, train, backend)

@@ -5,9 +5,22 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import tf, with_rank
+from ringside_core.keras import (
+    VERSION,
+    added_losses,
+    build_losses,
+    build_metrics,
+    compiled_losses,
+    compiled_metrics,
+    name_alike,
+    new_losses,
+    new_metrics,
+    tf,
+    with_rank,
+)
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.summable import unsummable
 from trainers.whole_batch import losses_count_padding
@@ -40,31 +53,24 @@ class Rehearsal:
             if losses_count_padding(model):
                 _check_no_sums(model, self._x)
 
+    @property
+    def _labels(self) -> Any:
+        return labels(self._y)
+
     def losses(self) -> Any:
         """What `Model.compile` makes of the workload's losses, as a copy of its own."""
-        kind = type(self._model.compiled_loss)
-        workload = self._workload
-        losses = kind(workload.loss, workload.loss_weights, output_names=self._output_names)
-        _refusing("losses", losses.build, self.predictions)
-        return losses
+        given = (self._workload.loss, self._workload.loss_weights, self._output_names)
+        return _refusing("losses", new_losses, *given, self._labels, self.predictions)
 
     def metrics(self) -> Any:
         """What `Model.compile` makes of the workload's metrics, as a copy of its own.
 
         The names are those of training, because Keras numbers metrics that have no name.
         """
-        trained = self._model.compiled_metrics
-        metrics = type(trained)(
-            weighted_metrics=self._workload.metrics(), output_names=self._output_names
-        )
-        _refusing("metrics", self._build_metrics, metrics)
-        for metric, twin in zip(metrics.metrics, trained.metrics, strict=True):
-            metric._name = twin.name
+        given = (self._workload.metrics(), self._output_names)
+        metrics = _refusing("metrics", new_metrics, *given, self._labels, self.predictions)
+        name_alike(metrics, compiled_metrics(self._model))
         return metrics
-
-    def _build_metrics(self, container: Any) -> None:
-        # Keras builds them in the first step, on a replica. No public function does so earlier.
-        container.build(self.predictions, container._conform_to_outputs(self.predictions, self._y))
 
     @property
     def _output_names(self) -> Any:
@@ -79,17 +85,16 @@ class Rehearsal:
             RefusalError: with the metric's name and the reason.
         """
         self._workload.check_metrics(len(tf.nest.flatten(self.predictions)))
-        trained = self._model.compiled_metrics
-        if not self._model.compiled_loss.built:  # it has a metric for each of several outputs
-            with self._backend.scope():
-                self._model.compiled_loss.build(self.predictions)
-        if not trained.built:
-            # Strings and functions become metrics only now. Outside of the scope they would get
-            # variables that no strategy sums.
-            with self._backend.scope():
-                _refusing("metrics", self._build_metrics, trained)
+        trained, losses = compiled_metrics(self._model), compiled_losses(self._model)
+        # Keras builds them in the first step, on a replica. Strings and functions become metrics
+        # only now. Outside of the scope they would get variables that no strategy sums.
+        with self._backend.scope():
+            _refusing("losses", build_losses, losses, self._labels, self.predictions)
+            _refusing("metrics", build_metrics, trained, self._labels, self.predictions)
         batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
-        reason = unsummable(self.metrics, trained.metrics, batches)
+        # Many of Keras 3's own metrics assign, and could not be used anywhere.
+        shared = VERSION == 2 or not self._backend.capabilities.synchronous
+        reason = unsummable(self.metrics, trained.metrics, batches, shared=shared)
         if reason is not None:
             raise RefusalError(
                 "A metric must be exact under every backend: its state summed over replicas, "
@@ -119,7 +124,7 @@ def _added(model: Any, x: Any) -> dict[str, float]:
     """What each layer adds to the loss of these examples, without what is added for weights."""
     model(x, training=False)
     layers = {id(layer): layer for layer in model._flatten_layers()}.values()
-    losses = {layer.name: layer._eager_losses for layer in layers if layer._eager_losses}
+    losses = {layer.name: own for layer in layers if (own := added_losses(layer))}
     return {name: float(sum(map(tf.reduce_sum, own))) for name, own in losses.items()}
 
 
@@ -149,10 +154,10 @@ def _cut(nest: Any, start: int, stop: int) -> Any:
     return tf.nest.map_structure(lambda tensor: tensor[start:stop], nest)
 
 
-def _refusing(what: str, build: Any, *arguments: Any) -> None:
+def _refusing(what: str, build: Any, *arguments: Any) -> Any:
     """Turn Keras' error about the structure into a refusal."""
     try:
-        build(*arguments)
+        return build(*arguments)
     except (ValueError, TypeError) as error:
         raise RefusalError(
             f"The {what} must fit the model's outputs.", received=str(error).rstrip(".")

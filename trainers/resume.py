@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import compiled_metrics, tf, told_as
 from ringside_core.specs import InputShard, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from trainers import checkpoint
@@ -24,7 +24,7 @@ def feed(training: Training) -> str:
     found = {
         "workload": workload.name,
         "loss": tf.nest.map_structure(_name, workload.loss),
-        "metrics": [metric.name for metric in training.model.compiled_metrics.metrics],
+        "metrics": [told_as(metric) for metric in compiled_metrics(training.model).metrics],
         "precision": spec.precision,
         "learning_rate_rule": spec.learning_rate_rule.model_dump(),
         "gradient_accumulation_steps": spec.gradient_accumulation_steps,

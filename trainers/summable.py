@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import tf
+from ringside_core.keras import raw, tf
 
 Batch = tuple[Any, Any, Any]
 """(y, predictions, weight), as a metric takes them."""
@@ -15,7 +15,11 @@ _ON_READ, _SUM = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.SUM
 
 
 def unsummable(
-    make_metrics: Callable[[], Any], trained: Sequence[Any], batches: Sequence[Batch]
+    make_metrics: Callable[[], Any],
+    trained: Sequence[Any],
+    batches: Sequence[Batch],
+    *,
+    shared: bool = True,
 ) -> str | None:
     """Why a metric would not be exact under some backend; None if all are exact.
 
@@ -29,6 +33,7 @@ def unsummable(
             each call.
         trained: the metrics of the training itself, in the same order.
         batches: of uneven sizes, with uneven weights. Call it outside of any strategy.
+        shared: whether several workers may share the variables.
     """
     try:
         whole = _updated(make_metrics(), batches)
@@ -36,7 +41,7 @@ def unsummable(
         joined = _updated(make_metrics(), [_joined(*batches)])
         padded = _updated(make_metrics(), [_joined(batches[0], _weightless(batches[1]))])
         total = _updated(make_metrics(), batches[:1])  # its state is replaced below
-        overwritten = _overwritten(make_metrics(), batches[0])
+        overwritten = _overwritten(make_metrics(), batches[0]) if shared else {}
     except TypeError as error:
         if "sample_weight" not in str(error):
             raise
@@ -87,7 +92,7 @@ def _not_a_number(metric: Any) -> str | None:
 
 def _not_summed(metric: Any) -> str | None:
     """Whether a strategy would not sum one of its variables when it is read."""
-    for variable in metric.variables:
+    for variable in map(raw, metric.variables):
         kind = (variable.synchronization, variable.aggregation)
         if kind != (_ON_READ, _SUM):
             return (

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import tf
+from ringside_core.keras import loss_metrics, metrics_of, raw, tf
 from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.ledger import FedTable, Ledger, digest
 from trainers.own_step import OwnStep
@@ -174,9 +174,9 @@ class Totals:
     def _metrics(self) -> list[Any]:
         # Keras' own means of losses are over batches, padding included, but for those of single
         # outputs that the step has changed. We record means over examples.
-        losses = self._model.compiled_loss.metrics
+        losses = loss_metrics(self._model)
         means = {id(metric) for metric in losses if OVER_EXAMPLES not in vars(metric)}
-        metrics = [metric for metric in self._model.metrics if id(metric) not in means]
+        metrics = [metric for metric in metrics_of(self._model) if id(metric) not in means]
         return [*metrics, *self._means, self.ledger, self.loss_sum]
 
     def _own(self) -> list[Any]:
@@ -206,5 +206,6 @@ class Totals:
             return
         with self._backend.scope():
             for variable, value in zip(variables, values, strict=True):
-                first = tf.distribute.get_strategy().experimental_local_results(variable)[0]
+                here = tf.distribute.get_strategy()
+                first = here.experimental_local_results(raw(variable))[0]
                 first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, compiled_losses, compiled_metrics, output_losses, tf
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
@@ -76,6 +76,8 @@ def _keras_step(
 ) -> Callable[..., None]:
     """Keras' own step: padding has weight 0, and true examples are scaled to an exact mean."""
     train_step, apply = model.train_step, partial(_minimize, model)
+    if VERSION == 3:  # its own step returns metrics, and `minimize` is gone
+        wrap_tape = wrap_tape or (lambda tape, optimizer: tape)
     if wrap_tape is not None:
         train_step = partial(written_out, model, wrap_tape)
         apply = partial(apply_gradients, model, wrap_tape)
@@ -115,7 +117,7 @@ def _keras_step(
     def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
         if not getattr(batch, "inside", False):
             return compute_metrics(x, y, y_pred, sample_weight)
-        model.compiled_metrics.update_state(y, y_pred, batch.weight)
+        compiled_metrics(model).update_state(y, y_pred, batch.weight)
         return {}
 
     model.compute_loss = loss_with_sum
@@ -139,7 +141,7 @@ class _OutputLosses:
         if self._begun:
             return
         self._begun = True
-        for metric in self._model.compiled_loss.metrics[1:]:
+        for metric in output_losses(compiled_losses(self._model)):
             metric.update_state = partial(self._update, metric.update_state)
             vars(metric)[OVER_EXAMPLES] = True
 

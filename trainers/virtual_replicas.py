@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from backends.base import statistics
-from ringside_core.keras import functions_in_python, optimizers_of, tf
+from ringside_core.keras import functions_in_python, on_apply, optimizers_of, tf
 from ringside_core.specs import RefusalError
 
 _here = threading.local()
@@ -25,13 +25,15 @@ class _Asked:
 
     Attributes:
         optimizer: of the model.
-        apply: of the optimizer, as it was.
-        pairs: (gradient × share, variable).
+        apply: of the optimizer, as it was; it takes gradients of the variables.
+        gradients: each × the replica's share.
+        variables: of the gradients.
     """
 
     optimizer: Any
-    apply: Callable[..., Any]
-    pairs: Sequence[tuple[Any, Any]]
+    apply: Callable[[Sequence[Any]], Any]
+    gradients: Sequence[Any]
+    variables: Sequence[Any]
 
 
 class VirtualReplicas:
@@ -52,7 +54,7 @@ class VirtualReplicas:
         self._averaged = {id(variable) for variable in statistics(model)}
         model.run_eagerly, model._jit_compile = True, False
         for optimizer in optimizers_of(model):
-            optimizer.apply_gradients = partial(_ask, optimizer, optimizer.apply_gradients)
+            on_apply(optimizer, partial(_ask, optimizer))
 
     def run(self, parts: Sequence[Callable[[], None]]) -> None:
         """Make one step.
@@ -148,30 +150,27 @@ class _Replica:
         self._over.release()
 
 
-def _ask(optimizer: Any, apply: Callable[..., Any], pairs: Any, *args: Any, **kwargs: Any) -> Any:
+def _ask(
+    optimizer: Any, apply: Callable[..., Any], gradients: list[Any], variables: list[Any]
+) -> Any:
     replica: _Replica | None = getattr(_here, "replica", None)
     if replica is None:  # of a callback, perhaps
-        return apply(pairs, *args, **kwargs)
-    return replica.ask(_Asked(optimizer, partial(_call, apply, args, kwargs), list(pairs)))
-
-
-def _call(apply: Callable[..., Any], args: Any, kwargs: Any, pairs: Any) -> Any:
-    return apply(pairs, *args, **kwargs)
+        return apply(gradients)
+    return replica.ask(_Asked(optimizer, apply, gradients, variables))
 
 
 def _applied(asked: Sequence[_Asked | None]) -> Any:
     """Apply the sum of what the replicas ask."""
     there = [one for one in asked if one is not None]
     first = there[0]
-    variables = [variable for _, variable in first.pairs]
     for one in there:
-        same = [v is w for (_, v), w in zip(one.pairs, variables, strict=False)]
+        same = [v is w for v, w in zip(one.variables, first.variables, strict=False)]
         if one.optimizer is not first.optimizer or not all(same):
             raise RuntimeError("the replicas of a step apply gradients of other variables")
     if len(there) < len(asked):
         raise RuntimeError("some replicas of a step apply gradients, and others do not")
-    columns = zip(*([gradient for gradient, _ in one.pairs] for one in there), strict=True)
-    return first.apply(list(zip(map(_sum, columns), variables, strict=True)))
+    columns = zip(*(one.gradients for one in there), strict=True)
+    return first.apply(list(map(_sum, columns)))
 
 
 def _sum(gradients: Sequence[Any]) -> Any:

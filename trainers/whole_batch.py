@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from ringside_core.keras import has_own_step, tf
+from ringside_core.keras import has_own_step, is_graph_network, mask_of, tf
 from ringside_core.workloads.workload import Workload
 
 _MARK = "_ringside_losses_count_padding"
@@ -74,9 +74,8 @@ def _is_of_keras(loss: Any) -> bool:
 
 
 def _may_mask_outputs(model: Any) -> bool:
-    if model._is_graph_network:
-        masks = (getattr(output, "_keras_mask", None) for output in tf.nest.flatten(model.outputs))
-        return any(mask is not None for mask in masks)
+    if is_graph_network(model):
+        return any(mask_of(output) is not None for output in tf.nest.flatten(model.outputs))
     # A subclassed model does not say where a mask ends.
     return any(
         isinstance(one, tf.keras.layers.Masking) or getattr(one, "mask_zero", False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from backends.devices import replica_devices
 from backends.tf_distribute.strategy import StrategyBackend
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, tf
 from ringside_core.specs import RefusalError
 
 
@@ -19,7 +19,7 @@ class CentralStorage(StrategyBackend):
     def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
         """Refuse an optimizer that Keras would refuse in the first step."""
         clips = [name for name in _CLIPPING if getattr(optimizer, name, None) is not None]
-        if clips and isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+        if clips and VERSION == 2 and isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
             raise RefusalError(
                 "A legacy optimizer cannot clip gradients under central_storage.",
                 received=f"{type(optimizer).__name__} with {clips[0]}",

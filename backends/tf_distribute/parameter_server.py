@@ -20,7 +20,7 @@ from backends.devices import inter_op_threads, intra_op_threads
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
 from backends.tf_distribute.strategy import StrategyBackend
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import ParameterServerOptions
@@ -132,9 +132,12 @@ class ParameterServer(StrategyBackend):
     def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
         """A creator: the function is traced on the coordinator and runs on each worker."""
         coordinator = self._the_coordinator
-        return tf.keras.utils.experimental.DatasetCreator(
-            lambda _: dataset_fn(coordinator.current_shard)
-        )
+
+        def make(_: Any) -> Any:
+            return dataset_fn(coordinator.current_shard)
+
+        # Only legacy Keras' `fit` takes a creator, and knows coordinators.
+        return tf.keras.utils.experimental.DatasetCreator(make) if VERSION == 2 else make
 
     def stepper(
         self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from backends.base import Backend, GradientReduction, statistics
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, change_reduction, raw, tf
 from ringside_core.specs import InputShard, RefusalError
 
 
@@ -63,29 +63,22 @@ class StrategyBackend(Backend):
             for variable in statistics(model):
                 variable.assign(variable.numpy())
 
+    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
+        """Legacy Keras sums when it applies; Keras 3 would clip before that."""
+        del optimizer, variables
+        there = [one for one in gradients if one is not None]
+        if VERSION == 2 or not there:
+            return gradients
+        context = tf.distribute.get_replica_context()
+        reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, there))
+        return [None if one is None else next(reduced) for one in gradients]
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """Keras hands all (gradient, variable) pairs to one method of the optimizer.
-
-        A legacy optimizer has another name for that method. The gradients are already divided by
-        the number of replicas, as Keras does for their sum.
-        """
-        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
-        legacy = isinstance(scaled, tf.keras.optimizers.legacy.Optimizer)
-        method = "_aggregate_gradients" if legacy else "aggregate_gradients"
-        upstream = getattr(scaled, method)
-
-        def reduce(gradients: Any, variables: Any) -> list[Any]:
-            reduced = upstream(list(zip(gradients, variables, strict=True)))
-            return [gradient for gradient, _ in reduced]
-
-        def aggregate(grads_and_vars: Any) -> list[tuple[Any, Any]]:
-            gradients, variables = (list(column) for column in zip(*grads_and_vars, strict=True))
-            return list(zip(reduction(reduce, gradients, variables), variables, strict=True))
-
-        setattr(scaled, method, aggregate)
+        """Keras has divided the gradients by the number of replicas, for their sum."""
+        change_reduction(optimizer, reduction)
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = self.strategy.experimental_local_results(variable)
+        results: tuple[Any, ...] = self.strategy.experimental_local_results(raw(variable))
         return results
 
 

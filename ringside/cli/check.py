@@ -17,7 +17,7 @@ def command(*, spec: RunSpec) -> None:
     """Say what will be done with a program (data, model, certificate); two batches are tried."""
     console = Console(soft_wrap=True, highlight=False)
     with console.status("loading the program…"):
-        found = asked_of("ringside.verify.preview", spec.to_json())
+        found = asked_of("ringside.verify.preview", spec.to_json(), spec.keras)
     if "refused" in found:
         raise RefusalError(found["refused"])
     for line in _lines(spec, found):

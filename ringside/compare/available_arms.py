@@ -6,6 +6,7 @@ from typing import Any
 
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
+from ringside_core.specs.keras_version import KerasVersion, environment_of
 
 LIMIT_S = 300.0
 
@@ -26,6 +27,7 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
             "options": shared.workload_options,
             "data_dir": shared.data_dir,
         },
+        shared.keras,
     )
     if answer["workload"] is not None:
         raise RefusalError(answer["workload"])
@@ -43,8 +45,10 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
     return tuple(able), tuple(unable)
 
 
-def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any]:
-    """Run `trainers.availability`; its answer, see there.
+def ask(
+    arms: tuple[Arm, ...], workload: dict[str, Any] | None, keras: KerasVersion = 2
+) -> dict[str, Any]:
+    """Run `trainers.availability` on a Keras; its answer, see there.
 
     Raises:
         RefusalError: that process failed; its last error is told.
@@ -53,21 +57,23 @@ def ask(arms: tuple[Arm, ...], workload: dict[str, Any] | None) -> dict[str, Any
         "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
         "workload": workload,
     }
-    return asked_of("trainers.availability", json.dumps(request))
+    return asked_of("trainers.availability", json.dumps(request), keras)
 
 
-def asked_of(module: str, request: str) -> dict[str, Any]:
+def asked_of(module: str, request: str, keras: KerasVersion = 2) -> dict[str, Any]:
     """Run a module that answers a question with TensorFlow, in a process of its own.
 
     Args:
         module: takes a file with the request, and a file for its answer.
         request: as JSON.
+        keras: which one it runs.
 
     Raises:
         RefusalError: that process failed; its last error is told.
     """
     try:
-        answer, errors = answer_of(module, request, limit_s=LIMIT_S)
+        environment = environment_of(keras)
+        answer, errors = answer_of(module, request, limit_s=LIMIT_S, environment=environment)
     except subprocess.TimeoutExpired:
         raise RefusalError(
             "Checking what can run here took too long.",

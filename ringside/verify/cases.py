@@ -44,13 +44,13 @@ CONVERGENCE_UPDATES = 60
 def reference_spec(spec: RunSpec) -> RunSpec:
     """The serial run with which an arm is compared; it is always watched in the same way.
 
-    `Model.fit` trains it, whoever trains the arm.
+    `Model.fit` trains it, whoever trains the arm; a model of Keras 3 has the loop only.
     """
     return watched_spec(spec).replace(
         backend=REFERENCE,
         options=backend_options(REFERENCE, {}),
         topology=Topology(),
-        trained_by="fit",
+        trained_by="fit" if spec.keras == 2 else "loop",
     )
 
 

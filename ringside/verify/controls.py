@@ -289,7 +289,7 @@ def _batch_norm_not_synchronised(spec: RunSpec, workload: Workload, backend: Bac
 
     def model() -> Any:
         built = workload.model()
-        for layer in built.submodules:
+        for layer in built._flatten_layers():
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.synchronized = False
         return built

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ringside.verify.example_random import described, drawing_layers
 from ringside.verify.recorder import Watch
 from ringside.verify.trace import BY_TENSORFLOW
-from ringside_core.keras import tf
+from ringside_core.keras import generator_of, tf
 from ringside_core.specs import InputShard
 from trainers.predict import Table
 
@@ -41,7 +41,7 @@ def first_draws(model: Any, backend: Any) -> dict[str, NDArray[Any]]:
         backend: on which it was built.
     """
     layers, replicas = drawing_layers(model), backend.num_replicas
-    draws = [layer._random_generator.random_uniform for layer in layers]
+    draws = [generator_of(layer).random_uniform for layer in layers]
     draws.append(lambda shape: tf.random.uniform(shape, dtype=tf.keras.backend.floatx()))
     with backend.scope():
         tables = [

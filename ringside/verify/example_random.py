@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import python_of, tf
+from ringside_core.keras import generator_of, python_of, set_generator, tf
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.workloads.randomness import Stream, by_tensorflow, drawing_from, in_loop
 from ringside_core.workloads.splitmix import GAMMA, mixed, shifted, word
@@ -40,10 +40,11 @@ def tie_to_examples(
         What answers the draws of tf.random, which are made without a generator of Keras.
     """
     for index, layer in enumerate(drawing_layers(model)):
-        layer._random_generator = ExampleRandom(
-            described(layer), index, current_ids, current_step, layer._random_generator
+        numbers = ExampleRandom(
+            described(layer), index, current_ids, current_step, generator_of(layer)
         )
-        layer._random_generator.flips = isinstance(layer, tf.keras.layers.RandomFlip)
+        numbers.flips = isinstance(layer, tf.keras.layers.RandomFlip)
+        set_generator(layer, numbers)
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
     stream = ExampleStream(own, current_ids)
     for name in ("call", "train_step", "test_step"):
@@ -65,7 +66,7 @@ def drawing_layers(model: Any) -> list[Any]:
     """The layers of a model that hold a random generator of Keras, including RNN cells."""
     # A layer that two others share comes twice.
     found = {id(layer): layer for layer in model._flatten_layers()}
-    return [layer for layer in found.values() if hasattr(layer, "_random_generator")]
+    return [layer for layer in found.values() if generator_of(layer) is not None]
 
 
 def described(layer: Any) -> str:

@@ -19,7 +19,16 @@ from ringside.verify.slices import (
     masked_as,
     slices_of,
 )
-from ringside_core.keras import functions_in_python, get_weights, has_own_step, set_weights, tf
+from ringside_core.keras import (
+    added_losses,
+    functions_in_python,
+    generator_of,
+    get_weights,
+    has_own_step,
+    set_generator,
+    set_weights,
+    tf,
+)
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.weights import labels
@@ -91,7 +100,7 @@ def _inspected(
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
     return Inspection(
         by_design=(
-            *(one._random_generator.by_design for one in lab.tied),
+            *(generator_of(one).by_design for one in lab.tied),
             *lab.drawn.by_design,
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
             *(() if norms else coupled),
@@ -121,7 +130,7 @@ class _Lab:
         self._failures: dict[Any, str] = {}
         self.of_chance: dict[Any, None] = {}
         self.of_split: dict[Any, None] = {}
-        self._generators = {layer: layer._random_generator for layer in drawing_layers(model)}
+        self._generators = {layer: generator_of(layer) for layer in drawing_layers(model)}
         self.drawn = tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
         self._layers = list(dict.fromkeys(model._flatten_layers()))
         for layer in self._layers:
@@ -135,7 +144,7 @@ class _Lab:
     @property
     def tied(self) -> list[Any]:
         """Layers that drew random numbers for each example."""
-        drew = [one for one in self._generators if getattr(one._random_generator, "drew", False)]
+        drew = [one for one in self._generators if getattr(generator_of(one), "drew", False)]
         return [one for one in drew if one not in self.of_chance]
 
     def repeat(self) -> None:
@@ -221,8 +230,8 @@ class _Lab:
 
     def _added_losses(self) -> dict[Any, float]:
         """Sum of what each layer has added to the loss in this run, without weight decay."""
-        adding = [layer for layer in self._layers if layer._eager_losses]
-        return {one: float(sum(map(tf.reduce_sum, one._eager_losses))) for one in adding}
+        found = {layer: own for layer in self._layers if (own := added_losses(layer))}
+        return {layer: float(sum(map(tf.reduce_sum, own))) for layer, own in found.items()}
 
     def _watched(self, layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call of a layer: record the first run, compare later runs with it."""
@@ -261,7 +270,7 @@ class _Lab:
             if self._failed is None:
                 self._failed, self._reason = layer, in_one_line(error)
                 if isinstance(error, RefusalError) and layer in self._generators:
-                    layer._random_generator = self._generators[layer]
+                    set_generator(layer, self._generators[layer])
                     self.of_chance[layer] = None
             raise
         finally:

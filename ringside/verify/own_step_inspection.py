@@ -10,7 +10,9 @@ from typing import Any
 from ringside.verify.example_random import drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close
 from ringside_core.keras import (
+    generator_of,
     get_weights,
+    on_apply,
     optimizers_of,
     python_of,
     set_weights,
@@ -51,7 +53,7 @@ def inspect_own_step(
         told = {_difference(step, slices, whole): None for slices in splits}
         coupled = told.pop(_COUPLED, "") is None
         obstacles += [f"{name} {what}" for what in told if what]
-    tied = [layer._random_generator.by_design for layer in drawing_layers(model) if _drew(layer)]
+    tied = [generator_of(layer).by_design for layer in drawing_layers(model) if _drew(layer)]
     drawing = (*tied, *drawn.by_design)
     return Inspection(
         by_design=(*drawing, ByDesign(layer=name, split=True, **_PARTS)) if coupled else drawing,
@@ -77,13 +79,13 @@ class _Step:
         self._model, self._batch, self._of_arrays = model, batch, of_arrays
         self._handed: Gradients = []
         for optimizer in optimizers_of(model):
-            optimizer.apply_gradients = self._note
+            on_apply(optimizer, self._note)
         self._weights = weights_of(model)
         self._state = get_weights(model)
 
-    def _note(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> None:
-        del args, kwargs
-        given = [gradient for gradient, _ in grads_and_vars if gradient is not None]
+    def _note(self, apply: Any, gradients: list[Any], variables: list[Any]) -> None:
+        del apply, variables
+        given = [gradient for gradient in gradients if gradient is not None]
         self._handed += [tf.convert_to_tensor(gradient) for gradient in given]
 
     def gradients(self, part: Part) -> Gradients:
@@ -128,4 +130,4 @@ def _magnitude(gradient: Any) -> float:
 
 
 def _drew(layer: Any) -> bool:
-    return bool(getattr(layer._random_generator, "drew", False))
+    return bool(getattr(generator_of(layer), "drew", False))

@@ -17,12 +17,14 @@ from ringside.verify.example_random import tie_to_examples
 from ringside.verify.recorder import KEPT_ELEMENTS
 from ringside.verify.trace import Trace
 from ringside_core.keras import (
+    VERSION,
     build_optimizer,
     get_weights,
     has_own_step,
     optimizer_variables,
     set_weights,
     tf,
+    trainable_of,
     updates_made,
     weights_of,
 )
@@ -133,7 +135,7 @@ class _Plain:
                 told, rows = self._update(ids[ids >= 0], order, step)
                 # Keras tells the mean over all examples of the epoch so far; of losses that layers
                 # add alone, over all batches.
-                size = rows if self._workload.loss else 1
+                size = rows if self._workload.loss or VERSION == 3 else 1
                 before, total, count = total, told.get("loss", 0.0) * (count + size), count + size
                 losses.append((total - before) / size)
                 epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)
@@ -172,11 +174,18 @@ class _Plain:
         if self._own_step:  # `train_on_batch` makes a tuple of a batch without labels
             of_arrays = self._workload.train.of_arrays
             batch = packed(x, labels(y), weight, of_arrays=of_arrays)
-            self._model.make_train_function()(iter([batch]))
+            self._model.make_train_function()
+            self._model.train_function(iter([batch]))
             return {}, len(ids)
-        told: dict[str, float] = self._model.train_on_batch(
-            x, labels(y), weight, reset_metrics=False, return_dict=True
-        )
+        told: dict[str, float]
+        if VERSION == 2:
+            told = self._model.train_on_batch(
+                x, labels(y), weight, reset_metrics=False, return_dict=True
+            )
+        else:  # its `train_on_batch` always resets them
+            self._model.make_train_function()
+            batch = packed(x, labels(y), weight, of_arrays=True)
+            told = {n: float(v) for n, v in self._model.train_function(iter([batch])).items()}
         return told, len(ids)
 
     def _sampled(self, variables: Any) -> list[NDArray[Any]]:
@@ -239,7 +248,7 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
         weighted_metrics=workload.metrics(),
         run_eagerly=True,  # to trace a step takes longer than to run it
     )
-    build_optimizer(model.optimizer, model.trainable_variables)  # to see its state before
+    build_optimizer(model.optimizer, trainable_of(model))  # to see its state before
     return model
 
 

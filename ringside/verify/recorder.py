@@ -16,6 +16,7 @@ from ringside_core.keras import (
     optimizer_variables,
     slots_of,
     tf,
+    trainable_of,
     weights_of,
 )
 from ringside_core.specs import EpochRecord, RecordInProgress
@@ -87,7 +88,7 @@ class Last(Watch):
         trace.replica_gap = np.array([max(gaps)])
 
     def _weights(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        trainable = {id(variable) for variable in self.training.model.trainable_variables}
+        trainable = {id(variable) for variable in trainable_of(self.training.model)}
         for name, variable in self._named():
             read = self._one_value if id(variable) in trainable else self._mean_value
             yield name, read(variable)
@@ -186,7 +187,7 @@ class Recorder(Last):
             trace.final = {name: value for name, (value, _) in self._weights()}
             trace.meta["every"] = self._stride
             trace.meta["bits"] = lowest_bits(self.training.model)
-            trained = {id(one) for one in self.training.model.trainable_variables}
+            trained = {id(one) for one in trainable_of(self.training.model)}
             trace.meta["trained"] = {name: id(one) in trained for name, one in self._named()}
         super().finish(record)
 

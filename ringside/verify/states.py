@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import build_optimizer, variables_of, weights_of
+from ringside_core.keras import build_optimizer, trainable_of, variables_of, weights_of
 from ringside_core.workloads.workload import Workload
 from trainers import checkpoint
 from trainers.driver import Listener
@@ -93,7 +93,7 @@ class Moved(Listener):
 
     def on_start(self) -> None:
         """Before the first update."""
-        for variable in self.training.model.trainable_variables:
+        for variable in trainable_of(self.training.model):
             variable.assign(self._neighbours(variable.numpy()))
 
     def on_step(self, done: int) -> None:
@@ -113,7 +113,7 @@ def updates_to_keep(workload: Workload, steps: int) -> int:
     slots = 2  # of each weight, as Adam has, unless the optimizer can be asked
     if workload.optimizer is not None:
         optimizer, slots = workload.optimizer(), 0
-        build_optimizer(optimizer, model.trainable_variables)
+        build_optimizer(optimizer, trainable_of(model))
         variables += variables_of(optimizer)
     # In the bytes of float32: the same updates are made in float64, and must be as many.
     size = (1 + slots) * sum(v.shape.num_elements() * min(4, v.dtype.size) for v in variables)

@@ -6,6 +6,7 @@ from pydantic import NonNegativeInt, PositiveInt, SerializeAsAny, model_validato
 
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.noun import Noun
 from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.run_spec import Ablation
@@ -15,13 +16,14 @@ class Settings(Noun):
     """What an arm sets for itself, besides the options of its backend; None: as all arms.
 
     Attributes:
-        steps_per_execution, jit_compile: of RunSpec.
+        steps_per_execution, jit_compile, keras: of RunSpec.
         prefetch: of PipelineOptions.
         intra_op_threads, inter_op_threads: of Resources, for one replica.
     """
 
     steps_per_execution: PositiveInt | None = None
     jit_compile: bool | None = None
+    keras: KerasVersion | None = None
     prefetch: NonNegativeInt | None = None
     intra_op_threads: PositiveInt | None = None
     inter_op_threads: PositiveInt | None = None

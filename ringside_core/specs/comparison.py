@@ -102,6 +102,8 @@ class Shared(TrainingSpec):
             fields["steps_per_execution"] = own.steps_per_execution
         if own.jit_compile is not None:
             fields["jit_compile"] = own.jit_compile
+        if own.keras is not None:
+            fields["keras"] = own.keras
         if own.prefetch is not None:
             fields["pipeline"] = self.pipeline.replace(prefetch=own.prefetch)
         return RunSpec(

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.topology import BatchPlan, Topology
@@ -115,6 +116,7 @@ class TrainingSpec(Noun):
         jit_compile: compile the training step by XLA (Keras' argument of that name).
         trained_by: who makes the steps. `fit`: Keras' `Model.fit`. `loop`: a written-out loop with
             a gradient tape (trainers/loop.py). Both compute the same.
+        keras: legacy Keras (2) or Keras 3.
     """
 
     workload: str = "digits"
@@ -129,6 +131,7 @@ class TrainingSpec(Noun):
     steps_per_execution: PositiveInt = 1
     jit_compile: bool = False
     trained_by: TrainedBy = "fit"
+    keras: KerasVersion = 2
 
 
 class RunSpec(TrainingSpec, Document):
@@ -144,10 +147,11 @@ class RunSpec(TrainingSpec, Document):
             prepared before the first step, is fed again and again.
 
     Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
-    none of them. 3 trained_by; a run of 1 or 2 was trained by fit.
+    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras; earlier runs were of
+    legacy Keras.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 3
+    SCHEMA_VERSION: ClassVar[int] = 4
 
     backend: str
     options: SerializeAsAny[BackendOptions]
@@ -162,8 +166,8 @@ class RunSpec(TrainingSpec, Document):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What versions 2 and 3 added has defaults."""
-        return body, 3 if version in (1, 2) else version
+        """What versions 2, 3 and 4 added has defaults."""
+        return body, 4 if version in (1, 2, 3) else version
 
     @model_validator(mode="before")
     @classmethod

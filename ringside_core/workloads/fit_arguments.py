@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import has_own_step, optimizers_of, tf
+from ringside_core.keras import compiled_by, has_own_step, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import ArraySource, Source, as_source
 from ringside_core.workloads.step import Step
@@ -175,8 +175,8 @@ def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any)
 
 def _check_metrics(model: Any, *, weighted: bool) -> None:
     """Refuse metrics that count each example once, beside weights: all are weighted."""
-    compiled = getattr(model, "compiled_metrics", None)
-    if weighted and compiled is not None and compiled._user_metrics:
+    is_model = isinstance(model, tf.keras.Model) and optimizers_of(model)
+    if weighted and is_model and compiled_by(model)["metrics"]:
         raise RefusalError(
             "Metrics of weighted examples are weighted, under every backend.",
             received="compile(metrics=…) beside sample_weight or class_weight",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import RefusalError, unknown_name
+from ringside_core.specs.keras_version import KerasVersion, environment_of, version_of
 from ringside_core.specs.run_spec import Option
 
 if TYPE_CHECKING:
@@ -90,6 +91,25 @@ def own_file(name: str) -> str | None:
     return file[0] if file[0].endswith(".py") else None
 
 
+def keras_of(name: str) -> KerasVersion | None:
+    """The Keras that the file of a user's workload asks for; None: it is one of Ringside's.
+
+    Raises:
+        RefusalError: it asks for both.
+    """
+    if name in WORKLOADS:
+        return None
+    file = own_file(name)
+    if file is not None:
+        return version_of(Path(file))
+    module = Path(*name.rpartition(":")[0].split("."))
+    for folder in (Path.cwd(), *map(Path, sys.path)):
+        for place in (folder / module.with_suffix(".py"), folder / module / "__init__.py"):
+            if place.is_file():
+                return version_of(place)
+    return 2
+
+
 def is_own(name: str) -> bool:
     """Whether a workload is a user's."""
     return name not in WORKLOADS
@@ -114,7 +134,8 @@ def _fit_of(script: str) -> Mapping[str, int]:
     """What a script asks of its fit; a process of its own runs it up to there."""
     module = "ringside_core.workloads.script"
     try:
-        answer, errors = answer_of(module, script, limit_s=SCRIPT_LIMIT_S)
+        environment = environment_of(keras_of(script) or 2)
+        answer, errors = answer_of(module, script, limit_s=SCRIPT_LIMIT_S, environment=environment)
     except subprocess.TimeoutExpired:
         raise RefusalError(
             "A script must reach its fit.",

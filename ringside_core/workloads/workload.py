@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import has_own_step, new_optimizer, optimizers_of, tf
+from ringside_core.keras import MEANS, compiled_by, has_own_step, new_optimizer, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import check_class_weight
-
-MEANS = (tf.keras.losses.Reduction.AUTO, tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE)
 
 
 @dataclass(frozen=True)
@@ -179,15 +177,9 @@ class Workload:
             )
         if type(model).compile is not tf.keras.Model.compile and has_own_step(model):
             return
-        metrics, losses = model.compiled_metrics, model.compiled_loss
-        found = {
-            "optimizer": model.optimizer,
-            "loss": losses._user_losses,
-            "loss_weights": losses._user_loss_weights,
-            "metrics": partial(
-                _new_metrics, _merged(metrics._user_metrics, metrics._user_weighted_metrics)
-            ),
-        }
+        found = compiled_by(model)
+        both = _merged(found["metrics"], found.pop("weighted_metrics"))
+        found["metrics"] = partial(_new_metrics, both)
         for name, value in found.items():
             object.__setattr__(self, name, value)
 

@@ -1,126 +1,19 @@
-"""The one place that decides which Keras and which TensorFlow everything runs on.
-
-Every arm trains with legacy Keras (tf-keras), because it is the only Keras under which all
-strategies and Horovod work: with Keras 3, `fit` fails under MultiWorkerMirroredStrategy
-(keras#20585) and ParameterServerStrategy (keras#18624), and Horovod's optimizer fails with
-"'Variable' object has no attribute 'ref'" (horovod#4290).
-
-Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
-TensorFlow; so `keras` names tf_keras while Horovod is imported (workaround in horovod#4290). Not
-longer: who says `import keras` means Keras 3, and must learn that it is not what runs.
-
-Import TensorFlow through here: `from ringside_core.keras import tf`.
-"""
+"""Legacy Keras (tf-keras 2): what Ringside needs of it, changes in it, and calls by other names."""
 
 import contextlib
 import functools
 import inspect
-import os
 import random
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
+from tf_keras.src.engine.compile_utils import LossesContainer, MetricsContainer
+from tf_keras.src.metrics.iou_metrics import _IoUBase
+from tf_keras.src.utils import losses_utils, metrics_utils
 
-if "tensorflow" in sys.modules and os.environ.get("TF_USE_LEGACY_KERAS") != "1":
-    raise ImportError(
-        "TensorFlow was imported before Ringside, with Keras 3. Write `import ringside` above "
-        "`import tensorflow`, or set TF_USE_LEGACY_KERAS=1."
-    )
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
-# Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-_NOISE = (
-    b"Unable to register cu",  # TensorFlow 2.18
-    b"All log messages before absl::InitializeLog",
-    # TensorFlow 2.21 says both at every log level, since they come before it reads the level.
-    b" port.cc:",
-    b" cudart_stub.cc:",
-)
-
-
-@contextlib.contextmanager
-def _without_noise() -> Iterator[None]:
-    """Pass on what C++ writes to standard error, but for lines that every start on a CPU writes.
-
-    They come before TensorFlow's logger can be told anything; four ranks would write sixteen lines
-    with "E0000" above the first epoch.
-    """
-    with tempfile.TemporaryFile() as buffer:
-        saved = os.dup(2)
-        os.dup2(buffer.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            buffer.seek(0)
-            for line in buffer:
-                if not any(noise in line for noise in _NOISE):
-                    os.write(2, line)
-
-
-with _without_noise():
-    import tensorflow as tf
-    import tf_keras
-
-    # Private parts that Ringside answers or asks; tests/training/test_dataset.py and
-    # test_programs.py see that they are still what they were.
-    from tensorflow.python.autograph.core import ag_ctx
-    from tensorflow.python.autograph.impl import api as autograph
-    from tensorflow.python.eager import context
-    from tensorflow.python.ops import (
-        gen_random_ops,
-        gen_stateful_random_ops,
-        gen_stateless_random_ops_v2,
-    )
-    from tensorflow.python.ops.parallel_for import control_flow_ops
-    from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
-    from tf_keras.src.metrics.iou_metrics import _IoUBase
-    from tf_keras.src.mixed_precision.policy import policy_scope
-    from tf_keras.src.utils import losses_utils, metrics_utils
-
-# Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
-tf.get_logger().setLevel("ERROR")
-
-__all__ = [
-    "ag_ctx",
-    "autograph",
-    "build_optimizer",
-    "control_flow_ops",
-    "functions_in_python",
-    "gen_random_ops",
-    "gen_stateful_random_ops",
-    "gen_stateless_random_ops_v2",
-    "get_weights",
-    "global_seed",
-    "has_own_step",
-    "keep_exclusions",
-    "legacy_named_keras",
-    "losses_utils",
-    "lowest_bits",
-    "new_optimizer",
-    "optimizer_kinds",
-    "optimizer_variables",
-    "optimizers_of",
-    "policy_scope",
-    "python_of",
-    "same_chance",
-    "schedule_as_it_is",
-    "seed_weights",
-    "set_schedule",
-    "set_weights",
-    "slots_of",
-    "tf",
-    "updates_made",
-    "variable_names",
-    "variables_of",
-    "weights_of",
-    "with_rank",
-]
+from ringside_core.keras.tensorflow import flat, global_seed, tf, with_rank
 
 
 def _wide_in_float64(make: Any) -> Any:
@@ -164,17 +57,65 @@ _NOT_IN_CONFIG = (
 )
 
 
-@contextlib.contextmanager
-def legacy_named_keras() -> Iterator[None]:
-    """Let `import keras` mean legacy Keras, for modules that are imported within."""
-    named = sys.modules.get("keras")
-    sys.modules["keras"] = tf_keras
-    try:
-        yield
-    finally:
-        del sys.modules["keras"]
-        if named is not None:
-            sys.modules["keras"] = named
+def reduce_first(optimizer: Any, reduce: Callable[[list[Any], list[Any]], list[Any]]) -> None:
+    """Let an optimizer apply what a function makes of its gradients.
+
+    Args:
+        optimizer: changed in place.
+        reduce: (gradients, variables) → gradients; called in the step of each replica.
+    """
+    on_apply(optimizer, lambda apply, gradients, variables: apply(reduce(gradients, variables)))
+
+
+APPLY = "apply_gradients"  # the method of an optimizer by which all gradients go
+
+
+def on_apply(optimizer: Any, instead: Callable[..., Any]) -> None:
+    """Let a function be called where an optimizer applies gradients.
+
+    Args:
+        optimizer: changed in place.
+        instead: (apply, gradients, variables) → what its caller gets; `apply` takes gradients of
+            these variables.
+    """
+    upstream = optimizer.apply_gradients
+
+    def applied(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        gradients, variables = [one for one, _ in pairs], [one for _, one in pairs]
+
+        def apply(others: Sequence[Any]) -> Any:
+            return upstream(list(zip(others, variables, strict=True)), *args, **kwargs)
+
+        return instead(apply, gradients, variables)
+
+    optimizer.apply_gradients = applied
+
+
+def change_reduction(optimizer: Any, reduction: Callable[..., list[Any]]) -> None:
+    """Let an optimizer of a strategy combine gradients in another way.
+
+    Keras hands all (gradient, variable) pairs to one method of the optimizer. A legacy optimizer
+    has another name for that method.
+
+    Args:
+        optimizer: changed in place.
+        reduction: (upstream's reduction, gradients, variables) → gradients.
+    """
+    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    legacy = isinstance(scaled, tf.keras.optimizers.legacy.Optimizer)
+    method = "_aggregate_gradients" if legacy else "aggregate_gradients"
+    upstream = getattr(scaled, method)
+
+    def reduce(gradients: Any, variables: Any) -> list[Any]:
+        reduced = upstream(list(zip(gradients, variables, strict=True)))
+        return [gradient for gradient, _ in reduced]
+
+    def aggregate(grads_and_vars: Any) -> list[tuple[Any, Any]]:
+        gradients, variables = (list(column) for column in zip(*grads_and_vars, strict=True))
+        return list(zip(reduction(reduce, gradients, variables), variables, strict=True))
+
+    setattr(scaled, method, aggregate)
 
 
 def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -226,17 +167,6 @@ tf.keras.optimizers.Optimizer._build_learning_rate = _with_rate_for_replicas(
 )
 
 
-@contextlib.contextmanager
-def functions_in_python() -> Iterator[None]:
-    """Within this block a user's own tf.function runs in Python, so that what it calls is seen."""
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
-
-
 def draw_by_rank(model: Any, rank: int) -> None:
     """Let layers with a generator of their own draw from another stream in each rank.
 
@@ -244,7 +174,7 @@ def draw_by_rank(model: Any, rank: int) -> None:
     strategy gives each replica a stream of its own.
     """
     layers = {id(layer): layer for layer in model._flatten_layers()}.values()
-    held = [value for layer in layers for value in _flat(list(vars(layer).values()))]
+    held = [value for layer in layers for value in flat(list(vars(layer).values()))]
     found = [value for value in held if isinstance(value, tf.random.Generator)]
     for value in held:
         if isinstance(value, RandomGenerator) and value._rng_type == value.RNG_STATEFUL:
@@ -258,11 +188,6 @@ def lowest_bits(model: Any) -> int:
     """Bits of the narrowest floating-point type in which a layer of a model computes."""
     types = {tf.as_dtype(one.compute_dtype) for one in model._flatten_layers() if one.compute_dtype}
     return min((one.size * 8 for one in types if one.is_floating), default=32)
-
-
-def global_seed() -> Any:
-    """TensorFlow's global seed; None: nobody has set it."""
-    return context.global_seed()
 
 
 def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
@@ -336,37 +261,6 @@ def keep_exclusions(optimizer: Any, copy: Any) -> None:
     for name in _NOT_IN_CONFIG:
         if hasattr(optimizer, name):
             setattr(copy, name, getattr(optimizer, name))
-
-
-def optimizers_of(model: Any) -> list[Any]:
-    """Every optimizer that the model or a layer of it holds, the compiled one first; each once."""
-    held = [getattr(model, "optimizer", None)]
-    for part in dict.fromkeys([model, *model._flatten_layers()]):
-        held += _flat(list(vars(part).values()))
-    found = {id(one): one for one in held if isinstance(one, optimizer_kinds)}
-    inner = {id(getattr(one, "inner_optimizer", None)) for one in found.values()}  # of a loss scale
-    return [one for one in found.values() if id(one) not in inner]
-
-
-def _flat(value: Any) -> list[Any]:
-    """What lists, tuples and dicts hold, at any depth."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    return (
-        [one for part in value for one in _flat(part)]
-        if isinstance(value, list | tuple)
-        else [value]
-    )
-
-
-def python_of(function: Any) -> Any:
-    """A function as Python. What a tf.function has traced draws by itself, and returns copies."""
-    return getattr(function, "python_function", function)
-
-
-def with_rank(tensor: Any, rank: int) -> Any:
-    """A tensor with axes of size 1 after its own, as many as it lacks."""
-    return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
 
 
 def _weigh_examples(upstream: Any) -> Any:
@@ -452,30 +346,6 @@ def set_weights(model: Any, values: Sequence[Any]) -> None:
     tf.keras.backend.batch_set_value(list(zip(weights_of(model), values, strict=True)))
 
 
-def updates_made(model: Any) -> Any:
-    """How often the optimizers of a model were applied, all together, int64."""
-    return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
-
-
-def optimizer_variables(model: Any) -> list[tuple[str, Any]]:
-    """The variables of all optimizers of a model in order, each with its name.
-
-    Names are those of `variable_names`; of several optimizers, with a number before each.
-    """
-    optimizers = optimizers_of(model)
-    heads = [f"{number}/" if len(optimizers) > 1 else "" for number, _ in enumerate(optimizers)]
-    return [
-        (head + name, variable)
-        for head, one in zip(heads, optimizers, strict=True)
-        for name, variable in zip(variable_names(one), variables_of(one), strict=True)
-    ]
-
-
-def slots_of(model: Any) -> list[Any]:
-    """The variables of `optimizer_variables`, without their names."""
-    return [variable for _, variable in optimizer_variables(model)]
-
-
 def variables_of(optimizer: Any) -> list[Any]:
     """All variables of an optimizer in order: an attribute in new ones, a method in legacy ones."""
     variables = optimizer.variables
@@ -490,3 +360,176 @@ def variable_names(optimizer: Any) -> list[str]:
     scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
     own = f"{getattr(scaled, 'name', None) or scaled._name}/"
     return [v.name.removesuffix(":0").removeprefix(own) for v in variables_of(optimizer)]
+
+
+def raw(variable: Any) -> Any:
+    """TensorFlow's variable of one of Keras, which is the same here."""
+    return variable
+
+
+def trainable_of(model: Any) -> list[Any]:
+    """The trainable weights of a model, as TensorFlow's variables."""
+    return list(model.trainable_variables)
+
+
+def is_graph_network(model: Any) -> bool:
+    """Whether a model says how its layers are connected."""
+    return bool(model._is_graph_network)
+
+
+def mask_of(output: Any) -> Any:
+    """The mask of an output of a graph network, or None."""
+    return getattr(output, "_keras_mask", None)
+
+
+def added_losses(layer: Any) -> list[Any]:
+    """What a layer itself has added to the loss in its last call, without weight decay."""
+    return list(layer._eager_losses)
+
+
+def scaled_loss(optimizer: Any, loss: Any) -> Any:
+    """A loss times the optimizer's loss scale, if it has one."""
+    return optimizer.get_scaled_loss(loss) if _scales(optimizer) else loss
+
+
+def apply(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+    """One update by the gradients of a scaled loss."""
+    if _scales(optimizer):
+        gradients = optimizer.get_unscaled_gradients(gradients)
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+def _scales(optimizer: Any) -> bool:
+    return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+
+
+def let_losses_be_of_one_replica(alone: Callable[[], bool]) -> None:
+    """Let Keras' losses be means over a replica's own examples, where `alone()` says so.
+
+    Under a strategy Keras would divide them by the number of replicas, or refuse them.
+    """
+    losses_utils.scale_loss_for_distribution = _chosen(
+        alone, losses_utils.scale_loss_for_distribution, lambda loss: loss
+    )
+    tf.keras.losses.Loss._get_reduction = _chosen(
+        alone,
+        tf.keras.losses.Loss._get_reduction,
+        lambda loss: _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction,
+    )
+
+
+_MEAN = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
+MEANS = (tf.keras.losses.Reduction.AUTO, _MEAN)  # reductions
+
+
+def _chosen(
+    alone: Callable[[], bool], upstream: Callable[..., Any], instead: Callable[..., Any]
+) -> Callable[..., Any]:
+    def chosen(given: Any) -> Any:
+        return instead(given) if alone() else upstream(given)
+
+    return chosen
+
+
+def compiled_losses(model: Any) -> Any:
+    """What `Model.compile` has made of the losses."""
+    return model.compiled_loss
+
+
+def compiled_metrics(model: Any) -> Any:
+    """What `Model.compile` has made of the metrics."""
+    return model.compiled_metrics
+
+
+def output_losses(losses: Any) -> list[Any]:
+    """The metrics that hold the losses of single outputs, of a model with several."""
+    return list(losses.metrics[1:])
+
+
+def loss_metrics(model: Any) -> list[Any]:
+    """The metrics in which Keras' own step keeps its losses: of the whole, then of each output."""
+    return list(model.compiled_loss.metrics)
+
+
+def metrics_of(model: Any) -> list[Any]:
+    """All metrics of a model."""
+    return list(model.metrics)
+
+
+def told_as(metric: Any) -> str:
+    """The name by which a metric of `metrics_of` is told."""
+    return str(metric.name)
+
+
+def new_losses(loss: Any, weights: Any, names: Any, y: Any, predictions: Any) -> Any:
+    """What `Model.compile` makes of losses, built."""
+    losses = LossesContainer(loss, weights, output_names=names)
+    build_losses(losses, y, predictions)
+    return losses
+
+
+def new_metrics(weighted: Any, names: Any, y: Any, predictions: Any) -> Any:
+    """What `Model.compile` makes of metrics, built."""
+    metrics = MetricsContainer(weighted_metrics=weighted, output_names=names)
+    build_metrics(metrics, y, predictions)
+    return metrics
+
+
+def build_losses(losses: Any, y: Any, predictions: Any) -> None:
+    """Make the metrics of single outputs, which Keras makes in the first step."""
+    del y
+    if not losses.built:
+        losses.build(predictions)
+
+
+def build_metrics(metrics: Any, y: Any, predictions: Any) -> None:
+    """Make the metrics that are given as names and functions."""
+    if not metrics.built:
+        metrics.build(predictions, metrics._conform_to_outputs(predictions, y))
+
+
+def with_loss_scale(optimizer: Any, model: Any) -> Any:
+    """The optimizer that `Model.compile` makes of one for this model: it does so itself."""
+    del model
+    return optimizer
+
+
+def count_step(model: Any, *, first: bool = False) -> None:
+    """Count a step of a loop for Keras' TensorBoard callback; `first`: begin at zero."""
+    if first:
+        model._train_counter.assign(0)
+    else:
+        model._train_counter.assign_add(1)
+
+
+def name_alike(metrics: Any, others: Any) -> None:
+    """Give metrics the names of others that were built alike: Keras numbers those without one."""
+    for metric, twin in zip(metrics.metrics, others.metrics, strict=True):
+        metric._name = twin.name
+
+
+def compiled_by(model: Any) -> dict[str, Any]:
+    """What the author has told `Model.compile`: its arguments by name."""
+    metrics, losses = model.compiled_metrics, model.compiled_loss
+    return {
+        "optimizer": model.optimizer,
+        "loss": losses._user_losses,
+        "loss_weights": losses._user_loss_weights,
+        "metrics": metrics._user_metrics,
+        "weighted_metrics": metrics._user_weighted_metrics,
+    }
+
+
+def looks_at_steps(callback: Any) -> bool:
+    """Whether a callback is to be called at each step of a training."""
+    return bool(callback._implements_train_batch_hooks())
+
+
+def generator_of(layer: Any) -> Any:
+    """What a layer draws random numbers from; None: it draws none."""
+    return getattr(layer, "_random_generator", None)
+
+
+def set_generator(layer: Any, generator: Any) -> None:
+    """Let a layer draw from another generator, with the methods of the one that it has."""
+    layer._random_generator = generator

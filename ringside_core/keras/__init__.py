@@ -1,0 +1,206 @@
+"""The one place that says which Keras and which TensorFlow a process runs on.
+
+A process runs legacy Keras or Keras 3 (`ringside_core/specs/keras_version.py`). `tf.keras` is the one
+that it runs. What the two call by other names stands in `legacy.py` and `keras3.py`, by the same
+names in both.
+
+Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
+TensorFlow; so `keras` names tf_keras while Horovod is imported (workaround in horovod#4290). Not
+longer: who says `import keras` means Keras 3.
+
+Import TensorFlow through here: `from ringside_core.keras import tf`.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ringside_core.keras.tensorflow import (
+    VERSION,
+    ag_ctx,
+    autograph,
+    control_flow_ops,
+    flat,
+    functions_in_python,
+    gen_random_ops,
+    gen_stateful_random_ops,
+    gen_stateless_random_ops_v2,
+    global_seed,
+    python_of,
+    tf,
+    with_rank,
+)
+
+if TYPE_CHECKING or VERSION == 2:
+    from ringside_core.keras import legacy as _keras
+else:
+    from ringside_core.keras import keras3 as _keras
+
+MEANS = _keras.MEANS
+let_losses_be_of_one_replica = _keras.let_losses_be_of_one_replica
+added_losses = _keras.added_losses
+apply = _keras.apply
+build_losses = _keras.build_losses
+build_metrics = _keras.build_metrics
+build_optimizer = _keras.build_optimizer
+change_reduction = _keras.change_reduction
+compiled_losses = _keras.compiled_losses
+compiled_metrics = _keras.compiled_metrics
+draw_by_rank = _keras.draw_by_rank
+get_weights = _keras.get_weights
+has_own_step = _keras.has_own_step
+is_graph_network = _keras.is_graph_network
+keep_exclusions = _keras.keep_exclusions
+loss_metrics = _keras.loss_metrics
+lowest_bits = _keras.lowest_bits
+mask_of = _keras.mask_of
+metrics_of = _keras.metrics_of
+new_losses = _keras.new_losses
+new_metrics = _keras.new_metrics
+new_optimizer = _keras.new_optimizer
+optimizer_kinds = _keras.optimizer_kinds
+output_losses = _keras.output_losses
+policy_scope = _keras.policy_scope
+raw = _keras.raw
+reduce_first = _keras.reduce_first
+same_chance = _keras.same_chance
+scaled_loss = _keras.scaled_loss
+schedule_as_it_is = _keras.schedule_as_it_is
+seed_weights = _keras.seed_weights
+set_schedule = _keras.set_schedule
+set_weights = _keras.set_weights
+told_as = _keras.told_as
+trainable_of = _keras.trainable_of
+variable_names = _keras.variable_names
+variables_of = _keras.variables_of
+weights_of = _keras.weights_of
+APPLY = _keras.APPLY
+on_apply = _keras.on_apply
+set_generator = _keras.set_generator
+generator_of = _keras.generator_of
+looks_at_steps = _keras.looks_at_steps
+compiled_by = _keras.compiled_by
+name_alike = _keras.name_alike
+count_step = _keras.count_step
+with_loss_scale = _keras.with_loss_scale
+
+__all__ = [
+    "APPLY",
+    "MEANS",
+    "VERSION",
+    "added_losses",
+    "ag_ctx",
+    "apply",
+    "autograph",
+    "build_losses",
+    "build_metrics",
+    "build_optimizer",
+    "change_reduction",
+    "compiled_by",
+    "compiled_losses",
+    "compiled_metrics",
+    "control_flow_ops",
+    "count_step",
+    "draw_by_rank",
+    "flat",
+    "functions_in_python",
+    "gen_random_ops",
+    "gen_stateful_random_ops",
+    "gen_stateless_random_ops_v2",
+    "generator_of",
+    "get_weights",
+    "global_seed",
+    "has_own_step",
+    "is_graph_network",
+    "keep_exclusions",
+    "legacy_named_keras",
+    "let_losses_be_of_one_replica",
+    "looks_at_steps",
+    "loss_metrics",
+    "lowest_bits",
+    "mask_of",
+    "metrics_of",
+    "name_alike",
+    "new_losses",
+    "new_metrics",
+    "new_optimizer",
+    "on_apply",
+    "optimizer_kinds",
+    "optimizer_variables",
+    "optimizers_of",
+    "output_losses",
+    "policy_scope",
+    "python_of",
+    "raw",
+    "reduce_first",
+    "same_chance",
+    "scaled_loss",
+    "schedule_as_it_is",
+    "seed_weights",
+    "set_generator",
+    "set_schedule",
+    "set_weights",
+    "slots_of",
+    "tf",
+    "told_as",
+    "trainable_of",
+    "updates_made",
+    "variable_names",
+    "variables_of",
+    "weights_of",
+    "with_loss_scale",
+    "with_rank",
+]
+
+
+@contextlib.contextmanager
+def legacy_named_keras() -> Iterator[None]:
+    """Let `import keras` mean legacy Keras, for modules that are imported within."""
+    if VERSION == 3:
+        yield
+        return
+    import tf_keras
+
+    named = sys.modules.get("keras")
+    sys.modules["keras"] = tf_keras
+    try:
+        yield
+    finally:
+        del sys.modules["keras"]
+        if named is not None:
+            sys.modules["keras"] = named
+
+
+def optimizers_of(model: Any) -> list[Any]:
+    """Every optimizer that the model or a layer of it holds, the compiled one first; each once."""
+    held = [getattr(model, "optimizer", None)]
+    for part in dict.fromkeys([model, *model._flatten_layers()]):
+        held += flat(list(vars(part).values()))
+    found = {id(one): one for one in held if isinstance(one, optimizer_kinds)}
+    inner = {id(getattr(one, "inner_optimizer", None)) for one in found.values()}  # of a loss scale
+    return [one for one in found.values() if id(one) not in inner]
+
+
+def updates_made(model: Any) -> Any:
+    """How often the optimizers of a model were applied, all together, int64."""
+    return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
+
+
+def optimizer_variables(model: Any) -> list[tuple[str, Any]]:
+    """The variables of all optimizers of a model in order, each with its name.
+
+    Names are those of `variable_names`; of several optimizers, with a number before each.
+    """
+    optimizers = optimizers_of(model)
+    heads = [f"{number}/" if len(optimizers) > 1 else "" for number, _ in enumerate(optimizers)]
+    return [
+        (head + name, variable)
+        for head, one in zip(heads, optimizers, strict=True)
+        for name, variable in zip(variable_names(one), variables_of(one), strict=True)
+    ]
+
+
+def slots_of(model: Any) -> list[Any]:
+    """The variables of `optimizer_variables`, without their names."""
+    return [variable for _, variable in optimizer_variables(model)]

@@ -1,0 +1,97 @@
+"""Which Keras a process runs: legacy Keras (2) or Keras 3, by what a user's file imports.
+
+A process has one of them: TensorFlow reads TF_USE_LEGACY_KERAS when it is imported. No TensorFlow
+here.
+"""
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from ringside_core.specs.errors import RefusalError
+
+KerasVersion = Literal[2, 3]
+SWITCH = "TF_USE_LEGACY_KERAS"
+_PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}
+
+
+def use_version(version: KerasVersion) -> None:
+    """Let this process run a Keras; before TensorFlow is imported."""
+    os.environ.update(environment_of(version))
+
+
+def environment_of(version: KerasVersion) -> dict[str, str]:
+    """The variables by which a process gets a Keras."""
+    return {SWITCH: "1" if version == 2 else "0"}
+
+
+def chosen_version(*, imported: bool) -> KerasVersion:
+    """The Keras of this process; legacy Keras if nobody has chosen.
+
+    Args:
+        imported: whether TensorFlow was imported already.
+
+    Raises:
+        ImportError: it was, and took Keras 3 because nobody had chosen.
+    """
+    chosen = os.environ.get(SWITCH)
+    if imported and chosen is None:
+        raise ImportError(
+            "TensorFlow was imported before Ringside. Write `import ringside` above "
+            f"`import tensorflow`, or set {SWITCH}=1 (legacy Keras) or 0 (Keras 3)."
+        )
+    return 3 if chosen in ("0", "false", "False") else 2
+
+
+def version_of(file: Path) -> KerasVersion:
+    """The Keras that a Python file asks for.
+
+    `import keras` asks for Keras 3, `import tf_keras` for legacy Keras; so do modules that lie in
+    the same folder and are imported. `tf.keras` takes either; alone it means legacy Keras.
+
+    Raises:
+        RefusalError: both are asked for.
+    """
+    asked: dict[KerasVersion, str] = {}
+    for module, place in _imports(file.resolve(), set()):
+        if version := _PACKAGES.get(module):
+            asked.setdefault(version, f"{module} in {place}")
+    if len(asked) > 1:
+        raise RefusalError(
+            "A program has one Keras: 3 (`import keras`) or legacy Keras (`import tf_keras`).",
+            received=" and ".join(asked[version] for version in sorted(asked)),
+            advice="Import one of them.",
+        )
+    return next(iter(asked), 2)
+
+
+def version_of_main() -> KerasVersion:
+    """The Keras that the program of this process asks for."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return version_of(Path(file)) if file and file.endswith(".py") else 2
+
+
+def _imports(file: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
+    """(top-level module, file and line) of each import, also of modules beside the file."""
+    if file in seen:
+        return
+    seen.add(file)
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return  # whoever runs it says so
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            top = name.partition(".")[0]
+            yield top, f"{file.name}, line {node.lineno}"
+            for beside in (file.parent / f"{top}.py", file.parent / top / "__init__.py"):
+                if beside.is_file():
+                    yield from _imports(beside, seen)
