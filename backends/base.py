@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import VERSION, raw, reduce_first, tf, told_as
+from ringside_core.keras import VERSION, on_apply, raw, reduce_first, tf, told_as
 from ringside_core.specs import (
     BackendOptions,
     Capabilities,
@@ -170,7 +170,8 @@ class Backend(ABC):
             by_tape: the step is written out with a tape, see `wrap_tape`.
         """
         del by_tape
-        if VERSION == 3 and self.num_replicas > 1 and self.capabilities.synchronous:
+        several = self.num_replicas > 1 and self.capabilities.synchronous
+        if VERSION == 3 and several and not self.spec.as_shipped:
             reduce_first(optimizer, partial(self._summed, optimizer))
         return optimizer
 
@@ -207,7 +208,10 @@ class Backend(ABC):
             counted = [_times(gradient, share()) for gradient in gradients]
             return self._summed(optimizer, counted, variables)
 
-        reduce_first(optimizer, combined)
+        if self.spec.as_shipped:
+            on_apply(optimizer, lambda apply, g, v: apply([_times(one, share()) for one in g]))
+        else:
+            reduce_first(optimizer, combined)
 
     def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """Gradients summed over replicas, unless the optimizer does so when it applies them."""

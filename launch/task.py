@@ -112,7 +112,7 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
-    use_version(spec.keras)
+    use_version(spec.keras, as_shipped=spec.as_shipped)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")

@@ -8,7 +8,9 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import (
+    COMPILED,
     build_optimizer,
+    forget_traced,
     global_seed,
     optimizers_of,
     tf,
@@ -68,8 +70,8 @@ def given_back(model: Any, backend: Backend) -> Iterator[None]:
     """After this block, a model of a script is as its author compiled it, with trained weights."""
     held = [model, *optimizers_of(model)]
     before = [_functions_of(one) for one in held]
-    compiled = {name: vars(model)[name] for name in _COMPILED if name in vars(model)}
-    method, seed = model.distribute_reduction_method, global_seed()
+    compiled = {name: vars(model)[name] for name in COMPILED if name in vars(model)}
+    seed = global_seed()
     try:
         yield
     finally:
@@ -80,16 +82,10 @@ def given_back(model: Any, backend: Backend) -> Iterator[None]:
                 for name, function in functions.items():
                     setattr(one, name, function)
             vars(model).update(compiled)  # Keras tracks what is set otherwise
-            model.distribute_reduction_method = method
-            model._reset_compile_cache()  # functions that Keras has traced of other steps
+            for name in set(COMPILED) - set(compiled):
+                vars(model).pop(name, None)
+            forget_traced(model)
         tf.random.set_seed(seed)  # what the script draws now is the same in every process
-
-
-# What `Model.compile` sets: the author's metrics may be without weights, for example.
-_COMPILED = (
-    *("_compile_config", "_run_eagerly", "_jit_compile", "_steps_per_execution"),
-    *("compiled_loss", "compiled_metrics", "loss"),
-)
 
 
 def _functions_of(held: Any) -> dict[str, Any]:

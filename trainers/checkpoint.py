@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from backends.base import Backend
 from ringside_core.keras import (
     build_optimizer,
+    chance_of,
     get_weights,
     optimizer_variables,
     optimizers_of,
@@ -35,14 +36,15 @@ class Position:
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
-    """All weights and all optimizer variables, in order, and the optimizer's identity.
+    """All weights, optimizer variables and states of random numbers, and the optimizer's identity.
 
     Every process must call it. Reading a variable that is summed on read is a collective; a chief
     that reads alone would wait for ever (tensorflow#38635).
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(slots_of(model))}
-    return {**weights, **state, **_identity(model)}
+    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(chance_of(model))}
+    return {**weights, **state, **chance, **_identity(model)}
 
 
 def write(
@@ -86,6 +88,10 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
                 received=f"{path}: {difference}",
             )
     put(values_in(arrays), model, backend)
+    with backend.scope():
+        for number, variable in enumerate(chance_of(model)):
+            if (state := arrays.get(f"random_{number:04d}")) is not None:
+                variable.assign(state)
     return position
 
 

@@ -3,18 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, tf
 from trainers.driver import Driver
+from trainers.loop import loop
 
 
 def fit(driver: Driver) -> None:
     """Train for the epochs of a prepared training (`trainers.prepare`)."""
     training = driver.training
     spec, model, backend = training.spec, training.model, training.backend
+    if VERSION == 3 and training.updates_before:
+        loop(driver)  # Keras 3 has no way to begin within an epoch
+        return
     driver.start()
-    # Begin within an epoch, as Keras' own BackupAndRestore does; the public arguments know whole
-    # epochs only.
-    model._maybe_load_initial_counters_from_ckpt = lambda steps, epoch: (
+    # Begin within an epoch, as legacy Keras' own BackupAndRestore does; the public arguments know
+    # whole epochs only.
+    vars(model)["_maybe_load_initial_counters_from_ckpt"] = lambda steps, epoch: (
         epoch,
         training.updates_before,
     )

@@ -58,8 +58,10 @@ def instrument(
 
     def instrumented_step(data: Any) -> Any:
         step(*take_tag(data, totals))
-        # A loop over steps must have something to carry from one to the next.
-        return {} if spec.steps_per_execution == 1 else {_CARRIED: tf.constant(0)}
+        # A loop over steps must have something to carry from one to the next; Keras 3 has one for
+        # a single step too.
+        carries = spec.steps_per_execution > 1 or VERSION == 3
+        return {_CARRIED: tf.constant(0)} if carries else {}
 
     model.train_step = instrumented_step
     # Otherwise Keras would sum the carried value over the replicas: under

@@ -125,12 +125,14 @@ def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Cert
     if drawing := tuple(sorted({one.layer for one in layers if not one.split})):
         return Losses(drawing=drawing)
     splitting = tuple(sorted({one.layer for one in layers if one.split}))
-    groups: dict[tuple[int, int, int], list[_Course]] = {}
+    groups: dict[tuple[int, ...], list[_Course]] = {}
     for arm, run in runs:
         course = _course(arm, run)
         if course is not None and certificates[arm.label].kind == "exact":
             size = arm.replicas if splitting else 0
-            groups.setdefault((run.round, run.spec.global_batch, size), []).append(course)
+            # The two Keras draw other initial weights.
+            key = (run.round, run.spec.global_batch, size, run.spec.keras)
+            groups.setdefault(key, []).append(course)
     several = [group for _, group in sorted(groups.items()) if len(group) > 1]
     departures: dict[str, Departure] = {}
     largest = 0.0

@@ -51,6 +51,7 @@ def reference_spec(spec: RunSpec) -> RunSpec:
         options=backend_options(REFERENCE, {}),
         topology=Topology(),
         trained_by="fit" if spec.keras == 2 else "loop",
+        as_shipped=False,
     )
 
 

@@ -1,8 +1,8 @@
 """The one place that says which Keras and which TensorFlow a process runs on.
 
-A process runs legacy Keras or Keras 3 (`ringside_core/specs/keras_version.py`). `tf.keras` is the one
-that it runs. What the two call by other names stands in `legacy.py` and `keras3.py`, by the same
-names in both.
+A process runs legacy Keras or Keras 3 (`ringside_core/specs/keras_version.py`); `tf.keras` is the
+one that it runs. What the two call by other names stands in `legacy.py` and `keras3.py`, by the
+same names in both.
 
 Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
 TensorFlow; so `keras` names tf_keras while Horovod is imported (workaround in horovod#4290). Not
@@ -75,6 +75,9 @@ trainable_of = _keras.trainable_of
 variable_names = _keras.variable_names
 variables_of = _keras.variables_of
 weights_of = _keras.weights_of
+chance_of = _keras.chance_of
+forget_traced = _keras.forget_traced
+COMPILED = _keras.COMPILED
 APPLY = _keras.APPLY
 on_apply = _keras.on_apply
 set_generator = _keras.set_generator
@@ -87,6 +90,7 @@ with_loss_scale = _keras.with_loss_scale
 
 __all__ = [
     "APPLY",
+    "COMPILED",
     "MEANS",
     "VERSION",
     "added_losses",
@@ -96,6 +100,7 @@ __all__ = [
     "build_losses",
     "build_metrics",
     "build_optimizer",
+    "chance_of",
     "change_reduction",
     "compiled_by",
     "compiled_losses",
@@ -104,6 +109,7 @@ __all__ = [
     "count_step",
     "draw_by_rank",
     "flat",
+    "forget_traced",
     "functions_in_python",
     "gen_random_ops",
     "gen_stateful_random_ops",

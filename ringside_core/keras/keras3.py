@@ -1,140 +1,34 @@
-"""Keras 3 on TensorFlow: what Ringside needs of it, changes in it, and calls by other names.
-
-As shipped, Keras 3 computes something else under several replicas (docs/upstream.md). What is
-changed here, for all programs of this process:
-
-- A variable adds in one operation. Keras writes `assign(self + value)`: parameter servers lose
-  counts, and central storage adds a variable to itself.
-- What layers keep beside their weights, such as moving statistics, is each replica's own, and its
-  mean is read, as in legacy Keras.
-- Each replica draws random numbers from a stream of its own. All would drop the same units.
-"""
+"""Keras 3 on TensorFlow: what Ringside needs of it, by the names that legacy Keras has too."""
 
 import contextlib
 import functools
-import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
-import numpy as np
-from keras.src.backend.common.stateless_scope import in_stateless_scope
-from keras.src.backend.tensorflow import random as random_module
-from keras.src.backend.tensorflow.core import Variable
 from keras.src.losses import loss as loss_module
+from keras.src.models.functional import Functional
 from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics
 
-from ringside_core.keras.tensorflow import global_seed, tf, with_rank
+from ringside_core.keras.keras3_chance import (
+    chance_of,
+    draw_by_rank,
+    generator_of,
+    same_chance,
+    seed_weights,
+    set_generator,
+)
+from ringside_core.keras.tensorflow import AS_SHIPPED, tf
+from ringside_core.keras.variables import of_keras, owned, raw
+
+if not AS_SHIPPED:
+    import ringside_core.keras.keras3_changes  # noqa: F401  # it changes Keras
+
+__all__ = ["chance_of", "draw_by_rank", "generator_of", "raw", "same_chance", "seed_weights"]
+__all__ += ["set_generator"]
 
 Reduce = Callable[[list[Any], list[Any]], list[Any]]
 """(gradients, variables) → gradients combined over all replicas, in the same order."""
-
-_here = threading.local()  # a strategy traces each replica in a thread of its own
-
-
-# ---- changes in Keras -----------------------------------------------------------------------------
-
-
-def _at_once(change: str, upstream: Any) -> Any:
-    """Add to a variable, or take from it, in one operation."""
-
-    @functools.wraps(upstream)
-    def changed(self: Any, value: Any) -> Any:
-        if in_stateless_scope() or self._value is None:
-            return upstream(self, value)
-        value = self._convert_to_tensor(value, dtype=self.dtype)
-        getattr(self._value, change)(value)
-        return self._value
-
-    return changed
-
-
-for _change in ("assign_add", "assign_sub"):
-    setattr(Variable, _change, _at_once(_change, getattr(Variable, _change)))
-
-
-def _of_each_replica(make: Any) -> Any:
-    """Let what a layer keeps, and does not train, be each replica's own."""
-
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        before = getattr(_here, "kept", False)
-        _here.kept = not kwargs.get("trainable", True)
-        try:
-            return make(*args, **kwargs)
-        finally:
-            _here.kept = before
-
-    return made
-
-
-def _aggregated(upstream: Any) -> Any:
-    @functools.wraps(upstream)
-    def chosen(self: Any, aggregation: str) -> Any:
-        if getattr(_here, "kept", False) and aggregation == "none":
-            aggregation = "mean" if "float" in self._dtype else "only_first_replica"
-        return upstream(self, aggregation)
-
-    return chosen
-
-
-def _synchronized(upstream: Any) -> Any:
-    @functools.wraps(upstream)
-    def chosen(self: Any, synchronization: str) -> Any:
-        if getattr(_here, "kept", False) and synchronization == "auto":
-            synchronization = "on_read"
-        return upstream(self, synchronization)
-
-    return chosen
-
-
-keras.Layer.add_weight = _of_each_replica(keras.Layer.add_weight)
-Variable._map_aggregation = _aggregated(Variable._map_aggregation)
-Variable._map_synchronization = _synchronized(Variable._map_synchronization)
-
-
-def _seeded(upstream: Any) -> Any:
-    @functools.wraps(upstream)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        with _kept():
-            upstream(self, *args, **kwargs)
-
-    return made
-
-
-@contextlib.contextmanager
-def _kept() -> Iterator[None]:
-    before = getattr(_here, "kept", False)
-    _here.kept = True
-    try:
-        yield
-    finally:
-        _here.kept = before
-
-
-_STREAM = 1_000_003  # between the seeds of two replicas
-_rank = 0  # of this process, where each is a replica by itself
-
-
-def _own_stream(upstream: Any) -> Any:
-    """Let each replica draw from a stream of its own; the first one's is Keras'."""
-
-    @functools.wraps(upstream)
-    def drawn(self: Any, ordered: bool = True) -> Any:
-        seed = upstream(self, ordered)
-        context = tf.distribute.get_replica_context()
-        replica = _rank if context is None else context.replica_id_in_sync_group + _rank
-        if isinstance(replica, int) and not replica:
-            return seed
-        return seed + tf.stack([tf.cast(replica, seed.dtype) * _STREAM, 0])
-
-    return drawn
-
-
-_Seeds = keras.random.SeedGenerator
-_Seeds.__init__ = _seeded(_Seeds.__init__)
-_Seeds.next = _own_stream(_Seeds.next)
 
 
 def _wide_in_float64(make: Any) -> Any:
@@ -150,25 +44,6 @@ def _wide_in_float64(make: Any) -> Any:
 
 
 keras.DTypePolicy.__init__ = _wide_in_float64(keras.DTypePolicy.__init__)
-
-
-def _weigh_examples(upstream: Any) -> Any:
-    """Let a weight for each example weigh all of its loss, which may be a map of pixels.
-
-    Keras would lay the weights of a batch over columns of the map.
-    """
-
-    @functools.wraps(upstream)
-    def weighed(values: Any, sample_weight: Any = None, *args: Any, **kwargs: Any) -> Any:
-        rank = len(getattr(values, "shape", ()))
-        if sample_weight is not None and len(sample_weight.shape) == 1 and rank > 2:
-            sample_weight = with_rank(tf.convert_to_tensor(sample_weight), rank)
-        return upstream(values, sample_weight, *args, **kwargs)
-
-    return weighed
-
-
-loss_module.reduce_weighted_values = _weigh_examples(loss_module.reduce_weighted_values)
 
 
 MEANS = ("sum_over_batch_size", "mean")  # reductions
@@ -201,8 +76,6 @@ def policy_scope(policy: str) -> Iterator[None]:
     finally:
         keras.config.set_dtype_policy(before)
 
-
-# ---- optimizers -----------------------------------------------------------------------------------
 
 optimizer_kinds = (keras.optimizers.Optimizer,)
 _NOT_IN_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_names")
@@ -244,7 +117,7 @@ def on_apply(optimizer: Any, instead: Callable[..., Any]) -> None:
     def applied(grads: Any, trainable_variables: Any = None) -> Any:
         known = getattr(optimizer, "inner_optimizer", optimizer)._trainable_variables
         variables = list(known if trainable_variables is None else trainable_variables)
-        return instead(lambda others: upstream(others, variables), list(grads), _owned(variables))
+        return instead(lambda others: upstream(others, variables), list(grads), owned(variables))
 
     vars(optimizer)["apply"] = applied
 
@@ -265,7 +138,7 @@ def change_reduction(optimizer: Any, reduction: Callable[..., list[Any]]) -> Non
 def build_optimizer(optimizer: Any, variables: Sequence[Any]) -> None:
     """Make the optimizer's own variables for these of a model (`trainable_of`)."""
     if not optimizer.built:
-        optimizer.build([_of_keras(one) for one in variables])
+        optimizer.build([of_keras(one) for one in variables])
 
 
 def set_schedule(optimizer: Any, schedule: Any) -> None:
@@ -280,7 +153,7 @@ def scaled_loss(optimizer: Any, loss: Any) -> Any:
 
 def apply(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
     """One update by the gradients of a scaled loss."""
-    optimizer.apply(gradients, [_of_keras(one) for one in variables])
+    optimizer.apply(gradients, [of_keras(one) for one in variables])
 
 
 def new_optimizer(given: Any) -> Any:
@@ -337,40 +210,14 @@ def variable_names(optimizer: Any) -> list[str]:
     return [one.path.partition("/")[2] or one.path for one in optimizer.variables]
 
 
-# ---- models ---------------------------------------------------------------------------------------
-
-
-def raw(variable: Any) -> Any:
-    """TensorFlow's variable of one of Keras."""
-    return variable._value if isinstance(variable, Variable) else variable  # `value` may cast it
-
-
-def _of_keras(variable: Any) -> Any:
-    return getattr(variable, _OWNER, variable)
-
-
-_OWNER = "_ringside_owner"
-
-
-def _owned(variables: Sequence[Any]) -> list[Any]:
-    """TensorFlow's variables, of each of which Keras' is known."""
-    found = []
-    for one in variables:
-        value = raw(one)
-        if value is not one:
-            setattr(value, _OWNER, one)
-        found.append(value)
-    return found
-
-
 def trainable_of(model: Any) -> list[Any]:
     """The trainable weights of a model, as TensorFlow's variables."""
-    return _owned(model.trainable_variables)
+    return owned(model.trainable_variables)
 
 
 def weights_of(model: Any) -> list[Any]:
     """The weights of a model in order, without the states of metrics and of random generators."""
-    return _owned(model.weights)
+    return owned(model.weights)
 
 
 def get_weights(model: Any) -> list[Any]:
@@ -391,7 +238,7 @@ def has_own_step(model: Any) -> bool:
 
 def is_graph_network(model: Any) -> bool:
     """Whether a model says how its layers are connected."""
-    return isinstance(model, keras.src.models.functional.Functional)
+    return isinstance(model, Functional)
 
 
 def mask_of(output: Any) -> Any:
@@ -531,110 +378,14 @@ def looks_at_steps(callback: Any) -> bool:
     return any(getattr(kind, name) is not getattr(base, name) for name in names)
 
 
-# ---- chance ---------------------------------------------------------------------------------------
+# What `Model.compile` sets: the author's metrics may be without weights, for example.
+COMPILED = (
+    *("_compile_config", "_run_eagerly", "_jit_compile", "steps_per_execution"),
+    *("_distribute_reduction_method", "_compile_loss", "_compile_metrics", "_loss_tracker"),
+    "loss",
+)
 
 
-_NUMBERS = "_ringside_numbers"  # on a SeedGenerator: what answers its draws
-
-
-class _Generator:
-    """What Keras draws by the random generators of one layer."""
-
-    def __init__(self, seeds: Sequence[Any]) -> None:
-        self._seed = seeds[0]
-
-    def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
-        return _drawn["dropout"](inputs, rate, noise_shape, seed=self._seed)
-
-    def random_uniform(
-        self, shape: Any, minval: Any = 0.0, maxval: Any = None, dtype: Any = None
-    ) -> Any:
-        high = 1.0 if maxval is None else maxval
-        return _drawn["uniform"](shape, minval, high, dtype, seed=self._seed)
-
-    def random_normal(
-        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
-    ) -> Any:
-        return _drawn["normal"](shape, mean, stddev, dtype, seed=self._seed)
-
-    def truncated_normal(
-        self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
-    ) -> Any:
-        return _drawn["truncated_normal"](shape, mean, stddev, dtype, seed=self._seed)
-
-
-def _seeds_of(layer: Any) -> list[Any]:
-    held = [*layer._seed_generators, *vars(layer).values()]
-    found = {id(one): one for one in held if isinstance(one, keras.random.SeedGenerator)}
-    return list(found.values())
-
-
-def generator_of(layer: Any) -> Any:
-    """What a layer draws random numbers from; None: it draws none."""
-    seeds = _seeds_of(layer)
-    return (getattr(seeds[0], _NUMBERS, None) or _Generator(seeds)) if seeds else None
-
-
-def set_generator(layer: Any, generator: Any) -> None:
-    """Let a layer draw from another generator, with the methods of the one that it has."""
-    for seed in _seeds_of(layer):
-        vars(seed)[_NUMBERS] = None if isinstance(generator, _Generator) else generator
-
-
-def _answered(name: str, upstream: Any) -> Any:
-    @functools.wraps(upstream)
-    def drawn(*args: Any, seed: Any = None, **kwargs: Any) -> Any:
-        numbers = getattr(seed, _NUMBERS, None)
-        if numbers is None:
-            return upstream(*args, seed=seed, **kwargs)
-        if name == "dropout":
-            args, kwargs = _with_whole_shape(*args, **kwargs), {}
-        return getattr(numbers, _METHODS[name])(*args, **kwargs)
-
-    return drawn
-
-
-def _with_whole_shape(inputs: Any, rate: Any, noise_shape: Any = None) -> tuple[Any, ...]:
-    return inputs, rate, random_module._get_concrete_noise_shape(inputs, noise_shape)
-
-
-_METHODS = {
-    "dropout": "dropout",
-    "uniform": "random_uniform",
-    "normal": "random_normal",
-    "truncated_normal": "truncated_normal",
-}
-_drawn = {name: getattr(random_module, name) for name in _METHODS}
-for _name, _function in _drawn.items():
-    setattr(random_module, _name, _answered(_name, _function))
-
-
-def draw_by_rank(model: Any, rank: int) -> None:
-    """Let each rank draw from a stream of its own."""
-    global _rank
-    del model
-    _rank = rank
-
-
-def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
-    """Seed the initial weights, which follow Python's random numbers, and TensorFlow's draws.
-
-    Args:
-        seed: of the weights.
-        also_if_seeded: whether a seed that the author has set is overridden.
-    """
-    if also_if_seeded or global_seed() is None:
-        random.seed(seed)
-        tf.random.set_seed(seed)
-
-
-@contextlib.contextmanager
-def same_chance() -> Iterator[None]:
-    """After this block, everything that draws goes on as if it had not been."""
-    python, numpy, seed = random.getstate(), np.random.get_state(), global_seed()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        tf.random.set_seed(seed)
+def forget_traced(model: Any) -> None:
+    """Let a model trace its steps anew."""
+    model.train_function = model.test_function = model.predict_function = None

@@ -11,6 +11,7 @@ import numpy as np
 from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
 from tf_keras.src.engine.compile_utils import LossesContainer, MetricsContainer
 from tf_keras.src.metrics.iou_metrics import _IoUBase
+from tf_keras.src.mixed_precision import policy
 from tf_keras.src.utils import losses_utils, metrics_utils
 
 from ringside_core.keras.tensorflow import flat, global_seed, tf, with_rank
@@ -418,6 +419,7 @@ def let_losses_be_of_one_replica(alone: Callable[[], bool]) -> None:
     )
 
 
+policy_scope = policy.policy_scope
 _MEAN = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
 MEANS = (tf.keras.losses.Reduction.AUTO, _MEAN)  # reductions
 
@@ -533,3 +535,21 @@ def generator_of(layer: Any) -> Any:
 def set_generator(layer: Any, generator: Any) -> None:
     """Let a layer draw from another generator, with the methods of the one that it has."""
     layer._random_generator = generator
+
+
+# What `Model.compile` sets: the author's metrics may be without weights, for example.
+COMPILED = (
+    *("_compile_config", "_run_eagerly", "_jit_compile", "_steps_per_execution"),
+    *("_distribute_reduction_method", "compiled_loss", "compiled_metrics", "loss"),
+)
+
+
+def forget_traced(model: Any) -> None:
+    """Let a model trace its steps anew."""
+    model._reset_compile_cache()
+
+
+def chance_of(model: Any) -> list[Any]:
+    """The variables that say how the random numbers of a model's layers go on: there are none."""
+    del model
+    return []

@@ -1,7 +1,8 @@
 """TensorFlow, set up for one version of Keras, and what Ringside uses of its private parts.
 
 A process runs one Keras: legacy Keras (tf-keras) if TF_USE_LEGACY_KERAS is 1, Keras 3 if it is 0.
-Whoever starts a process sets it before TensorFlow is imported (`ringside_core/specs/keras_version.py`).
+Whoever starts a process sets it before TensorFlow is imported
+(`ringside_core/specs/keras_version.py`).
 """
 
 import contextlib
@@ -11,9 +12,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from ringside_core.specs.keras_version import SWITCH, chosen_version
+from ringside_core.specs.keras_version import SWITCH, chosen_version, is_as_shipped
 
 VERSION = chosen_version(imported="tensorflow" in sys.modules)
+AS_SHIPPED = is_as_shipped()  # Keras 3 without Ringside's changes
 os.environ[SWITCH] = "1" if VERSION == 2 else "0"
 os.environ["KERAS_BACKEND"] = "tensorflow"
 # Remarks on oneDNN, CPU flags and absent GPUs; real failures surface as exceptions.
@@ -70,6 +72,7 @@ with _without_noise():
 tf.get_logger().setLevel("ERROR")
 
 __all__ = [
+    "AS_SHIPPED",
     "VERSION",
     "ag_ctx",
     "autograph",

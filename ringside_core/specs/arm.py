@@ -16,7 +16,7 @@ class Settings(Noun):
     """What an arm sets for itself, besides the options of its backend; None: as all arms.
 
     Attributes:
-        steps_per_execution, jit_compile, keras: of RunSpec.
+        steps_per_execution, jit_compile, keras, as_shipped: of RunSpec.
         prefetch: of PipelineOptions.
         intra_op_threads, inter_op_threads: of Resources, for one replica.
     """
@@ -24,6 +24,7 @@ class Settings(Noun):
     steps_per_execution: PositiveInt | None = None
     jit_compile: bool | None = None
     keras: KerasVersion | None = None
+    as_shipped: bool | None = None
     prefetch: NonNegativeInt | None = None
     intra_op_threads: PositiveInt | None = None
     inter_op_threads: PositiveInt | None = None

@@ -49,6 +49,7 @@ class Capabilities(Noun):
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
         loss_scale: Keras can scale the loss there, which mixed_float16 needs.
+        keras3_fit: `Model.fit` of Keras 3 trains there; else the loop does.
         accelerator: type of device without which it cannot run, or None.
     """
 
@@ -58,6 +59,7 @@ class Capabilities(Noun):
     one_model: bool = True
     always_one_replica: bool = False
     loss_scale: bool = True
+    keras3_fit: bool = True
     joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
     accelerator: Literal["TPU"] | None = None
 
@@ -141,7 +143,10 @@ _ROWS = (
         "multi_worker_mirrored",
         "backends.tf_distribute.multi_worker_mirrored:MultiWorkerMirrored",
         Capabilities(
-            family="tf.distribute", process_model="per_replica", joins=("tf_config", "slurm")
+            family="tf.distribute",
+            process_model="per_replica",
+            keras3_fit=False,
+            joins=("tf_config", "slurm"),
         ),
         CommunicationOptions,
         knobs=(
@@ -159,6 +164,7 @@ _ROWS = (
             process_model="coordinator",
             synchronous=False,
             loss_scale=False,
+            keras3_fit=False,
             joins=("tf_config", "slurm"),
         ),
         ParameterServerOptions,

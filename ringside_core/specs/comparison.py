@@ -104,6 +104,10 @@ class Shared(TrainingSpec):
             fields["jit_compile"] = own.jit_compile
         if own.keras is not None:
             fields["keras"] = own.keras
+            if own.keras == 3:
+                fields["trained_by"] = "loop"
+        if own.as_shipped is not None:
+            fields["as_shipped"] = own.as_shipped
         if own.prefetch is not None:
             fields["pipeline"] = self.pipeline.replace(prefetch=own.prefetch)
         return RunSpec(

@@ -15,17 +15,29 @@ from ringside_core.specs.errors import RefusalError
 
 KerasVersion = Literal[2, 3]
 SWITCH = "TF_USE_LEGACY_KERAS"
+_AS_SHIPPED = "RINGSIDE_KERAS_AS_SHIPPED"
 _PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}
 
 
-def use_version(version: KerasVersion) -> None:
-    """Let this process run a Keras; before TensorFlow is imported."""
+def use_version(version: KerasVersion, *, as_shipped: bool = False) -> None:
+    """Let this process run a Keras; before TensorFlow is imported.
+
+    Args:
+        version: of Keras.
+        as_shipped: without what Ringside changes in Keras 3.
+    """
     os.environ.update(environment_of(version))
+    os.environ[_AS_SHIPPED] = str(int(as_shipped))
 
 
 def environment_of(version: KerasVersion) -> dict[str, str]:
     """The variables by which a process gets a Keras."""
     return {SWITCH: "1" if version == 2 else "0"}
+
+
+def is_as_shipped() -> bool:
+    """Whether this process runs Keras 3 without what Ringside changes in it."""
+    return os.environ.get(_AS_SHIPPED) == "1"
 
 
 def chosen_version(*, imported: bool) -> KerasVersion:
@@ -84,11 +96,12 @@ def _imports(file: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
     except (OSError, SyntaxError, ValueError):
         return  # whoever runs it says so
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
+        else:
+            continue
         for name in names:
             top = name.partition(".")[0]
             yield top, f"{file.name}, line {node.lineno}"

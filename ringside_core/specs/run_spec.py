@@ -117,6 +117,8 @@ class TrainingSpec(Noun):
         trained_by: who makes the steps. `fit`: Keras' `Model.fit`. `loop`: a written-out loop with
             a gradient tape (trainers/loop.py). Both compute the same.
         keras: legacy Keras (2) or Keras 3.
+        as_shipped: Keras 3 as it comes: its optimizer combines gradients, and nothing in it is
+            changed. To see what is wrong then (docs/upstream.md).
     """
 
     workload: str = "digits"
@@ -132,6 +134,7 @@ class TrainingSpec(Noun):
     jit_compile: bool = False
     trained_by: TrainedBy = "fit"
     keras: KerasVersion = 2
+    as_shipped: bool = False
 
 
 class RunSpec(TrainingSpec, Document):
@@ -147,8 +150,8 @@ class RunSpec(TrainingSpec, Document):
             prepared before the first step, is fed again and again.
 
     Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
-    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras; earlier runs were of
-    legacy Keras.
+    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras and as_shipped; earlier
+    runs were of legacy Keras.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 4
@@ -272,6 +275,31 @@ class RunSpec(TrainingSpec, Document):
                 "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
                 received=received,
             )
+
+    @model_validator(mode="after")
+    def _keras_has_such_a_fit(self) -> Self:
+        if self.keras == 2 or self.trained_by == "loop" or self.capabilities.keras3_fit:
+            return self
+        raise RefusalError(
+            f"`Model.fit` of Keras 3 does not train under {self.backend}.",
+            received=f"keras=3 with trained_by='fit' and backend {self.backend}",
+            advice="Leave out --trained-by: the loop trains it.",
+        )
+
+    @model_validator(mode="after")
+    def _something_is_shipped(self) -> Self:
+        if not self.as_shipped:
+            return self
+        received = ""
+        if self.keras == 2:
+            received = "legacy Keras, which is right as it comes"
+        elif self.capabilities.family == "horovod":
+            received = "Horovod, whose optimizer does not work on Keras 3"
+        if received:
+            raise RefusalError(
+                "as_shipped is Keras 3 as it comes, under tf.distribute.", received=received
+            )
+        return self
 
     @model_validator(mode="after")
     def _several_steps_at_once_hide_single_ones(self) -> Self:

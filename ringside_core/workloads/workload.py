@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import MEANS, compiled_by, has_own_step, new_optimizer, optimizers_of, tf
+from ringside_core.keras import (
+    MEANS,
+    VERSION,
+    compiled_by,
+    has_own_step,
+    new_optimizer,
+    optimizers_of,
+    tf,
+)
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
@@ -105,14 +113,15 @@ class Workload:
         """Refuse what `build_model` refuses."""
         if not isinstance(model, tf.keras.Model):
             kind = f"{type(model).__module__}.{type(model).__name__}"
-            hint = (
-                "Take keras from tensorflow (tf.keras), not from the keras package: Ringside runs "
-                "legacy Keras."
-                if kind.startswith("keras.")
-                else "Let the function return the model."
-            )
+            hint = "Let the function return the model."
+            if kind.startswith(("keras.", "tf_keras.")):
+                name = kind.partition(".")[0]
+                hint = (
+                    f"Write `import {name}` in the workload's own file: it says which Keras runs."
+                )
             raise RefusalError(
-                "The workload's `model` function must return a tf.keras model.",
+                "The workload's `model` function must return a model of the Keras that runs: "
+                f"{'legacy Keras' if VERSION == 2 else 'Keras 3'}.",
                 received=kind,
                 advice=hint,
             )
