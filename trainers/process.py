@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from backends import make_backend
 from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
-from ringside_core.keras import tf
+from ringside_core.keras import set_floatx, tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import RecordInProgress, Surroundings
 
@@ -33,7 +33,7 @@ def started(
         tf.config.threading.set_intra_op_parallelism_threads(intra)
     if inter := inter_op_threads(spec):
         tf.config.threading.set_inter_op_parallelism_threads(inter)
-    tf.keras.backend.set_floatx(spec.precision)
+    set_floatx(spec.precision)
     with make_backend(spec, surroundings) as backend:
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":

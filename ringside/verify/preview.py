@@ -13,7 +13,7 @@ from typing import Any
 from backends import make_backend
 from ringside.verify.request import Case, Request
 from ringside.verify.task import cut, inspect_workload
-from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, tf, weights_of
+from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, set_floatx, weights_of
 from ringside_core.specs import RecordInProgress, RefusalError, RunSpec, Surroundings, write_whole
 from ringside_core.users_errors import last_error
 from ringside_core.workloads.pipeline import make_pipeline
@@ -38,7 +38,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
         with the data; `model`; `by_design`, `obstacles` and `not_in_float64` as in an
         inspection.
     """
-    tf.keras.backend.set_floatx(spec.precision)
+    set_floatx(spec.precision)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     backend = make_backend(spec, Surroundings())
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
@@ -55,7 +55,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     request = Request(cases=(case,), inspect=(2,), precision=spec.precision)
     inspected = inspect_workload(request, backend)
     told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
-    tf.keras.backend.set_floatx(spec.precision)  # the inspection was in float64
+    set_floatx(spec.precision)  # the inspection was in float64
     told["obstacles"] = told["obstacles"] or _untrainable(spec, workload)
     return {**found, **told}
 

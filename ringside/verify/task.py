@@ -116,11 +116,11 @@ def _why_not_in_float64(case: Case, trace: Trace, request: Request) -> str:
 def _looked(backend: Any, seed: int) -> Looked:
     """What this process is fed of all data, held against the workload's own elements."""
     from ringside.verify.elements import look
-    from ringside_core.keras import tf
+    from ringside_core.keras import set_floatx
     from ringside_core.workloads.registry import load_workload
 
     spec = backend.spec
-    tf.keras.backend.set_floatx(spec.precision)
+    set_floatx(spec.precision)
     try:
         workload = load_workload(
             spec.workload, options=spec.workload_options, data_dir=spec.data_dir
@@ -132,9 +132,9 @@ def _looked(backend: Any, seed: int) -> Looked:
 
 def watch(case: Case, folder: Path, train: Train) -> Trace:
     """Train one case and return its trace; an error ends the case, not the process."""
-    from ringside_core.keras import tf
+    from ringside_core.keras import set_floatx
 
-    tf.keras.backend.set_floatx(case.spec.precision)
+    set_floatx(case.spec.precision)
     parts = [Trace() for _ in range(1 + case.resumed)]
     try:
         if case.resumed:
@@ -413,12 +413,12 @@ def _bits(request: Request, backend: Any) -> int:
 
 def _workload_in(precision: Precision, request: Request, backend: Any) -> tuple[Any, Any]:
     """The workload in a precision, and the pipeline of its training split."""
-    from ringside_core.keras import tf
+    from ringside_core.keras import set_floatx, tf
     from ringside_core.workloads.pipeline import make_pipeline
     from ringside_core.workloads.registry import load_workload
 
     spec = request.cases[0].spec.replace(precision=precision)
-    tf.keras.backend.set_floatx(precision)
+    set_floatx(precision)
     tf.keras.utils.set_random_seed(spec.seed)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     return workload, make_pipeline(spec, workload, backend.capabilities, training=True)

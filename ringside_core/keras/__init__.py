@@ -80,6 +80,7 @@ forget_traced = _keras.forget_traced
 COMPILED = _keras.COMPILED
 APPLY = _keras.APPLY
 on_apply = _keras.on_apply
+set_floatx = _keras.set_floatx
 set_generator = _keras.set_generator
 generator_of = _keras.generator_of
 looks_at_steps = _keras.looks_at_steps
@@ -144,6 +145,7 @@ __all__ = [
     "scaled_loss",
     "schedule_as_it_is",
     "seed_weights",
+    "set_floatx",
     "set_generator",
     "set_schedule",
     "set_weights",

@@ -66,6 +66,13 @@ def _unless(alone: Callable[[], bool], upstream: Callable[..., Any]) -> Callable
     return chosen
 
 
+def set_floatx(precision: str) -> None:
+    """Let layers compute in a precision, unless their author says otherwise."""
+    if keras.config.dtype_policy().name == keras.config.floatx():  # made from it, and kept
+        keras.config.set_dtype_policy(precision)
+    keras.config.set_floatx(precision)
+
+
 @contextlib.contextmanager
 def policy_scope(policy: str) -> Iterator[None]:
     """Within this block layers compute by this policy."""

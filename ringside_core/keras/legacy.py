@@ -553,3 +553,8 @@ def chance_of(model: Any) -> list[Any]:
     """The variables that say how the random numbers of a model's layers go on: there are none."""
     del model
     return []
+
+
+def set_floatx(precision: str) -> None:
+    """Let layers compute in a precision, unless their author says otherwise."""
+    tf.keras.backend.set_floatx(precision)
