@@ -1,0 +1,41 @@
+"""A Keras 3 model is certified like one of legacy Keras."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringside.verify.certify import certify
+from tests.verify.arms import GLOO, subject
+
+HOW: dict[str, Any] = {
+    "workload": f"{Path(__file__).with_name('keras3.py')}:workload",
+    "global_batch": 24,
+    "keras": 3,
+    "trained_by": "loop",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_is_certified_under_both_families(tmp_path: Path) -> None:
+    """In float64 to 1e-10, each update by its size, resumed, as timed; dropout tied to examples."""
+    arms = [subject("mirrored", 2, **HOW), subject("horovod", 2, dict(GLOO), **HOW)]
+
+    for certificate in certify(arms, folder=tmp_path):
+        assert certificate.passed, certificate.reason
+        checks = {check.name: check for check in certificate.checks}
+        assert checks["float64 parity"].tolerance == 1e-10
+        assert checks["independent randomness"].passed
+        layers = {one.layer.partition(" ")[0] for one in certificate.by_design}
+        assert layers == {"dropout", "batch_normalization"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_as_shipped_it_is_not_certified(tmp_path: Path) -> None:
+    """It clips each replica's gradient by itself."""
+    (certificate,) = certify([subject("mirrored", 2, as_shipped=True, **HOW)], folder=tmp_path)
+
+    assert not certificate.passed
+    assert "parts at update 1" in certificate.reason

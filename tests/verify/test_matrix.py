@@ -1,0 +1,61 @@
+"""`ringside doctor --matrix`: Keras 3 is right under every backend, and as shipped it is not."""
+
+
+import pytest
+
+from ringside.verify.matrix import OF_LOOP, WAYS, Row, tried
+
+SERIAL = Row(3, as_shipped=False, backend="serial")
+OURS = [
+    Row(3, as_shipped=False, backend=backend)
+    for backend in (
+        "mirrored",
+        "multi_worker_mirrored",
+        "central_storage",
+        "parameter_server",
+        "horovod",
+    )
+]
+SHIPPED = Row(3, as_shipped=True, backend="mirrored")
+Cells = dict[Row, dict[str, str]]
+
+
+@pytest.fixture(scope="module", name="cells")
+def cells_(tmp_path_factory: pytest.TempPathFactory) -> Cells:
+    """All of Keras 3, each backend started once."""
+    return tried([SERIAL, *OURS, SHIPPED], tmp_path_factory.mktemp("matrix"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", [*WAYS, *OF_LOOP])
+@pytest.mark.parametrize("row", OURS, ids=lambda row: row.backend)
+def test_keras_3_equals_its_serial_run(cells: Cells, row: Row, way: str) -> None:
+    """Or it is refused, where Keras cannot; with an overflow planted on the second replica."""
+    cell = cells[row][way]
+    refused = {
+        "fit": {"multi_worker_mirrored", "parameter_server"},
+        "float16": {"central_storage", "parameter_server"},
+    }
+
+    if row.backend in refused.get(way, ()):
+        assert cell.startswith("refused: ")
+    else:
+        assert cell.startswith("right "), cell
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fit", "loop", "own step", "clipping", *OF_LOOP])
+def test_the_serial_run_equals_plain_keras_3(cells: Cells, way: str) -> None:
+    """Keras' own training without Ringside."""
+    assert cells[SERIAL][way].startswith("right "), cells[SERIAL][way]
+
+
+@pytest.mark.slow
+def test_as_shipped_it_clips_too_early_and_overlooks_an_overflow(cells: Cells) -> None:
+    """So the cells can fail; what has nothing to do with it is right."""
+    told = cells[SHIPPED]
+
+    assert told["clipping"].startswith("wrong by ")
+    assert told["float16"].startswith(("fails: DivergedError", "wrong", "hangs"))
+    assert told["loop"].startswith("right ")
