@@ -1,28 +1,39 @@
 """Batch normalisation with `synchronized=True` under Horovod, by one all-reduce for each layer.
 
-tf-keras asks the replica context of tf.distribute for the sums over all replicas. That context
+Keras asks the replica context of tf.distribute for the sums over all replicas. That context
 takes each Horovod rank for the only replica: without this file a rank would silently use the
 statistics of its own slice. Horovod's SyncBatchNormalization is another layer, which no strategy of
 tf.distribute synchronises.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import VERSION, tf
 
 
 def synchronise(model: Any) -> None:
     """Let layers with `synchronized=True` use mean and variance over the batches of all ranks."""
     for layer in model._flatten_layers():
-        if getattr(layer, "synchronized", False):
+        if not getattr(layer, "synchronized", False):
+            continue
+        if VERSION == 2:
             layer._sync_calculate_mean_and_var = mean_and_variance
+        else:
+            vars(layer)["_moments"] = partial(_moments, layer)
+
+
+def _moments(layer: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
+    return mean_and_variance(inputs, layer._reduction_axes, keep_dims=False, mask=mask)
 
 
 def mean_and_variance(
     x: Any, reduction_axes: Sequence[int], keep_dims: bool, mask: Any = None
 ) -> tuple[Any, Any]:
     """Replaces `BatchNormalizationBase._sync_calculate_mean_and_var`, with the same formulas.
+
+    And `BatchNormalization._moments` of Keras 3.
 
     Args:
         x: the layer's input on this rank.

@@ -31,11 +31,19 @@ from ringside_core.keras.tensorflow import (
     tf,
     with_rank,
 )
+from ringside_core.specs import RefusalError
 
 if TYPE_CHECKING or VERSION == 2:
     from ringside_core.keras import legacy as _keras
 else:
-    from ringside_core.keras import keras3 as _keras
+    try:
+        from ringside_core.keras import keras3 as _keras
+    except (ImportError, AttributeError) as error:
+        raise RefusalError(
+            "Keras 3 must be installed, in a version whose private parts Ringside knows: 3.15.",
+            received=error,
+            advice="Run `make setup`: the lock names it.",
+        ) from error
 
 MEANS = _keras.MEANS
 let_losses_be_of_one_replica = _keras.let_losses_be_of_one_replica

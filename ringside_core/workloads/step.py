@@ -10,7 +10,8 @@ from typing import Any
 from ringside_core.keras import optimizer_kinds, python_of, tf
 from ringside_core.specs import RefusalError
 
-_KEPT = (tf.Module, tf.Variable, tf.keras.metrics.Metric)  # models and layers are tf.Modules
+_HOLDERS = (tf.Module, tf.keras.layers.Layer)  # those of Keras 3 are no modules
+_KEPT = (*_HOLDERS, tf.Variable, tf.keras.metrics.Metric)
 _DEEPEST = 8
 
 
@@ -65,7 +66,7 @@ class StepFunction(tf.keras.Model):
             )
         self._function, self._optimizers = function, optimizers
         self._own_metrics = [one for one in used if isinstance(one, tf.keras.metrics.Metric)]
-        of_parts = {id(v) for part in used if isinstance(part, tf.Module) for v in part.variables}
+        of_parts = {id(v) for part in used if isinstance(part, _HOLDERS) for v in part.variables}
         self._parts = [
             one
             for one in used

@@ -1,6 +1,5 @@
 """`ringside doctor --matrix`: Keras 3 is right under every backend, and as shipped it is not."""
 
-
 import pytest
 
 from ringside.verify.matrix import OF_LOOP, WAYS, Row, tried

@@ -1,0 +1,80 @@
+"""Scripts of Keras 3, started as their authors start them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "scripts" / "keras3.py"
+SERIAL = [sys.executable]
+MPIRUN = ["mpirun", "-np", "2", "--oversubscribe", sys.executable]
+
+
+def run(command: list[str], folder: Path, *flags: str) -> dict[str, float]:
+    """What the chief of a script tells at its end."""
+    env = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [*command, str(SCRIPT), *flags],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("flags", [(), ("--own-step",), ("--plain",)], ids=["fit", "step", "plain"])
+def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """In float64; `plain` is `model.fit` of Keras, without Ringside."""
+    alone = run(SERIAL, tmp_path, *flags)
+
+    if flags == ("--plain",):
+        other = run(SERIAL, tmp_path)
+    else:
+        other = run(MPIRUN, tmp_path, *flags)
+
+    assert other == pytest.approx(alone, rel=1e-10)
+
+
+@pytest.mark.slow
+def test_a_saved_model_loads_without_ringside(tmp_path: Path) -> None:
+    """With its optimizer, which has the class that its author chose."""
+    run(SERIAL, tmp_path, "--save")
+    program = (
+        "import keras, sys; model = keras.models.load_model('model.keras'); "
+        "print(type(model.optimizer).__name__, 'ringside' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[-2:] == ["Adam", "False"]
+
+
+def test_a_keras_that_ringside_does_not_know_is_refused() -> None:
+    """One message, no traceback of an import."""
+    program = (
+        "import sys; sys.modules['keras.src.trainers.compile_utils'] = None\n"
+        "import ringside_core.keras"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Keras 3 must be installed, in a version whose private parts" in done.stderr
