@@ -146,7 +146,10 @@ def masked_output() -> Workload:
         validation=split(1, NUM_VALIDATION),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(0.02),
-        metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        metrics=lambda: [
+            tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            tf.keras.metrics.MeanIoU(2, sparse_y_pred=False, name="iou"),
+        ],
     )
 
 
