@@ -35,7 +35,9 @@ class NothingTrainedError(RefusalError):
         still = numbers and not any(numbers)
         super().__init__(
             "A training must change a weight.",
-            received="a learning rate of 0" if still else "the same weights as before the first step",
+            received="a learning rate of 0"
+            if still
+            else "the same weights as before the first step",
             advice="Give the optimizer a larger one."
             if still
             else "Look whether the loss depends on the weights: all gradients may be 0.",

@@ -135,9 +135,7 @@ def _difference(step: _Step, slices: Sequence[Part], whole: Gradients, draws: in
     return _COUPLED
 
 
-def _partly_summed(
-    step: _Step, slices: Sequence[Part], means: Gradients, whole: Gradients
-) -> bool:
+def _partly_summed(step: _Step, slices: Sequence[Part], means: Gradients, whole: Gradients) -> bool:
     """Whether the gradients are those of a mean and of a sum.
 
     Then the mean over n slices lacks 1 - 1/n of the sum, for every n: one n foretells another.

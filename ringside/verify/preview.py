@@ -41,7 +41,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     backend = make_backend(spec, Surroundings())
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
-    found = {
+    found: dict[str, Any] = {
         "examples": train.num_examples,
         "validation": workload.validation.num_examples if workload.validates else 0,
         "updates": train.steps_per_epoch(1),
