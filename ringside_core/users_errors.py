@@ -1,13 +1,20 @@
 """What an error of a user's program says, in one line: what is wrong first, then where."""
 
 import re
+import traceback
 from pathlib import Path
 
 _BEGINS = "Traceback (most recent call last)"
 _PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
 _NODE = re.compile(r"\{\{[^}]*\}\} ?")  # of a graph, which its author never saw
-_ROOT = str(Path(__file__).resolve().parent.parent)
-_NOT_THE_USERS = ("/lib/python", "site-packages", "<frozen ", "<string>", f"{_ROOT}/")
+_ROOT = Path(__file__).resolve().parent.parent
+# A user's program may stand in the checkout, as those in examples/ do.
+_RINGSIDES = ("backends/", "launch/", "ringside/", "ringside_core/", "trainers/", "train.py")
+_PACKAGES = tuple(own.rstrip("/") for own in _RINGSIDES if own.endswith("/"))
+_NOT_THE_USERS = (
+    *("/lib/python", "site-packages", "<frozen ", "<string>"),
+    *(f"{_ROOT}/{own}" for own in _RINGSIDES),
+)
 
 
 def essence(text: str) -> str:
@@ -33,6 +40,17 @@ def in_one_line(error: BaseException) -> str:
 def _said(kind: str, text: str) -> str:
     told = essence(text)  # AutoGraph tells the kind once more
     return told if told.startswith(f"{kind}: ") else ": ".join(filter(None, (kind, told)))
+
+
+def of_users(error: BaseException) -> str:
+    """An exception in one line, with the user's line that it came from; all of one of Ringside's.
+
+    Args:
+        error: as it was caught.
+    """
+    if type(error).__module__.partition(".")[0] in _PACKAGES:
+        return f"{type(error).__name__}: {error}"
+    return last_error("".join(traceback.format_exception(error)))
 
 
 def names_a_type(text: str) -> bool:

@@ -35,6 +35,7 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import (
     Trial,
+    as_given,
     build_compiled,
     has_own_test_step,
     try_out,
@@ -103,7 +104,11 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
 
 
 def tried_out(
-    spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline, model: Any
+    spec: RunSpec,
+    workload: Workload,
+    backend: Backend,
+    splits: tuple[Pipeline, Pipeline],
+    model: Any,
 ) -> Trial | None:
     """What a trial of the author's own steps shows; None: both are Keras', and take padding.
 
@@ -111,12 +116,16 @@ def tried_out(
         spec: of the run.
         workload: of the model.
         backend: on which the model was built.
-        train: the training split.
+        splits: for training and for validation.
         model: what `build` returned.
     """
     if not (takes_true_examples(model) or has_own_test_step(model)):
         return None
+    train, validation = splits
     batch = first_examples(train, train.plan.per_replica_batch)
+    held_out = batch
+    if workload.validates and has_own_test_step(model):
+        held_out = first_examples(validation, validation.plan.per_replica_batch)
     plain = workload.build_model()
     mark_alike(plain, model)
     if workload.optimizer is not None:
@@ -124,8 +133,8 @@ def tried_out(
     trial = try_out(
         plain,
         batch,
-        weighted=train.weighted,
-        of_arrays=train.of_arrays,
+        as_given(train, batch),
+        as_given(validation, held_out),
         several=backend.num_replicas > 1 and backend.capabilities.synchronous,
     )
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`

@@ -68,6 +68,14 @@ class Callbacks(Listener):
         self._list.on_epoch_begin(self._first_epoch + epoch)
         self._hold_stop()
 
+    def on_test_begin(self) -> None:
+        """Pass it on."""
+        self._list.on_test_begin()
+
+    def on_test_end(self, values: dict[str, float]) -> None:
+        """Pass on the merged metrics."""
+        self._list.on_test_end(values)
+
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Pass on the merged metrics, and agree on whether to stop."""
         values = {f"val_{name}": value for name, value in record.validation.items()}

@@ -21,7 +21,7 @@ from ringside_core.workloads.workload import Workload
 from trainers.build import weights_digest
 from trainers.clock import Clock
 from trainers.ledger import digest, fed_ids
-from trainers.own_evaluation import AnyEvaluation
+from trainers.own_evaluation import AnyEvaluation, NoEvaluation
 from trainers.planned import check_fed, check_validated
 from trainers.totals import BegunEpoch, Totals
 
@@ -90,6 +90,16 @@ class Listener:
             epoch: from 0.
             ids: [steps, replicas, per_replica_batch]; -1 where padding was fed, -2 where nothing
                 was.
+        """
+
+    def on_test_begin(self) -> None:
+        """The validation of an epoch begins; the clock has stopped."""
+
+    def on_test_end(self, values: dict[str, float]) -> None:
+        """The validation is over.
+
+        Args:
+            values: by name, over the whole split.
         """
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
@@ -307,13 +317,16 @@ class Driver:
         """The validation metrics by name, and how many examples they are over."""
         training = self.training
         training.backend.average_statistics(training.model)
-        if not training.workload.validates:
+        if not training.workload.validates or isinstance(training.evaluate, NoEvaluation):
             return {}, 0
+        for one in self.listeners:
+            one.on_test_begin()
         values, counted = training.evaluate()
-        if training.evaluate.ledger is None:
-            return values, counted  # a model that cannot be evaluated
+        assert training.evaluate.ledger is not None
         readers = training.backend.num_readers
         check_validated(training.evaluate.ledger, training.validation, self._epoch, readers=readers)
+        for one in self.listeners:
+            one.on_test_end(values)
         return values, counted
 
 

@@ -15,8 +15,9 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
+from trainers.own_step import Results, counted_by
 from trainers.rehearsal import Rehearsal
-from trainers.whole_batch import losses_count_padding
+from trainers.whole_batch import losses_count_padding, metrics_of_layers
 
 
 def by_parts(step: Callable[[Any], None], parts: int) -> Callable[[Any], None]:
@@ -36,7 +37,8 @@ class Evaluation:
     """Loss and metrics of a model over one split, each example counted once.
 
     Padding has weight 0. States are summed over replicas before results are computed from them, so
-    unequal shares of the data do not matter. Names and values are those of `Model.evaluate`.
+    unequal shares of the data do not matter. Names and values are those of `Model.evaluate`; only a
+    single number that a layer tells of its batch counts by the examples, not once for each batch.
 
     Attributes:
         ledger: the examples of the newest run, None before the first.
@@ -65,7 +67,12 @@ class Evaluation:
         rehearsal = Rehearsal(model, workload, backend, pipeline)
         self.predictions = rehearsal.predictions
         rehearsal.check_metrics()
-        self._trimmed = losses_count_padding(model)
+        self._of_layers = metrics_of_layers(model)
+        self._trimmed = losses_count_padding(model) or bool(self._of_layers)
+        if self._of_layers:
+            Results.of(model)  # so that they count true examples
+        # Whether a part of a batch may hold no example.
+        self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
         with backend.scope():
             self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
@@ -78,7 +85,8 @@ class Evaluation:
     @property
     def _everything(self) -> list[Any]:
         own = [self._loss_sum, self._count, self._padded_count, self._fed]
-        return [*output_losses(self._losses), *self._metrics.metrics, *own]
+        of_outputs = output_losses(self._losses)
+        return [*of_outputs, *self._metrics.metrics, *self._of_layers, *own]
 
     def _check_names(self) -> None:
         names = [told_as(metric) for metric in self._everything]
@@ -92,7 +100,8 @@ class Evaluation:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if self._trimmed:
             x, y, weight, ids = only_true((x, y, weight, ids), true)
-        with feeding(ids):
+        share = tf.cast(true, weight.dtype)
+        with feeding(ids), counted_by(share, true if self._empty else None):
             predictions = self._model(x, training=False)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of

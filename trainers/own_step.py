@@ -106,42 +106,48 @@ def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
     losses, metrics = compiled_losses(model), compiled_metrics(model)
     if losses is None or losses.built:
         return
-    with suppress(NotImplementedError):  # a model may have a step, and no call
+    # A model with a step of its own may have no call, or one of something else.
+    with suppress(Exception if has_own_step(model) else NotImplementedError):
         made, y = model(batch[0], training=False), labels(batch[1])
         build_losses(losses, y, made)
         build_metrics(metrics, y, made)
 
 
+def as_given(pipeline: Pipeline, batch: tuple[Any, Any, Any]) -> Any:
+    """A batch (x, y, weight) of a split as the author's step gets it."""
+    x, y, weight = batch
+    weight = weight if pipeline.weighted else None
+    return packed(x, labels(y), weight, of_arrays=pipeline.of_arrays)
+
+
 def try_out(
     model: Any,
     batch: tuple[Any, Any, Any],
+    data: Any,
+    held_out: Any,
     *,
-    weighted: bool,
-    of_arrays: bool,
     several: bool = False,
 ) -> Trial:
     """Run the author's steps once, in Python.
 
     Args:
         model: built and compiled outside of any strategy; it is trained by this.
-        batch: (x, y, weight).
-        weighted: whether the weights are the user's.
-        of_arrays: see `packed`.
+        batch: (x, y, weight) of the training split.
+        data: the same as the author's train_step gets it.
+        held_out: a batch as the author's test_step gets it.
         several: whether several replicas will make a step together.
 
     Raises:
         RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
             optimizer or what it updates is not the model's.
     """
-    x, y, weight = batch
-    data = packed(x, labels(y), weight if weighted else None, of_arrays=of_arrays)
     build_compiled(model, batch)
     _check_names(model)
     results, tested, trained = Results.of(model), None, None
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
         with counted_by(one, one):
-            tested = _returned(model, python_of(model.test_step), data, results)
+            tested = _returned(model, python_of(model.test_step), held_out, results)
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]

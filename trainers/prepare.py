@@ -79,7 +79,7 @@ def prepare(
         model = adopt(adopted, spec, workload, backend)
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
-    trial = tried_out(spec, workload, backend, train, model)
+    trial = tried_out(spec, workload, backend, (train, validation), model)
     own = None
     if trial and trial.trained:
         own = OwnStep(model, backend, spec, train, trial, virtual_replicas)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import trainable_of
-from ringside_core.specs import EpochRecord, RecordInProgress
+from ringside_core.keras import optimizers_of, trainable_of
+from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError
 from trainers.driver import DivergedError, Listener
 
 AFTER_STEPS = 2
@@ -24,8 +24,24 @@ class ReplicasDifferError(RuntimeError):
     """The replicas of a synchronous run hold different weights: gradients were not reduced."""
 
 
-class NothingTrainedError(RuntimeError):
-    """The training has not changed any weight."""
+class NothingTrainedError(RefusalError):
+    """The training has not changed any weight: no error of a program, and nothing to compare."""
+
+    def __init__(self, model: Any) -> None:
+        """Of a model whose training is over."""
+        rates = [one.learning_rate for one in optimizers_of(model)]
+        # A legacy optimizer shows its schedule.
+        numbers = [float(rate.numpy()) for rate in rates if hasattr(rate, "numpy")]
+        still = numbers and not any(numbers)
+        super().__init__(
+            "A training must change a weight.",
+            received="a learning rate of 0"
+            if still
+            else "the same weights as before the first step",
+            advice="Give the optimizer a larger one."
+            if still
+            else "Look whether the loss depends on the weights: all gradients may be 0.",
+        )
 
 
 class SyncProof(Listener):
@@ -59,7 +75,7 @@ class SyncProof(Listener):
         self._record.replica_deviation = self._compare()
         pairs = list(zip(self._weights(), self._initial, strict=True))
         if pairs and all(np.array_equal(now, before) for now, before in pairs):
-            raise NothingTrainedError("no weight has changed since the start of training")
+            raise NothingTrainedError(self.training.model)
 
     def _compare(self) -> float:
         return check_replicas_equal(self.training.model, self.training.backend, self._initial)

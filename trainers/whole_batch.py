@@ -45,7 +45,7 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    weighable = own_loss or _may_add(model, "add_metric")
+    weighable = own_loss or _may_measure(model)
     if (weighable and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model
@@ -89,6 +89,25 @@ def _may_add_losses(model: Any) -> bool:
     if any(getattr(layer, "activity_regularizer", None) is not None for layer in layers):
         return True
     return _may_add(model, "add_loss")
+
+
+def _may_measure(model: Any) -> bool:
+    """Whether a layer updates a metric when it is called."""
+    return bool(_held_by_layers(model)) or _may_add(model, "add_metric")
+
+
+def metrics_of_layers(model: Any) -> list[Any]:
+    """The metrics that a call of the model updates, which must have been called once.
+
+    The model's own are not among them if its author wrote the step that updates them.
+    """
+    found = {id(metric) for metric in _held_by_layers(model)}
+    return [metric for metric in model.metrics if id(metric) in found]
+
+
+def _held_by_layers(model: Any) -> list[Any]:
+    called = [one for one in model._flatten_layers() if one is not model or not has_own_step(one)]
+    return [metric for layer in called for metric in layer._metrics]
 
 
 def _may_add(model: Any, by: str) -> bool:

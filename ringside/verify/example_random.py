@@ -74,6 +74,15 @@ def described(layer: Any) -> str:
     return f"{layer.name} ({type(layer).__name__})"
 
 
+def drawn_by(layer: str) -> ByDesign:
+    """What a certificate says about a layer whose random numbers are tied to the example."""
+    return ByDesign(
+        layer=layer,
+        differs="the random numbers, which every replica draws from a stream of its own",
+        treated="drawn as a function of the example, the step and the layer, in every arm",
+    )
+
+
 class ExampleRandom:
     """Stands in for `tf.keras.backend.experimental.RandomGenerator` within one layer.
 
@@ -108,11 +117,7 @@ class ExampleRandom:
     @property
     def by_design(self) -> ByDesign:
         """What a certificate says about the layer."""
-        return ByDesign(
-            layer=self._layer,
-            differs="the random numbers, which every replica draws from a stream of its own",
-            treated="drawn as a function of the example, the step and the layer, in every arm",
-        )
+        return drawn_by(self._layer)
 
     def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
         """Zero for a share `rate` of the elements, the others divided by 1 - rate."""
@@ -244,7 +249,11 @@ class ExampleRandom:
 
 
 class ExampleStream(Stream):
-    """Ties what a model draws by tf.random, beside the generators of its layers."""
+    """Ties what a model draws by tf.random, beside the generators of its layers.
+
+    Attributes:
+        draws: how many were tied.
+    """
 
     def __init__(self, numbers: ExampleRandom, current_ids: Callable[[], Any]) -> None:
         """Draw nothing yet.
@@ -254,6 +263,7 @@ class ExampleStream(Stream):
             current_ids: see `tie_to_examples`.
         """
         self._numbers, self._current_ids = numbers, current_ids
+        self.draws = 0
 
     @property
     def by_design(self) -> tuple[ByDesign, ...]:
@@ -266,6 +276,7 @@ class ExampleStream(Stream):
         loop = in_loop(self._current_ids())
         if draw is None or loop or not self._numbers.fits(given["shape"]):
             return by_tensorflow(operation, given)
+        self.draws += 1
         return draw(**given)
 
     def _random_uniform(self, *, shape: Any, dtype: Any) -> Any:

@@ -8,7 +8,12 @@ run, whatever the layers before it return. So a difference shows only in the lay
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ringside.verify.example_random import described, drawing_layers, tie_to_examples
+from ringside.verify.example_random import (
+    described,
+    drawing_layers,
+    drawn_by,
+    tie_to_examples,
+)
 from ringside.verify.own_step_inspection import inspect_own_step
 from ringside.verify.slices import (
     COARSE,
@@ -94,14 +99,14 @@ def _inspected(
     for slices in splits:
         lab.split(slices)
     loss, coupled = _of_losses(model, workload, (x, y, lab.predictions), splits)
-    draws = lab.tied or lab.drawn.by_design
+    draws = lab.tied or lab.drawing
     evaluated = _chance_in_evaluation(workload, x, examples) if draws else []
     by_parts = losses_count_padding(model)
     norms = [layer for layer in lab.of_split if _batch_norm(layer) == "replica"]
     return Inspection(
         by_design=(
             *(generator_of(one).by_design for one in lab.tied),
-            *lab.drawn.by_design,
+            *(drawn_by(described(one)) for one in lab.drawing),
             *(ByDesign(layer=described(one), split=True, **_NORM) for one in norms),
             *(() if norms else coupled),
         ),
@@ -119,7 +124,6 @@ class _Lab:
         predictions: output of the first run.
         of_chance: layers whose random numbers cannot be tied to the example.
         of_split: layers whose output for an example depends on the split.
-        drawn: what answered the draws of tf.random.
     """
 
     def __init__(self, model: Any, x: Any, examples: int, *, training: bool = True) -> None:
@@ -131,7 +135,9 @@ class _Lab:
         self.of_chance: dict[Any, None] = {}
         self.of_split: dict[Any, None] = {}
         self._generators = {layer: generator_of(layer) for layer in drawing_layers(model)}
-        self.drawn = tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
+        self._drawn = tie_to_examples(model, lambda: self._ids, lambda: tf.constant(0, tf.int64))
+        self._drawing: dict[Any, None] = {}
+        self._noted_draws = 0
         self._layers = list(dict.fromkeys(model._flatten_layers()))
         for layer in self._layers:
             # Keras' `__call__` asks the layer itself for it: masks, casts and losses stay as usual.
@@ -146,6 +152,11 @@ class _Lab:
         """Layers that drew random numbers for each example."""
         drew = [one for one in self._generators if getattr(generator_of(one), "drew", False)]
         return [one for one in drew if one not in self.of_chance]
+
+    @property
+    def drawing(self) -> list[Any]:
+        """Layers that drew for each example by tf.random."""
+        return [one for one in self._drawing if one not in self.of_chance]
 
     def repeat(self) -> None:
         """Run on the same batch again: differences come from chance."""
@@ -265,7 +276,11 @@ class _Lab:
         args, kwargs = given
         self._inside.append(layer)
         try:
-            return call(*args, **kwargs)
+            outputs = call(*args, **kwargs)
+            # A layer within this one has said so before.
+            if self._drawn.draws > self._noted_draws:
+                self._noted_draws, self._drawing[layer] = self._drawn.draws, None
+            return outputs
         except Exception as error:
             if self._failed is None:
                 self._failed, self._reason = layer, in_one_line(error)
@@ -377,7 +392,9 @@ def _loss_obstacles(
         alike = [close(mean, one, one) for mean, one in zip(means, whole, strict=True)]
         if not (_near(sum(losses), whole_loss) and all(alike)):
             names = ", ".join(map(_loss_name, tf.nest.flatten(workload.loss)))
-            return [f"the loss {names} couples a batch's examples: it is not the mean over them"]
+            return [
+                f"the loss {names} is not the mean over a batch's examples: it sums or couples them"
+            ]
     return []
 
 

@@ -7,8 +7,8 @@ get, always from the same state. What it hands to its optimizers is compared and
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.verify.example_random import drawing_layers, tie_to_examples
-from ringside.verify.slices import Inspection, Part, close
+from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
+from ringside.verify.slices import Inspection, Part, close, slices_of
 from ringside_core.keras import (
     generator_of,
     get_weights,
@@ -42,15 +42,16 @@ def inspect_own_step(
     if workload.optimizer is not None:
         model.compile(workload.optimizer(), workload.loss, weighted_metrics=workload.metrics())
     drawn = tie_to_examples(model, current_ids, lambda: tf.constant(0, tf.int64))
-    step = _Step(model, batch, of_arrays=workload.train.of_arrays)
+    step = _Step(model, batch, drawn, of_arrays=workload.train.of_arrays)
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])
     whole_part = Part(0, examples, examples)
     whole, again = step.gradients(whole_part), step.gradients(whole_part)
+    draws = step.draws
     name, obstacles, coupled = step_name(model), [], False
     if not _alike(whole, again):
         obstacles.append(f"{name} draws random numbers that Ringside cannot tie to the example")
     else:
-        told = {_difference(step, slices, whole): None for slices in splits}
+        told = {_difference(step, slices, whole, draws): None for slices in splits}
         coupled = told.pop(_COUPLED, "") is None
         obstacles += [f"{name} {what}" for what in told if what]
     tied = [generator_of(layer).by_design for layer in drawing_layers(model) if _drew(layer)]
@@ -64,6 +65,11 @@ def inspect_own_step(
     )
 
 
+_CONSTANT = (
+    "draws random numbers for a constant number of examples, so that they belong to none: take the "
+    "number from the batch, as tf.shape(x)[0]"
+)
+_GROWS = "so its gradients grow with the batch of a replica: make it a mean"
 # A step that gives other gradients when its batch is split.
 _COUPLED = "couples the examples of its batch"
 _PARTS = {
@@ -73,10 +79,17 @@ _PARTS = {
 
 
 class _Step:
-    """The author's step, run without being applied."""
+    """The author's step, run without being applied.
 
-    def __init__(self, model: Any, batch: tuple[Any, Any], *, of_arrays: bool) -> None:
+    Attributes:
+        draws: how many draws of its newest run were tied to the examples.
+    """
+
+    def __init__(
+        self, model: Any, batch: tuple[Any, Any], drawn: ExampleStream, *, of_arrays: bool
+    ) -> None:
         self._model, self._batch, self._of_arrays = model, batch, of_arrays
+        self._drawn, self.draws = drawn, 0
         self._handed: Gradients = []
         for optimizer in optimizers_of(model):
             on_apply(optimizer, self._note)
@@ -92,17 +105,23 @@ class _Step:
         """What the step hands to its optimizers for a part of the batch."""
         set_weights(self._model, self._state)
         self._handed = []
+        before = self._drawn.draws
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         with feeding(ids), losses_of_one_replica():
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         check_made_before(self._model, self._weights)
+        self.draws = self._drawn.draws - before
         return self._handed
 
 
-def _difference(step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
+def _difference(step: _Step, slices: Sequence[Part], whole: Gradients, draws: int) -> str:
     """How the slices' gradients fail to make up those of the whole batch; empty: they do."""
-    handed = [step.gradients(part) for part in slices]
+    handed = []
+    for part in slices:
+        handed.append(step.gradients(part))
+        if step.draws != draws:
+            return _CONSTANT
     if any(len(one) != len(whole) for one in handed):
         return "updates other variables when its batch is split"
     sums = [tf.add_n(list(column)) for column in zip(*handed, strict=True)]
@@ -110,11 +129,29 @@ def _difference(step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
     if _alike(means, whole):
         return ""
     if _alike(sums, whole):
-        return (
-            "has a loss that is a sum over its batch, so its gradients grow with the batch of a "
-            "replica: make it a mean"
-        )
+        return f"has a loss that is a sum over its batch, {_GROWS}"
+    if _partly_summed(step, slices, means, whole):
+        return f"has a loss of which a part is a sum over its batch, {_GROWS}"
     return _COUPLED
+
+
+def _partly_summed(step: _Step, slices: Sequence[Part], means: Gradients, whole: Gradients) -> bool:
+    """Whether the gradients are those of a mean and of a sum.
+
+    Then the mean over n slices lacks 1 - 1/n of the sum, for every n: one n foretells another.
+    """
+    parts, examples = len(slices), slices[0].of
+    others = [n for n in range(2, examples + 1) if examples % n == 0 and n != parts]
+    if not others:
+        return False
+    lacking = (1 - 1 / others[0]) / (1 - 1 / parts)
+    foretold = [one - lacking * (one - mean) for one, mean in zip(whole, means, strict=True)]
+    try:
+        handed = [step.gradients(part) for part in slices_of(examples, others[0])]
+        columns = [*zip(*handed, strict=True)]
+    except Exception:  # of the user's step, which no replica may ever give so few examples
+        return False
+    return _alike([tf.add_n(list(column)) / others[0] for column in columns], foretold)
 
 
 def _alike(some: Gradients, others: Gradients) -> bool:

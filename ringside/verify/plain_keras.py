@@ -36,6 +36,7 @@ from ringside_core.workloads.workload import Workload
 from trainers.own_step import has_own_test_step, packed
 from trainers.whole_batch import (
     mark_losses,
+    metrics_of_layers,
     runs_in_one_pass,
     takes_true_examples,
 )
@@ -200,18 +201,27 @@ class _Plain:
         values = self._model.evaluate(
             x, labels(y), sample_weight=weight, batch_size=self._batch, verbose=0, return_dict=True
         )
-        if not self._workload.loss:
-            values["loss"] = self._added_loss(x)
+        values |= self._means_over_examples()
         outputs = tf.nest.flatten(self._model.predict(x, batch_size=self._batch, verbose=0))
         found = {name: np.array(value) for name, value in values.items() if name in names}
         return found | {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
 
-    def _added_loss(self, x: Any) -> float:
-        """The mean over the held-out examples: Keras tells that over batches of such a loss."""
-        size = len(tf.nest.flatten(x)[0])
+    def _means_over_examples(self) -> dict[str, float]:
+        """What layers add of the held-out examples: Keras tells the mean over batches of those."""
+        layers = metrics_of_layers(self._model)
+        names = [one.name for one in layers if type(one) is tf.keras.metrics.Mean]
+        if not self._workload.loss:
+            names.append("loss")
+        if not names:
+            return {}
+        size = len(tf.nest.flatten(self._held_out)[0])
         parts = [np.arange(i, min(i + self._batch, size)) for i in range(0, size, self._batch)]
-        told = [self._model.test_on_batch(_rows(x, ids), return_dict=True) for ids in parts]
-        return float(np.average([one["loss"] for one in told], weights=[*map(len, parts)]))
+        told = []
+        for ids in parts:
+            x, y, weight = _rows(self._held_out, ids)
+            told.append(self._model.test_on_batch(x, labels(y), weight, return_dict=True))
+        sizes = [*map(len, parts)]
+        return {n: float(np.average([one[n] for one in told], weights=sizes)) for n in names}
 
 
 _OF_TRAINING = ("final", "loss", "metrics", "slots", "weights")

@@ -5,7 +5,6 @@ python -m ringside.verify.preview spec.json answer.json
 
 import json
 import sys
-import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +14,7 @@ from ringside.verify.request import Case, Request
 from ringside.verify.task import cut, inspect_workload
 from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, set_floatx, weights_of
 from ringside_core.specs import RecordInProgress, RefusalError, RunSpec, Surroundings, write_whole
-from ringside_core.users_errors import last_error
+from ringside_core.users_errors import of_users
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
@@ -42,7 +41,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     backend = make_backend(spec, Surroundings())
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
-    found = {
+    found: dict[str, Any] = {
         "examples": train.num_examples,
         "validation": workload.validation.num_examples if workload.validates else 0,
         "updates": train.steps_per_epoch(1),
@@ -56,25 +55,65 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     inspected = inspect_workload(request, backend)
     told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
     set_floatx(spec.precision)  # the inspection was in float64
-    told["obstacles"] = told["obstacles"] or _untrainable(spec, workload)
+    short = bool(found["short"] or found["validation"] % spec.global_batch)
+    told["obstacles"] = told["obstacles"] or _untrainable(spec, workload, found["model"], short)
     return {**found, **told}
 
 
-def _untrainable(spec: RunSpec, workload: Workload) -> list[str]:
-    """What ends a training of two batches, the second one short, and its evaluation."""
-    case = Case(name="preview", spec=spec, steps=4)
-    with TemporaryDirectory() as folder, make_backend(spec, Surroundings()) as backend:
-        try:
-            short, spec = cut(case, workload, spec, backend)
-            record = RecordInProgress.begun(spec.replace(epochs=1, save="record"))
-            train(prepare(record, short, backend, run_dir=Path(folder)))
-        except (NothingTrainedError, DivergedError):  # its callbacks may mend that
+def _untrainable(
+    spec: RunSpec, workload: Workload, model: dict[str, Any], short: bool
+) -> list[str]:
+    """What ends a training of a whole and a short batch, and its evaluation.
+
+    Args:
+        spec: of the run.
+        workload: that is trained.
+        model: see `preview`.
+        short: whether an epoch or an evaluation of all data has a short batch.
+    """
+    try:
+        _try(spec, workload, tail=None)
+    except (NothingTrainedError, DivergedError) as error:
+        # A loss scale begins so high that the first updates may be skipped.
+        if isinstance(error, NothingTrainedError) and model["bits"] < 32:
             return []
-        except RefusalError as error:
-            return [str(error)]
-        except Exception:  # of the user's code, or of Keras about it
-            return [f"it cannot be trained: {last_error(traceback.format_exc())}"]
-    return []
+        beside = "; a certificate goes without its callbacks" if model["callbacks"] else ""
+        return [f"{error}{beside}"]
+    except Exception as error:  # of the user's code, of Keras about it, or refused
+        why = _why(error)
+    else:
+        return []
+    if not short:
+        try:
+            _try(spec, workload, tail=spec.global_batch)
+        except Exception as error:
+            return [_why(error)]
+        return [
+            "these data, in whole batches, can be trained, but a certificate is of a short last "
+            f"batch too: {why}"
+        ]
+    return [why]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RefusalError):
+        return str(error)
+    return f"it cannot be trained: {of_users(error)}"
+
+
+def _try(spec: RunSpec, workload: Workload, *, tail: int | None) -> None:
+    """Train two updates in each of two epochs, and evaluate.
+
+    Args:
+        spec: of the run.
+        workload: that is trained.
+        tail: see Case.
+    """
+    case = Case(name="preview", spec=spec, steps=4, tail=tail)
+    with TemporaryDirectory() as folder, make_backend(spec, Surroundings()) as backend:
+        small, spec = cut(case, workload, spec, backend)
+        record = RecordInProgress.begun(spec.replace(save="record"))
+        train(prepare(record, small, backend, run_dir=Path(folder)))
 
 
 def _model(workload: Workload) -> dict[str, Any]:

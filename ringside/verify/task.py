@@ -39,7 +39,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.specs.run_spec import Precision
-from ringside_core.users_errors import essence, in_one_line, names_a_type
+from ringside_core.users_errors import essence, in_one_line, names_a_type, of_users
 
 # train.py's function: (record, run_dir, prepare=…) → None.
 Train = Callable[..., None]
@@ -127,7 +127,7 @@ def _looked(backend: Any, seed: int) -> Looked:
         )
         return look(spec, workload, backend, seed)
     except Exception as error:  # of the user's code, at data that were cut in the cases
-        return Looked(seed=seed, wrong=f"the data cannot be read: {type(error).__name__}: {error}")
+        return Looked(seed=seed, wrong=f"the data cannot be read: {of_users(error)}")
 
 
 def watch(case: Case, folder: Path, train: Train) -> Trace:
@@ -143,7 +143,7 @@ def watch(case: Case, folder: Path, train: Train) -> Trace:
     except Exception as error:
         # Ringside's own checks end a training in all processes at once. If another error ends it in
         # one process only, its peers wait in a collective until the launcher ends them.
-        parts[-1].meta["error"] = f"{type(error).__name__}: {error}"
+        parts[-1].meta["error"] = of_users(error)
     return parts[0].then(parts[1]) if case.resumed else parts[0]
 
 
@@ -210,7 +210,7 @@ def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
             own, _ = cut(case, own, spec, training.backend)
         return plain_keras(training.spec, own, reference)
     except Exception as error:
-        return Trace(meta={"error": f"{type(error).__name__}: {error}"})
+        return Trace(meta={"error": of_users(error)})
 
 
 def _prepared(

@@ -308,6 +308,10 @@ def _count_pixels(upstream: Any) -> Any:
 def _count_elements(upstream: Any) -> Any:
     @functools.wraps(upstream)
     def update(variables: Any, y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("sample_weight") is not None:  # as Keras does: (n,) beside (n, 1), say
+            y_pred, y_true = losses_utils.squeeze_or_expand_dimensions(
+                tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
+            )
         # Of one class Keras takes one column of the outputs.
         counted = y_pred if kwargs.get("class_id") is None else y_pred[..., :1]
         kwargs["sample_weight"] = _of_elements(kwargs.get("sample_weight"), counted)

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import compiled_by, has_own_step, optimizers_of, tf
+from ringside_core.keras import compiled_by, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import ArraySource, Source, as_source
 from ringside_core.workloads.step import Step
+from ringside_core.workloads.weights import takes_inputs
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
@@ -25,7 +26,6 @@ class FitArguments:
         first_epoch: number of the first one, for callbacks and the history.
         class_weight: as for `Model.fit`.
         callbacks: as for `Model.fit`.
-        inputs_only: whether each element of the data is a tuple of inputs, not (x, y, weight).
         verbose: whether to print how the training goes.
     """
 
@@ -37,7 +37,6 @@ class FitArguments:
     first_epoch: int = 0
     class_weight: Any = None
     callbacks: tuple[Any, ...] = ()
-    inputs_only: bool = False
     verbose: bool = True
 
 
@@ -119,10 +118,8 @@ def checked_arguments(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
-    # A loss that Keras weighs says that the third part may be weights.
-    own = isinstance(model, tf.keras.Model) and has_own_step(model)
-    inputs_only = own and not getattr(model, "loss", None) and _are_inputs(x)
-    if not inputs_only:
+    of_inputs = isinstance(x, tf.data.Dataset) and takes_inputs(model, x.element_spec)
+    if not of_inputs:
         _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
     _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")
     if steps_per_epoch is not None and steps_per_epoch * batch < train.num_examples:
@@ -148,20 +145,8 @@ def checked_arguments(
         first_epoch=initial_epoch,
         class_weight=class_weight,
         callbacks=tuple(_listed(callbacks)),
-        inputs_only=inputs_only,
         verbose=verbose not in (0, "0"),
     )
-
-
-def _are_inputs(data: Any) -> bool:
-    """Whether three parts of an element are alike, such as anchor, positive and negative.
-
-    An author's own step takes an element as it is. A weight has fewer dimensions than an input.
-    """
-    form = data.element_spec if isinstance(data, tf.data.Dataset) else None
-    if not isinstance(form, tuple) or len(form) != 3 or any(map(tf.nest.is_nested, form)):
-        return False
-    return form[2].shape.rank > 1 and all(part == form[0] for part in form)
 
 
 def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any) -> bool:

@@ -44,15 +44,9 @@ def workload_from(asked: FitArguments, script: str, number: int = 0) -> Workload
         model=again,
         train=asked.train,
         validation=asked.validation,
-        preprocess=_as_inputs if asked.inputs_only else None,
         class_weight=asked.class_weight,
         callbacks=lambda: again.newest.callbacks,
     )
-
-
-def _as_inputs(*parts: Any) -> Any:
-    """All parts of an element as x."""
-    return (parts,)
 
 
 class _Again:

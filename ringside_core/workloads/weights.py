@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf, with_rank
+from ringside_core.keras import has_own_step, tf, with_rank
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.source import ArraySource, Source
 
@@ -87,6 +87,36 @@ def as_fed(nest: Any, *, of_arrays: bool) -> Any:
     if not of_arrays and floatx != "float64":
         return nest
     return tf.nest.map_structure(lambda t: tf.cast(t, floatx) if t.dtype.is_floating else t, nest)
+
+
+def takes_inputs(model: Any, form: Any) -> bool:
+    """Whether the third part of an element is an input of the author's own step, and no weight.
+
+    Keras hands such a step an element as it is. A loss that Keras weighs says that the third part
+    may be weights.
+
+    Args:
+        model: compiled.
+        form: of a batch of a data set, as its `element_spec`.
+    """
+    own = isinstance(model, tf.keras.Model) and has_own_step(model)
+    return own and not getattr(model, "loss", None) and _are_inputs(form)
+
+
+def inputs_together(*parts: Any) -> Any:
+    """A batch of three inputs that are alike as x; another one, of validation, as it is."""
+    return (parts,) if _are_inputs(parts) else parts
+
+
+def _are_inputs(form: Any) -> bool:
+    """Whether three parts are alike, such as anchor, positive and negative.
+
+    A weight has fewer dimensions than an input.
+    """
+    if not isinstance(form, tuple) or len(form) != 3 or any(map(tf.nest.is_nested, form)):
+        return False
+    alike = {(tuple(part.shape[1:]), part.dtype) for part in form}
+    return form[2].shape.rank > 1 and len(alike) == 1
 
 
 def labels(y: Any) -> Any:

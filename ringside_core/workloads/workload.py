@@ -19,7 +19,11 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
-from ringside_core.workloads.weights import check_class_weight
+from ringside_core.workloads.weights import (
+    check_class_weight,
+    inputs_together,
+    takes_inputs,
+)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,8 @@ class Workload:
             self._check_reductions()
         if not model.built:
             # Weights made in the first step would not be those with which every backend begins.
-            with suppress(NotImplementedError):  # it may have a training step, and no call
+            # With a training step of its own it may have no call, or one of something else.
+            with suppress(Exception if has_own_step(model) else NotImplementedError):
                 model(self._first_inputs)
         try:
             model.weights  # noqa: B018  # Keras raises if a part has none yet
@@ -177,7 +182,12 @@ class Workload:
         Raises:
             RefusalError: the model has no optimizer.
         """
-        model = self.build_model()
+        model = self.model()
+        if self.preprocess is None and not self.train.of_arrays:
+            batches = first_batches(self.train, None, 1)
+            if takes_inputs(model, batches.element_spec):
+                object.__setattr__(self, "preprocess", inputs_together)
+        self.check_model(model)
         if not optimizers_of(model):
             raise RefusalError(
                 "A workload without an optimizer needs a compiled model.",

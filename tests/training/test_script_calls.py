@@ -10,7 +10,7 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import get_weights, optimizers_of, tf
-from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
@@ -18,7 +18,10 @@ from ringside_core.workloads.script import captured_fit, workload_of
 from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.step import step
 from ringside_core.workloads.weights import labels
+from ringside_core.workloads.workload import Workload
 from tests.training.test_trainer import serial_spec
+from trainers.fit import fit
+from trainers.prepare import prepare
 
 BEGIN = """
 import sys
@@ -337,6 +340,49 @@ def test_three_parts_that_are_alike_are_inputs(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weight, np.ones(4))
     np.testing.assert_array_equal(positive, np.asarray(anchor) + 1)
     np.testing.assert_array_equal(negative, np.asarray(anchor) + 2)
+
+
+def test_triplets_are_validated_by_pairs(tmp_path: Path) -> None:
+    """In a Workload too: the author's test step gets (x, y), of a data set and of arrays."""
+
+    class Embedding(tf.keras.Model):
+        """Its call takes a single input, its steps a triplet or a pair."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+
+        def call(self, x: Any) -> Any:
+            return self.net(x + tf.zeros((1, 2)))
+
+        def train_step(self, data: Any) -> Any:
+            anchor, positive, negative = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(self(anchor) + self(positive) - 3 * self(negative))
+            mine = self.net.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+            return {"loss": loss}
+
+        def test_step(self, data: Any) -> Any:
+            x, y = data
+            return {"loss": tf.reduce_mean(x), "label": tf.reduce_mean(y)}
+
+    def model() -> Any:
+        made = Embedding()
+        made.compile("sgd")
+        return made
+
+    x, y = rows(7).astype(np.float32), np.arange(7, dtype=np.float32)
+    triplets = tf.data.Dataset.from_tensor_slices((x, x + 1, x + 2)).batch(4)
+    for held_out in ((x, y), tf.data.Dataset.from_tensor_slices((x, y)).batch(4)):
+        workload = Workload("triplets", model, triplets, held_out)
+        record = RecordInProgress.begun(serial_spec(global_batch=4, save="record"))
+        with make_backend(record.spec, Surroundings()) as backend:
+            fit(prepare(record, workload, backend, run_dir=tmp_path))
+
+        told = record.epochs[-1].validation
+        assert told["label"] == pytest.approx(3.0)
+        assert told["loss"] == pytest.approx(np.mean(x))
 
 
 @pytest.mark.parametrize(

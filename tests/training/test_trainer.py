@@ -18,6 +18,7 @@ from ringside_core.specs import (
     Topology,
 )
 from ringside_core.workloads.pipeline import make_pipeline
+from ringside_core.workloads.workload import Workload
 from tests.contract.linear import linear
 from trainers.build import apply_rule, build
 from trainers.checkpoint import read, restore, snapshot, write
@@ -121,12 +122,32 @@ def test_replicas_that_part_are_found(shift: float) -> None:
     check_replicas_equal(model, TwoReplicas(0.0), initial)  # type: ignore[arg-type]
 
 
-def train_serial(run_dir: Path, **changes: Any) -> RecordInProgress:
+def train_serial(
+    run_dir: Path, workload: Workload | None = None, **changes: Any
+) -> RecordInProgress:
     """Train in this process."""
     record = RecordInProgress.begun(serial_spec(**changes))
     with make_backend(record.spec, Surroundings()) as backend:
-        fit(prepare(record, linear(), backend, run_dir=run_dir))
+        fit(prepare(record, workload or linear(), backend, run_dir=run_dir))
     return record
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        ({"optimizer": lambda: tf.keras.optimizers.SGD(0.0)}, "a learning rate of 0"),
+        ({"optimizer": lambda: tf.keras.optimizers.legacy.SGD(0.0)}, "a learning rate of 0"),
+        ({"loss": lambda y, made: 0.0 * (made - y)}, "the same weights as before"),
+    ],
+)
+def test_a_training_that_changes_nothing_is_refused(
+    changes: dict[str, Any], received: str, tmp_path: Path
+) -> None:
+    """A program can be so by mistake; there is nothing to compare."""
+    workload = dataclasses.replace(linear(), **changes)
+
+    with pytest.raises(RefusalError, match=f"must change a weight.*Received: {received}"):
+        train_serial(tmp_path, workload)
 
 
 def test_a_resumed_training_ends_where_an_unbroken_one_does(tmp_path: Path) -> None:

@@ -71,6 +71,18 @@ class Measuring(tf.keras.layers.Layer):
         return x
 
 
+class MeasuringEach(tf.keras.layers.Layer):
+    """Holds its metric, and tells it every element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = tf.keras.metrics.Mean(name="size")
+
+    def call(self, x: Any) -> Any:
+        self.size.update_state(x**2)
+        return x
+
+
 class OwnStep(tf.keras.Model):
     def train_step(self, data: Any) -> Any:
         return {"loss": tf.reduce_mean(data[0])}
@@ -198,6 +210,7 @@ ACTIVE = layers.Dense(2, activity_regularizer="l2")
         (stacked(), dice, True),
         (stacked(Narrowing()), "mse", True),
         (stacked(Measuring()), "mse", True),
+        (stacked(MeasuringEach()), "mse", True),
         (stacked(ACTIVE), "mse", True),
         (called(stacked(Narrowing())), "mse", True),
         (masked_output, "mse", True),
@@ -252,6 +265,21 @@ def test_a_metric_that_a_layer_adds_counts_no_padding(replicas: int) -> None:
 
     told = [epoch.train["size"] for epoch in epochs]
     np.testing.assert_allclose(told, [mean_of_batches(x, 0), mean_of_batches(x, 1)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("layer", [Measuring, MeasuringEach])
+def test_a_metric_of_a_layer_counts_each_held_out_example_once(layer: Any, replicas: int) -> None:
+    """27 in batches of 12: the mean over them, by NumPy. In training too, if it is told each."""
+    x, y = numbers()
+    workload = Workload("size", lambda: stacked(layer())(), (x, y), (2 * x, y), "mse", "sgd")
+
+    _, epochs = train_serial(workload, virtual_replicas=replicas)
+
+    for epoch in epochs:
+        assert epoch.validation["size"] == pytest.approx(np.mean(4 * x**2), rel=1e-12)
+        if layer is MeasuringEach:
+            assert epoch.train["size"] == pytest.approx(np.mean(x**2), rel=1e-12)
 
 
 @pytest.mark.parametrize("by_metric", [True, False])

@@ -210,22 +210,40 @@ def test_a_weight_weighs_all_pixels_of_its_example() -> None:
         np.testing.assert_allclose(found, right, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: tf.keras.metrics.BinaryIoU(target_class_ids=[0, 1]),
-        lambda: tf.keras.metrics.IoU(2, [0, 1]),
-        tf.keras.metrics.AUC,
-        tf.keras.metrics.Precision,
-        lambda: tf.keras.metrics.RecallAtPrecision(0.5),
-    ],
+COUNTS = (
+    lambda: tf.keras.metrics.BinaryIoU(target_class_ids=[0, 1]),
+    lambda: tf.keras.metrics.IoU(2, [0, 1]),
+    tf.keras.metrics.AUC,
+    tf.keras.metrics.Precision,
+    lambda: tf.keras.metrics.RecallAtPrecision(0.5),
 )
+
+
+@pytest.mark.parametrize("make", COUNTS)
 @pytest.mark.parametrize("weights", [(1, 1, 0, 1), (3, 1, 0, 2)])
 def test_a_weight_weighs_all_pixels_in_counts(make: Any, weights: tuple[int, ...]) -> None:
     """As many copies of an image as its weight says, and no weights, give the same number."""
     chance = np.random.default_rng(2)
     right = chance.integers(0, 2, (4, 5, 4, 1)).astype(float)
     guess = np.clip(right * 0.3 + chance.random((4, 5, 4, 1)) * 0.7, 0, 1)
+    weighed, copied = make(), make()
+    weighed.update_state(right, guess, sample_weight=tf.constant(weights, tf.float64))
+    copied.update_state(np.repeat(right, weights, axis=0), np.repeat(guess, weights, axis=0))
+
+    np.testing.assert_allclose(weighed.result(), copied.result(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", COUNTS)
+@pytest.mark.parametrize(
+    ("labels", "outputs"),
+    [((6,), (6, 1)), ((6, 1), (6,)), ((6, 2), (6, 2, 1)), ((6, 2, 2), (6, 2, 2, 1))],
+)
+def test_labels_may_lack_the_last_axis_of_the_outputs(
+    make: Any, labels: tuple[int, ...], outputs: tuple[int, ...]
+) -> None:
+    """As many copies of an example as its weight says, and no weights, give the same number."""
+    chance, weights = np.random.default_rng(4), [3, 1, 2, 1, 0, 2]
+    right, guess = chance.integers(0, 2, labels).astype(float), chance.random(outputs)
     weighed, copied = make(), make()
     weighed.update_state(right, guess, sample_weight=tf.constant(weights, tf.float64))
     copied.update_state(np.repeat(right, weights, axis=0), np.repeat(guess, weights, axis=0))

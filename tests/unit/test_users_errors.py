@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside_core.users_errors import essence, in_one_line, last_error
+from ringside_core.specs import RefusalError
+from ringside_core.users_errors import essence, in_one_line, last_error, of_users
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,32 @@ def test_autograph_tells_the_users_line_in_its_text() -> None:
     )
 
     assert last_error(output) == "ValueError: Input has 36 values (a.py, line 6)"
+
+
+def test_a_program_within_the_checkout_is_a_users() -> None:
+    """As those in examples/ are; Ringside's own rooms are not."""
+    root = Path(__file__).resolve().parents[2]
+    output = (
+        "Traceback (most recent call last):\n"
+        f'  File "{root}/ringside_core/workloads/script.py", line 3, in run\n    exec(code)\n'
+        f'  File "{root}/examples/mine.py", line 7, in <module>\n    fit()\n'
+        f'  File "{root}/.venv/lib/python3.11/site-packages/tf_keras/a.py", line 9, in f\n'
+        f'  File "{root}/trainers/fit.py", line 5, in fit\n    raise\nValueError: no\n'
+    )
+
+    assert last_error(output) == f"ValueError: no ({root}/examples/mine.py, line 7)"
+
+
+def test_an_error_that_was_caught_is_told_in_one_line(tmp_path: Path) -> None:
+    """A user's with the line; a refusal of Ringside's as a whole, without one."""
+    program = tmp_path / "mine.py"
+    program.write_text("raise ValueError('wrong\\n  and more')")
+    with pytest.raises(ValueError) as caught:
+        exec(compile(program.read_text(), str(program), "exec"))
+
+    assert of_users(caught.value) == f"ValueError: wrong ({program}, line 1)"
+    refused = RefusalError("A rule.", received="a thing", advice="Do this.")
+    assert of_users(refused) == "RefusalError: A rule. Received: a thing. Do this."
 
 
 def test_without_a_traceback_the_last_lines_are_told() -> None:

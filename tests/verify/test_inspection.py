@@ -248,8 +248,11 @@ def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any]) -> Non
     found = inspected(model)
 
     assert found.obstacles == ()
-    assert [one.treated for one in found.by_design] == [
-        "drawn as a function of the example, the step and the layer, in every arm"
+    assert [(one.layer, one.treated) for one in found.by_design] == [
+        (
+            "blur (Blurring)",
+            "drawn as a function of the example, the step and the layer, in every arm",
+        )
     ]
 
 

@@ -49,6 +49,21 @@ class Summing(Stepping):
         return tf.reduce_sum(error**2)
 
 
+class Mixing(Stepping):
+    """A mean and a sum."""
+
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean(error**2) + tf.reduce_sum(tf.abs(error))
+
+
+class Constant(Stepping):
+    """A number for each of twelve examples, however many there are."""
+
+    def loss_of(self, error: Any) -> Any:
+        noise = tf.random.normal((BATCH, 1), dtype=error.dtype)
+        return tf.reduce_mean(error**2) + tf.reduce_mean((self.line.kernel[0] - noise) ** 2)
+
+
 class Contrasting(Stepping):
     def loss_of(self, error: Any) -> Any:
         return tf.reduce_mean((error - tf.transpose(error)) ** 4)
@@ -113,6 +128,8 @@ def test_a_step_that_couples_its_batch_is_by_design() -> None:
     ("model", "words"),
     [
         (Summing, "Summing.train_step has a loss that is a sum over its batch"),
+        (Mixing, "Mixing.train_step has a loss of which a part is a sum over its batch"),
+        (Constant, "Constant.train_step draws random numbers for a constant number of examples"),
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
     ],

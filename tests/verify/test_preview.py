@@ -96,3 +96,57 @@ def test_what_ends_a_training_is_told(tmp_path: Path) -> None:
 
     assert told.startswith("no certificate: it cannot be trained: InvalidArgumentError: Input")
     assert told.endswith(f"({program}, line 2)")
+
+
+TAKES_PAIRS = """
+class Pairs(tf.keras.Sequential):
+    def train_step(self, data):
+        tf.debugging.assert_equal(tf.shape(data[0])[0] % 2, 0)
+        return super().train_step(data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("examples", "begins"),
+    [
+        (15, "no certificate: it cannot be trained: InvalidArgumentError: "),
+        (16, "no certificate: these data, in whole batches, can be trained, but a certificate is"),
+    ],
+)
+def test_what_only_a_short_batch_ends_is_told_apart(
+    examples: int, begins: str, tmp_path: Path
+) -> None:
+    """Fifteen examples in batches of eight have one; sixteen have none, and a certificate has."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dense(2)").replace(global_batch=8)
+    program = tmp_path / "mine.py"
+    text = program.read_text().replace("tf.keras.Sequential(", "Pairs(")
+    text = text.replace("1, 21", f"1, {3 * examples}").replace("(7, 3)", f"({examples}, 3)")
+    text = text.replace("np.ones(7)", f"np.ones({examples})").replace("[:4", "[:8")
+    program.write_text(text.replace("x = np", f"{TAKES_PAIRS}\nx = np", 1))
+
+    (told,) = _lines(spec, preview(spec))[-1:]
+
+    assert told.startswith(begins)
+    assert f"({program}, line " in told
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        ("tf.keras.optimizers.SGD(0.0)", "must change a weight. Received: a learning rate of 0"),
+        ("tf.keras.optimizers.SGD(1e30)", "weights are no longer numbers"),
+    ],
+)
+def test_what_trains_nothing_is_not_called_exact(
+    optimizer: str, words: str, tmp_path: Path
+) -> None:
+    """A callback may mend it; a certificate goes without."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dense(2)")
+    program = tmp_path / "mine.py"
+    program.write_text(program.read_text().replace('"sgd"', optimizer))
+
+    (told,) = _lines(spec, preview(spec))[-1:]
+
+    assert told.startswith("no certificate: ")
+    assert words in told
+    assert told.endswith("; a certificate goes without its callbacks")

@@ -222,7 +222,8 @@ def adam() -> Workload:
 
 
 def sample_weights() -> Workload:
-    """Examples that bring weights of their own, one of them 0."""
+    """Examples that bring weights of their own, one of them 0; their labels lack the last axis."""
+    keras = tf.keras
 
     def weights(generator: np.random.Generator, count: int) -> Array:
         drawn = generator.uniform(0.2, 3.0, size=count)
@@ -231,9 +232,21 @@ def sample_weights() -> Workload:
 
     return _workload(
         "sample_weights",
-        lambda: _stack([_hidden()]),
-        lambda generator, count: (_features(generator, count), _values, weights),
-        **_REGRESSION,
+        lambda: keras.Sequential(
+            [keras.Input((FEATURES,)), _hidden()(), keras.layers.Dense(1, "sigmoid")]
+        ),
+        lambda generator, count: (
+            _features(generator, count),
+            lambda generator, count: generator.integers(0, 2, count),
+            weights,
+        ),
+        loss=keras.losses.BinaryCrossentropy(),
+        metrics=lambda: [
+            keras.metrics.Precision(name="precision"),
+            keras.metrics.Recall(name="recall"),
+            keras.metrics.AUC(name="auc"),
+            keras.metrics.BinaryIoU([0, 1], name="iou"),
+        ],
     )
 
 

@@ -110,9 +110,11 @@ def single_number() -> Workload:
 
 
 class Narrowing(tf.keras.layers.Layer):
-    """Adds a loss of what it passes on."""
+    """Adds a loss of what it passes on, and metrics of it: of each element, and of the batch."""
 
     def call(self, x: Any) -> Any:
+        self.add_metric(tf.square(x), name="square")
+        self.add_metric(tf.reduce_mean(x), name="mean")
         self.add_loss(0.3 * tf.reduce_mean(tf.square(x)))
         return x
 
@@ -144,7 +146,10 @@ def masked_output() -> Workload:
         validation=split(1, NUM_VALIDATION),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(0.02),
-        metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        metrics=lambda: [
+            tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            tf.keras.metrics.MeanIoU(2, sparse_y_pred=False, name="iou"),
+        ],
     )
 
 

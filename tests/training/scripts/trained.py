@@ -35,11 +35,12 @@ def net(width: int = 5) -> Any:
 
 
 class Counted(tf.keras.callbacks.Callback):
-    """Counts what it is told, and changes the rate in every step."""
+    """Counts what it is told, changes the rate in each step, validates with half the weights."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = dict.fromkeys(("train", "epochs", "steps", "ends"), 0)
+        self.told = dict.fromkeys(("train", "epochs", "steps", "ends", "tests"), 0)
+        self.tested = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.told["train"] += 1
@@ -53,6 +54,15 @@ class Counted(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.told["ends"] += 1
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self.told["tests"] += 1
+        self._own = self.model.get_weights()
+        self.model.set_weights([0.5 * value for value in self._own])
+
+    def on_test_end(self, logs: Any = None) -> None:
+        self.model.set_weights(self._own)
+        self.tested = logs["loss"]
 
 
 class OwnStep(tf.keras.Model):
@@ -156,6 +166,7 @@ def stepwise(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         callbacks=[counted],
     )
     history.history.update({name: [float(value)] for name, value in counted.told.items()})
+    history.history["tested"] = [counted.tested]
     return model, history
 
 
