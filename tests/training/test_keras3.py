@@ -37,10 +37,7 @@ def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: P
     """In float64; `plain` is `model.fit` of Keras, without Ringside."""
     alone = run(SERIAL, tmp_path, *flags)
 
-    if flags == ("--plain",):
-        other = run(SERIAL, tmp_path)
-    else:
-        other = run(MPIRUN, tmp_path, *flags)
+    other = run(SERIAL, tmp_path) if flags == ("--plain",) else run(MPIRUN, tmp_path, *flags)
 
     assert other == pytest.approx(alone, rel=1e-10)
 
