@@ -37,6 +37,7 @@ from trainers.own_step import (
     Trial,
     build_compiled,
     has_own_test_step,
+    together,
     try_out,
 )
 from trainers.rehearsal import first_examples
@@ -127,6 +128,7 @@ def tried_out(
         weighted=train.weighted,
         of_arrays=train.of_arrays,
         several=backend.num_replicas > 1 and backend.capabilities.synchronous,
+        gathers=apart if isinstance(apart := together(backend), RefusalError) else None,
     )
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():

@@ -14,7 +14,9 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
+from trainers.own_step import together
 from trainers.rehearsal import Rehearsal
 from trainers.whole_batch import losses_count_padding
 
@@ -66,6 +68,7 @@ class Evaluation:
         self.predictions = rehearsal.predictions
         rehearsal.check_metrics()
         self._trimmed = losses_count_padding(model)
+        self._together = together(backend) if self._trimmed else NOT_ON_PADDING
         with backend.scope():
             self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
@@ -92,12 +95,13 @@ class Evaluation:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         if self._trimmed:
             x, y, weight, ids = only_true((x, y, weight, ids), true)
-        with feeding(ids):
+        whole = gathering(self._together, tf.cast(true, weight.dtype), true)
+        with feeding(ids), whole:
             predictions = self._model(x, training=False)
+            mean = self._losses and self._losses(labels(y), predictions, weight)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.
-        mean = self._losses and self._losses(labels(y), predictions, weight)
         if mean is None:  # the model adds all its losses itself
             mean = tf.zeros([], weight.dtype)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync

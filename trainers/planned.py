@@ -113,7 +113,7 @@ def _planned(
     total = length = pipeline.num_examples
     first = epoch * total
     if pipeline.goes_on:
-        length = pipeline.source.steps_per_epoch * spec.global_batch
+        length = pipeline.global_batches * spec.global_batch
         first = epoch * length
     for number in range(first // total, -(-(first + length) // total)):  # passes
         begin, end = max(first, number * total), min(first + length, (number + 1) * total)

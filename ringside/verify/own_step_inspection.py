@@ -4,7 +4,9 @@ The step runs on a whole batch, then on the same batch again, then on the slices
 get, always from the same state. What it hands to its optimizers is compared and not applied.
 """
 
+import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ringside.verify.example_random import drawing_layers, tie_to_examples
@@ -22,8 +24,10 @@ from ringside_core.keras import (
 from ringside_core.specs import ByDesign
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
 from trainers.own_step import check_made_before, losses_of_one_replica, packed, step_name
+from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]
 
@@ -77,7 +81,7 @@ class _Step:
 
     def __init__(self, model: Any, batch: tuple[Any, Any], *, of_arrays: bool) -> None:
         self._model, self._batch, self._of_arrays = model, batch, of_arrays
-        self._handed: Gradients = []
+        self._here = threading.local()  # parts that gather rows run in turns, in threads
         for optimizer in optimizers_of(model):
             on_apply(optimizer, self._note)
         self._weights = weights_of(model)
@@ -86,23 +90,29 @@ class _Step:
     def _note(self, apply: Any, gradients: list[Any], variables: list[Any]) -> None:
         del apply, variables
         given = [gradient for gradient in gradients if gradient is not None]
-        self._handed += [tf.convert_to_tensor(gradient) for gradient in given]
+        self._here.handed += [tf.convert_to_tensor(gradient) for gradient in given]
 
-    def gradients(self, part: Part) -> Gradients:
+    def gradients(self, part: Part, together: Together | None = None) -> Gradients:
         """What the step hands to its optimizers for a part of the batch."""
         set_weights(self._model, self._state)
-        self._handed = []
+        handed: Gradients = []
+        self._here.handed = handed
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
-        with feeding(ids), losses_of_one_replica():
+        share = tf.constant(part.size / part.of, tf.keras.backend.floatx())
+        with feeding(ids), losses_of_one_replica(), gathering(together, share, part.size):
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         check_made_before(self._model, self._weights)
-        return self._handed
+        return handed
+
+    def of_replicas(self, parts: Sequence[Part]) -> list[Gradients]:
+        """The same for replicas that have these parts."""
+        return run_together([partial(self.gradients, part, TOGETHER) for part in parts])
 
 
 def _difference(step: _Step, slices: Sequence[Part], whole: Gradients) -> str:
     """How the slices' gradients fail to make up those of the whole batch; empty: they do."""
-    handed = [step.gradients(part) for part in slices]
+    handed = step.of_replicas(slices)
     if any(len(one) != len(whole) for one in handed):
         return "updates other variables when its batch is split"
     sums = [tf.add_n(list(column)) for column in zip(*handed, strict=True)]

@@ -167,7 +167,7 @@ def test_another_feed_than_planned_is_an_error(
 @pytest.mark.parametrize("cache", [True, False])
 def test_a_training_goes_on_bitwise(tmp_path: Path, cache: bool, stop_after: int) -> None:
     """Broken off within an epoch or at its end, and resumed."""
-    options = {"pipeline": {"cache": cache}, "trained": going, "epochs": 3}
+    options: Any = {"pipeline": {"cache": cache}, "trained": going, "epochs": 3}
     unbroken, weights = train_serial(tmp_path / "whole", **options)
 
     train_serial(tmp_path, stop_after=stop_after, checkpoint_steps=1, **options)
