@@ -306,6 +306,8 @@ class Pipeline:
 
     def _global_true_counts(self, num_readers: int) -> Any:
         """Examples of weight above 0 in each global batch of an epoch, [steps]."""
+        if self.goes_on:
+            return np.full(self.global_batches, self.plan.global_batch)
         if self.options.shard == "batch":
             steps = range(self.global_batches)
             return np.array([self.plan.true_examples(k, self.num_examples) for k in steps])
@@ -342,37 +344,38 @@ class Pipeline:
             step, replica = slot // replicas, shard.index * replicas + slot % replicas
             return step * self.plan.global_batch + replica * batch + places
 
-        def placed(slot: Any) -> tuple[Any, Any, Any]:
-            """(pass, position in it, whether it is a true example's) of a batch's places.
-
-            The pass is a scalar, or [batch] where a batch may be of two.
-            """
-            places = tf.range(batch, dtype=tf.int64)
-            if self.goes_on:
-                positions = positions_of(slot, places)
-                return positions // total, positions % total, tf.fill([batch], True)
-            positions = positions_of(slot % slots, places)
-            # Padding repeats from the beginning, because batch normalisation's statistics see it.
-            return slot // slots, positions % total, positions < total
+        def gone_on(epoch: Any, positions: Any) -> tuple[Any, Any]:
+            """Pass [batch] and position of places of an epoch that goes on; all are true."""
+            positions += epoch * self.global_batches * self.plan.global_batch
+            return positions // total, positions % total
 
         def gathered(numbers: Any) -> Any:
             return tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
 
         @tf.autograph.experimental.do_not_convert
         def batch_at(slot: Any, element: Any = None) -> Any:
-            epoch, positions, true = placed(slot)
-            numbers = self._order(positions, epoch, total)
+            epoch, slot = slot // slots, slot % slots
+            positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
+            true = positions < total
+            if self.goes_on:
+                true = tf.ones_like(true)
+                epoch, positions = gone_on(epoch, positions)
+            # Padding repeats from the beginning, because batch normalisation's statistics see it.
+            numbers = self._order(positions % total, epoch, total)
             element = gathered(numbers) if element is None else element
             if of_batch is not None:
                 element = of_batch(epoch, numbers, element)
-            weights = self._weights(true, slot % slots // replicas, shard.count)
+            weights = self._weights(true, slot // replicas, shard.count)
             return self._finished(element, *weights, tf.where(true, numbers, PAD_ID))
 
         # For a whole batch at once, because `element_at` is called for each example.
         @tf.autograph.experimental.do_not_convert
         def numbers_at(slot: Any) -> Any:
-            epoch, positions, _ = placed(slot)
-            return tf.broadcast_to(epoch, [batch]), self._order(positions, epoch, total)
+            epoch, slot = slot // slots, slot % slots
+            positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
+            if self.goes_on:
+                epoch, positions = gone_on(epoch, positions)
+            return tf.broadcast_to(epoch, [batch]), self._order(positions % total, epoch, total)
 
         @tf.autograph.experimental.do_not_convert
         def element_at(epoch: Any, number: Any) -> Any:
@@ -415,12 +418,12 @@ class Pipeline:
             epoch: scalar; or [batch] ascending, as many as the positions allow.
             total: number of examples.
         """
-        if not self.shuffles:
-            return positions
-        if epoch.shape.rank:  # TensorFlow's shuffle takes one seed (seen on 2.21)
+        if self.shuffles and epoch.shape.rank:  # TensorFlow's takes one seed (seen on 2.21)
             most = (positions.shape[0] + total - 2) // total
             numbers = [self._order(positions, epoch[0] + later, total) for later in range(most + 1)]
             return tf.gather(tf.stack(numbers, axis=1), epoch - epoch[0], batch_dims=1)
+        if not self.shuffles:
+            return positions
         seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
         return tf.random.experimental.index_shuffle(
             positions, seed=tf.cast(seed, tf.int32), max_index=total - 1
@@ -469,12 +472,13 @@ class Pipeline:
         local = self._reader_batch(shard.count)
         first = tf.cast(first_step, tf.int64) * batch
 
-        def mine(position: Any, _: Any) -> Any:
-            return (position >= first) & (position % batch // local == shard.index)
+        def own_before(position: Any) -> Any:
+            begun = tf.clip_by_value(position % batch - shard.index * local, 0, local)
+            return position // batch * local + begun
 
         def of_pass(number: Any) -> Any:
-            elements = self._in_order(source, number, source.parts)
-            kept = elements.enumerate(number * total).filter(mine).map(lambda _, own: own)
+            skipped = tf.maximum(own_before(first) - own_before(number * total), 0)
+            kept = self._kept_elements(source, number, shard).skip(skipped)
             made = self._made(source, kept, number, shard)
             return made.map(lambda example, element: (example + number * total, element))
 
@@ -510,28 +514,26 @@ class Pipeline:
         """(example number, raw element) of one reader, in order."""
         policy = self.options.shard
         files = source.parts[shard.index :: shard.count] if policy == "file" else source.parts
-        elements = self._in_order(source, epoch, files)
+        elements = _numbered(source, files, self.options.interleave_files)
+        if self.shuffles:
+            elements = _shuffled(
+                elements, self.options.shuffle_buffer, self.seed * 1_000_003 + epoch
+            )
         if policy == "data":
             return elements.shard(shard.count, shard.index)
         if policy == "batch":
             local = self._reader_batch(shard.count)
-            own = elements.enumerate().filter(
+            first = epoch * self.num_examples if self.goes_on else 0
+            own = elements.enumerate(first).filter(
                 lambda position, _: position % self.plan.global_batch // local == shard.index
             )
             return own.map(lambda _, element: element)
         return elements
 
-    def _in_order(self, source: StreamSource, epoch: Any, parts: tuple[str, ...]) -> Any:
-        """(example number, raw element) of some parts, in the order of an epoch."""
-        elements = _numbered(source, parts, self.options.interleave_files)
-        if not self.shuffles:
-            return elements
-        return _shuffled(elements, self.options.shuffle_buffer, self.seed * 1_000_003 + epoch)
-
     def _weights(self, true: Any, step: Any, num_readers: int) -> tuple[Any, Any]:
         """Weight [per_replica_batch] and scale of a batch, in the precision of the run."""
         weights = tf.cast(true, tf.keras.backend.floatx())
-        if not self.training or self.goes_on:
+        if not self.training:
             return weights, tf.ones([], weights.dtype)
         if not self.synchronous:
             return weights, self.plan.per_replica_batch / tf.reduce_sum(weights)
