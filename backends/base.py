@@ -218,6 +218,22 @@ class Backend(ABC):
         del optimizer, variables
         return gradients
 
+    def all_gather(self, rows: Any) -> Any:
+        """The rows of all replicas, those of replica 0 first; called in the step of each.
+
+        Args:
+            rows: [n, …], with any n in each replica.
+        """
+        raise NotImplementedError(f"{self.name} gathers nothing")
+
+    def all_sum(self, tensor: Any) -> Any:
+        """The sum of a tensor over all replicas; called in the step of each."""
+        raise NotImplementedError(f"{self.name} gathers nothing")
+
+    def replica_number(self) -> Any:
+        """Number of the replica in whose step this is called, from 0."""
+        return self.rank
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Let an optimizer that this backend wrapped combine gradients in another way.
 

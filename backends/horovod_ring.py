@@ -197,6 +197,18 @@ class HorovodRing(Ranks):
         reduced: list[Any] = reduce._allreduce_grads(gradients, list(map(raw, variables)))
         return reduced
 
+    def all_gather(self, rows: Any) -> Any:
+        """Ranks may have different numbers of rows."""
+        import horovod.tensorflow as hvd
+
+        return hvd.allgather(rows)
+
+    def all_sum(self, tensor: Any) -> Any:
+        """As Horovod sums gradients, without compression."""
+        import horovod.tensorflow as hvd
+
+        return hvd.allreduce(tensor, op=hvd.Sum)
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """DistributedOptimizer reduces by a function that it holds; a tape is made in the step."""
         if VERSION == 3:

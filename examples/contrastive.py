@@ -1,4 +1,4 @@
-"""Contrastive learning: each image is told from the others of its batch, after SimCLR.
+"""Contrastive learning: each image is told from all others of the global batch, after SimCLR.
 
 python examples/contrastive.py
 ringside verify examples/contrastive.py
@@ -24,7 +24,7 @@ class Contrastive(tf.keras.Model):
         self.encoder = tf.keras.Sequential(
             [
                 layers.Dense(64, use_bias=False, input_shape=(64,)),
-                layers.BatchNormalization(),
+                layers.LayerNormalization(),
                 layers.ReLU(),
                 layers.Dense(32),
             ]
@@ -46,8 +46,9 @@ class Contrastive(tf.keras.Model):
     def train_step(self, x: Any) -> dict[str, Any]:
         """One update: the two views of an image belong together."""
         with tf.GradientTape() as tape:
-            scores = tf.matmul(self.view(x), self.view(x), transpose_b=True) / 0.1
-            own = tf.range(tf.shape(x)[0])
+            one, other = ringside.gather(self.view(x)), ringside.gather(self.view(x))
+            scores = tf.matmul(one, other, transpose_b=True) / 0.1
+            own = tf.range(tf.shape(one)[0])
             loss = tf.reduce_mean(
                 tf.keras.losses.sparse_categorical_crossentropy(own, scores, from_logits=True)
             )

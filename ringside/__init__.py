@@ -4,6 +4,7 @@ Nothing is imported until it is used, because all of it brings TensorFlow:
 
 - `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
 - `step`: stands above a training step of one's own, a function with a tape (examples/own_loop.py).
+- `gather`: in such a step, or in a loss function, the rows of all replicas.
 
 - `Workload`: a model, its data and its loss; a user's function returns one.
 - `QualityTarget`: the validation metric and the value at which training counts as done.
@@ -28,14 +29,26 @@ if TYPE_CHECKING:
     from ringside_core.workloads.source import StreamSource
     from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
+    from trainers.gather import gather
 
-__all__ = ["QualityTarget", "StreamSource", "Workload", "fit", "is_chief", "scope", "step", "tf"]
+__all__ = [
+    "QualityTarget",
+    "StreamSource",
+    "Workload",
+    "fit",
+    "gather",
+    "is_chief",
+    "scope",
+    "step",
+    "tf",
+]
 
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
     "StreamSource": "ringside_core.workloads.source",
     "Workload": "ringside_core.workloads.workload",
     "fit": "ringside.script",
+    "gather": "trainers.gather",
     "is_chief": "ringside.script",
     "scope": "ringside.script",
     "step": "ringside_core.workloads.step",

@@ -38,6 +38,7 @@ from trainers.own_step import (
     as_given,
     build_compiled,
     has_own_test_step,
+    together,
     try_out,
 )
 from trainers.rehearsal import first_examples
@@ -136,6 +137,7 @@ def tried_out(
         as_given(train, batch),
         as_given(validation, held_out),
         several=backend.num_replicas > 1 and backend.capabilities.synchronous,
+        gathers=apart if isinstance(apart := together(backend), RefusalError) else None,
     )
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():

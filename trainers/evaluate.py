@@ -14,8 +14,9 @@ from ringside_core.specs import LedgerDigest, RefusalError
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
-from trainers.own_step import Results, counted_by
+from trainers.own_step import Results, counted_by, together
 from trainers.rehearsal import Rehearsal
 from trainers.whole_batch import losses_count_padding, metrics_of_layers
 
@@ -73,6 +74,7 @@ class Evaluation:
             Results.of(model)  # so that they count true examples
         # Whether a part of a batch may hold no example.
         self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
+        self._together = together(backend) if self._trimmed else NOT_ON_PADDING
         with backend.scope():
             self._losses, self._metrics = rehearsal.losses(), rehearsal.metrics()
             self._loss_sum = tf.keras.metrics.Sum(name="ringside_loss_sum")
@@ -101,12 +103,13 @@ class Evaluation:
         if self._trimmed:
             x, y, weight, ids = only_true((x, y, weight, ids), true)
         share = tf.cast(true, weight.dtype)
-        with feeding(ids), counted_by(share, true if self._empty else None):
-            predictions = self._model(x, training=False)
+        with feeding(ids), gathering(self._together, share, true):
+            with counted_by(share, true if self._empty else None):
+                predictions = self._model(x, training=False)
+            mean = self._losses and self._losses(labels(y), predictions, weight)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.
-        mean = self._losses and self._losses(labels(y), predictions, weight)
         if mean is None:  # the model adds all its losses itself
             mean = tf.zeros([], weight.dtype)
         replicas = tf.distribute.get_strategy().num_replicas_in_sync

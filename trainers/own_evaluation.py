@@ -9,8 +9,9 @@ from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation, by_parts
+from trainers.gather import gathering
 from trainers.ledger import Ledger, digest, feeding, only_true
-from trainers.own_step import Results, Returned, Trial, counted_by, packed
+from trainers.own_step import Results, Returned, Trial, counted_by, packed, together
 
 
 def evaluation(
@@ -34,6 +35,9 @@ def evaluation(
     Raises:
         RefusalError: see Evaluation.
     """
+    told = None if trial is None else trial.tested or trial.trained
+    if told is not None and told.gathers:  # the parts make one whole
+        parts = 1
     if trial is not None and trial.tested is not None:
         return OwnEvaluation(model, backend, pipeline, trial.tested, parts)
     own = has_own_step(model)
@@ -89,6 +93,7 @@ class OwnEvaluation:
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         self._results = Results.of(model)
         self._author = python_of(model.test_step)
+        self._together = together(backend)
         # Whether a part may hold no example.
         self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
         with backend.scope():
@@ -107,7 +112,8 @@ class OwnEvaluation:
         weight = weight if self._weighted else None
         batch = packed(x, labels(y), weight, of_arrays=self._of_arrays)
         self._results.forget()
-        with feeding(ids), counted_by(share, true if self._empty else None):
+        whole = gathering(self._together, share, true)
+        with feeding(ids), counted_by(share, true if self._empty else None), whole:
             told = self._author(batch)
         for mean in self._means:
             mean.update_state(told[mean.name], sample_weight=share)

@@ -36,7 +36,8 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
-from trainers.virtual_replicas import VirtualReplicas
+from trainers.gather import Together, calls, gathering
+from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 from trainers.whole_batch import takes_true_examples
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
@@ -61,12 +62,14 @@ class Returned:
     Attributes:
         names: of the numbers, in its order.
         of_metrics: of those that a metric of the model holds, the metric's name.
+        gathers: whether it has gathered the rows of all replicas (trainers/gather.py).
         loss_by_step: whether the loss of a single step can be told; else only that of an epoch.
     """
 
     names: tuple[str, ...]
     of_metrics: Mapping[str, str]
     loss_by_step: bool
+    gathers: bool = False
 
     @property
     def loss(self) -> str:
@@ -127,6 +130,7 @@ def try_out(
     held_out: Any,
     *,
     several: bool = False,
+    gathers: RefusalError | None = None,
 ) -> Trial:
     """Run the author's steps once, in Python.
 
@@ -136,6 +140,7 @@ def try_out(
         data: the same as the author's train_step gets it.
         held_out: a batch as the author's test_step gets it.
         several: whether several replicas will make a step together.
+        gathers: why rows of several replicas cannot be gathered; None: they can.
 
     Raises:
         RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
@@ -146,7 +151,7 @@ def try_out(
     results, tested, trained = Results.of(model), None, None
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
-        with counted_by(one, one):
+        with counted_by(one, one), gathering(gathers):
             tested = _returned(model, python_of(model.test_step), held_out, results)
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
@@ -154,7 +159,7 @@ def try_out(
     if takes_true_examples(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
-        with _only_known(optimizers), counted_by(one, one):
+        with _only_known(optimizers), counted_by(one, one), gathering(gathers):
             trained = _returned(model, python_of(model.train_step), data, results)
         if not any(updated):
             raise RefusalError(
@@ -238,6 +243,7 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
+    before = calls()
     told = step(data)
     kind = type(model).__name__
     of_losses = {id(metric) for metric in loss_metrics(model)}
@@ -269,7 +275,7 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
                 advice="Let the property `metrics` return it too.",
             )
         of_metrics[name] = metric.name
-    found = Returned(tuple(told), of_metrics, loss_by_step=False)
+    found = Returned(tuple(told), of_metrics, loss_by_step=False, gathers=calls() > before)
     by_step = found.loss in found.raw or results.of_batch(told[found.loss]) is not None
     return replace(found, loss_by_step=by_step)
 
@@ -317,8 +323,8 @@ class OwnStep:
         self._alone = replicas == 1 or not synchronous
         self.replica_batch = spec.batch_plan.replace(num_replicas=replicas).per_replica_batch
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
-        whole = pipeline.num_examples % spec.global_batch == 0 and spec.pipeline.shard == "batch"
-        self.cuts = not whole
+        self._together = TOGETHER if virtual_replicas > 1 else together(backend)
+        self.cuts = bool(pipeline.last_batch) or spec.pipeline.shard != "batch"
         with backend.scope():
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             variables = weights_of(model)
@@ -352,8 +358,9 @@ class OwnStep:
         share = tf.cast(true, scale.dtype) * scale / self._batch
         weight = weight if self._weighted else None
         self._results.forget()
+        whole = gathering(self._together, share, true)
         empty = self.cuts and not self._alone  # a replica may have no example
-        with counted_by(None if self._alone else share, true if empty else None):
+        with counted_by(None if self._alone else share, true if empty else None), whole:
             told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
         for mean in self.means:
             mean.update_state(_number(told[mean.name], share), sample_weight=share)
@@ -363,6 +370,19 @@ class OwnStep:
         if loss is None or not self.returned.loss_by_step:
             return tf.zeros([], scale.dtype)
         return tf.cast(loss, scale.dtype)
+
+
+def together(backend: Backend) -> Together | RefusalError | None:
+    """How the replicas of a backend gather rows; None: there is one; an error: they cannot."""
+    if backend.num_replicas == 1:
+        return None
+    if not backend.capabilities.gathers:
+        return RefusalError(
+            f"ringside.gather needs replicas that make a step together, unlike {backend.name}'s.",
+            received=f"{backend.name} with {backend.num_replicas} replicas",
+            advice="Use mirrored, multi_worker_mirrored or horovod, or one replica.",
+        )
+    return Together(backend.all_gather, backend.all_sum, backend.replica_number)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What an epoch must have been fed, computed from its plan and not by the pipeline that fed it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def check_fed(
 ) -> None:
     """Compare the ledger of a training epoch with its plan.
 
+    Where epochs go on over the passes, the examples too are compared for data in memory only.
     Asynchronous training is not compared: a worker that was restarted may repeat steps. The order
     is compared for data in memory only: of a stream, only reading it again would tell its order.
 
@@ -41,9 +43,15 @@ def check_fed(
     Raises:
         LedgerError: other examples were fed, or in another order.
     """
-    name = f"epoch {epoch + 1}"
-    _check_examples(digest(ledger), pipeline, name, readers)
-    if not (ordered and isinstance(pipeline.prepared, ArraySource)):
+    name, fed = f"epoch {epoch + 1}", digest(ledger)
+    in_memory = isinstance(pipeline.prepared, ArraySource)
+    if not pipeline.goes_on:
+        _check_examples(fed, pipeline, name, readers)
+    elif fed.count != (count := pipeline.epoch_examples(readers)):
+        raise LedgerError(f"{name} was fed {fed.count} examples, its plan holds {count}")
+    elif in_memory and fed != _planned_examples(spec, pipeline, epoch):
+        raise LedgerError(f"{name} was fed {fed.count} examples, but not those of its plan")
+    if not (ordered and in_memory):
         return
     if int(ledger[3]) % _WRAP != _planned_order(spec, pipeline, epoch):
         raise LedgerError(
@@ -77,19 +85,43 @@ def _check_examples(fed: LedgerDigest, pipeline: Pipeline, name: str, readers: i
         )
 
 
+def _planned_examples(spec: RunSpec, pipeline: Pipeline, epoch: int) -> LedgerDigest:
+    """The examples of an epoch over data in memory, which is no pass over them."""
+    count, id_sum, id_hash = 0, 0, 0
+    for _, ids in _planned(spec, pipeline, epoch):
+        count, id_sum = count + len(ids), id_sum + int(ids.sum())
+        id_hash += int(splitmix64(ids).sum(dtype=np.uint64))
+    return LedgerDigest(count=count, id_sum=id_sum, id_hash=f"{id_hash % _WRAP:016x}")
+
+
 def _planned_order(spec: RunSpec, pipeline: Pipeline, epoch: int) -> int:
-    """The order of an epoch over data in memory, as `Ledger` adds it up; modulo 2**64.
+    """The order of an epoch over data in memory, as `Ledger` adds it up; modulo 2**64."""
+    order = 0
+    for places, ids in _planned(spec, pipeline, epoch):
+        factors = (2 * (places // spec.global_batch) + 1).astype(np.uint64)
+        order += int((splitmix64(ids) * factors).sum(dtype=np.uint64))
+    return order % _WRAP
+
+
+def _planned(
+    spec: RunSpec, pipeline: Pipeline, epoch: int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Places within an epoch over data in memory, and the ids planned there, part by part.
 
     The shuffle is written out again here: a fault in the pipeline must not be in both.
     """
-    order, total = 0, pipeline.num_examples
-    for first in range(0, total, CHUNK):
-        positions = np.arange(first, min(first + CHUNK, total))
-        ids = positions
-        if pipeline.shuffles:
-            ids = tf.random.experimental.index_shuffle(
-                positions, seed=[spec.seed, epoch], max_index=total - 1
-            ).numpy()
-        factors = (2 * (positions // spec.global_batch) + 1).astype(np.uint64)
-        order += int((splitmix64(ids) * factors).sum(dtype=np.uint64))
-    return order % _WRAP
+    total = length = pipeline.num_examples
+    first = epoch * total
+    if pipeline.goes_on:
+        length = pipeline.global_batches * spec.global_batch
+        first = epoch * length
+    for number in range(first // total, -(-(first + length) // total)):  # passes
+        begin, end = max(first, number * total), min(first + length, (number + 1) * total)
+        for chunk in range(begin, end, CHUNK):
+            places = np.arange(chunk, min(chunk + CHUNK, end))
+            ids = places - number * total
+            if pipeline.shuffles:
+                ids = tf.random.experimental.index_shuffle(
+                    ids, seed=[spec.seed, number], max_index=total - 1
+                ).numpy()
+            yield places - first, ids

@@ -69,7 +69,7 @@ def prepare(
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
     validation = make_pipeline(spec, workload, backend.capabilities, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
-    record.train_examples = train.num_examples
+    record.train_examples, record.goes_on = train.num_examples, train.goes_on
     record.input_notes = workload.train.said
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)

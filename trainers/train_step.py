@@ -15,6 +15,7 @@ from ringside_core.keras import VERSION, compiled_losses, compiled_metrics, outp
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.weights import labels
 from trainers.accumulation import Passes
+from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import feed, feeding, in_parts, only_true, take_tag
 from trainers.loop import apply_gradients, written_out
 from trainers.own_step import OwnStep
@@ -93,7 +94,8 @@ def _keras_step(
     def step(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> None:
         weighed.begin()
         batch.scale, batch.inside = scale, True
-        with feeding(ids):  # what comes after the step is of other examples
+        # What comes after the step is of other examples.
+        with feeding(ids), gathering(NOT_ON_PADDING):
             begin_pass(weight, ids)
             if passes.number == 1:
                 train_step((x, labels(y), weight * scale))

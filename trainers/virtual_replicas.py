@@ -15,8 +15,22 @@ from typing import Any
 from backends.base import statistics
 from ringside_core.keras import functions_in_python, on_apply, optimizers_of, tf
 from ringside_core.specs import RefusalError
+from trainers.gather import Together
 
 _here = threading.local()
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """What a replica hands to all.
+
+    Attributes:
+        value: of this replica.
+        joined: makes one tensor of those of all replicas.
+    """
+
+    value: Any
+    joined: Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -66,13 +80,13 @@ class VirtualReplicas:
             RefusalError: replicas end with other values of what is no statistic.
             RuntimeError: the replicas do not apply the same gradients one after the other.
         """
-        replicas = [_Replica(part) for part in parts]
+        replicas = [_Replica(number, part) for number, part in enumerate(parts)]
         values = [[tf.identity(variable) for variable in self._others] for _ in replicas]
         try:
             # A tf.function would hand what it applies from one graph to another.
             with functions_in_python():
                 while any(asked := [*map(self._turn, replicas, values)]):
-                    told = _applied(asked)
+                    told = _answered(asked)
                     for replica in replicas:
                         replica.answer = told
         finally:
@@ -81,7 +95,7 @@ class VirtualReplicas:
         for variable, ends in zip(self._others, zip(*values, strict=True), strict=True):
             variable.assign(self._end(variable, ends))
 
-    def _turn(self, replica: "_Replica", own: list[Any]) -> "_Asked | None":
+    def _turn(self, replica: "_Replica", own: list[Any]) -> "_Asked | _Handed | None":
         """Let a replica go on with its own values, and note those that it leaves."""
         for variable, value in zip(self._others, own, strict=True):
             variable.assign(value)
@@ -102,19 +116,45 @@ class VirtualReplicas:
         return ends[0]
 
 
+def run_together(parts: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What functions return that run as replicas, which may gather rows; nothing is applied."""
+    replicas = [_Replica(number, part) for number, part in enumerate(parts)]
+    try:
+        while any(asked := [replica.go_on() for replica in replicas]):
+            told = _answered(asked)
+            for replica in replicas:
+                replica.answer = told
+    finally:
+        for replica in replicas:
+            replica.cancel()
+    return [replica.returned for replica in replicas]
+
+
+def _hand(value: Any, joined: Callable[[list[Any]], Any]) -> Any:
+    return _here.replica.ask(_Handed(value, joined))
+
+
+TOGETHER = Together(
+    rows=lambda rows: _hand(rows, lambda all_rows: tf.concat(all_rows, 0)),
+    total=lambda tensor: _hand(tensor, tf.add_n),
+    number=lambda: _here.replica.number,
+)
+"""How replicas that run so reach each other."""
+
+
 class _Replica:
     """A step in a thread of its own, which runs only while it has its turn."""
 
-    def __init__(self, part: Callable[[], None]) -> None:
-        self._part, self.answer = part, None
-        self._asked: _Asked | None = None
+    def __init__(self, number: int, part: Callable[[], Any]) -> None:
+        self.number, self._part, self.answer, self.returned = number, part, None, None
+        self._asked: _Asked | _Handed | None = None
         self._error: BaseException | None = None
         self._cancelled = self._ended = False
         self._turn, self._over = threading.Semaphore(0), threading.Semaphore(0)
         threading.Thread(target=self._run, daemon=True, name="virtual-replica").start()
 
-    def go_on(self) -> _Asked | None:
-        """Run until it wants something applied; None: its step is over."""
+    def go_on(self) -> _Asked | _Handed | None:
+        """Run until it wants something of the others, or applied; None: its step is over."""
         self._asked = None
         if not self._ended:
             self._turn.release()
@@ -123,8 +163,8 @@ class _Replica:
             raise self._error
         return self._asked
 
-    def ask(self, asked: _Asked) -> Any:
-        """Called in its thread: wait until this is applied; returns what `apply` returned."""
+    def ask(self, asked: _Asked | _Handed) -> Any:
+        """Called in its thread: wait for the others; returns what was applied, or is joined."""
         self._asked = asked
         self._over.release()
         self._turn.acquire()
@@ -143,7 +183,7 @@ class _Replica:
             return
         _here.replica = self
         try:
-            self._part()
+            self.returned = self._part()
         except BaseException as error:  # raised where the step is made
             self._error = error
         self._ended = True
@@ -159,15 +199,24 @@ def _ask(
     return replica.ask(_Asked(optimizer, apply, gradients, variables))
 
 
-def _applied(asked: Sequence[_Asked | None]) -> Any:
-    """Apply the sum of what the replicas ask."""
-    there = [one for one in asked if one is not None]
+def _answered(asked: Sequence[_Asked | _Handed | None]) -> Any:
+    """Join what the replicas hand to all, or apply what they ask."""
+    handed = [one for one in asked if isinstance(one, _Handed)]
+    if not handed:
+        return _applied([one for one in asked if isinstance(one, _Asked)], of=len(asked))
+    if len(handed) < len(asked):
+        raise RuntimeError("some replicas of a step gather rows, and others do not")
+    return handed[0].joined([one.value for one in handed])
+
+
+def _applied(there: Sequence[_Asked], *, of: int) -> Any:
+    """Apply the sum of what so many replicas ask."""
     first = there[0]
     for one in there:
         same = [v is w for v, w in zip(one.variables, first.variables, strict=False)]
         if one.optimizer is not first.optimizer or not all(same):
             raise RuntimeError("the replicas of a step apply gradients of other variables")
-    if len(there) < len(asked):
+    if len(there) < of:
         raise RuntimeError("some replicas of a step apply gradients, and others do not")
     columns = zip(*(one.gradients for one in there), strict=True)
     return first.apply(list(map(_sum, columns)))

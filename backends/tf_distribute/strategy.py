@@ -73,6 +73,18 @@ class StrategyBackend(Backend):
         reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, there))
         return [None if one is None else next(reduced) for one in gradients]
 
+    def all_gather(self, rows: Any) -> Any:
+        """Replicas may have different numbers of rows."""
+        return tf.distribute.get_replica_context().all_gather(rows, axis=0)
+
+    def all_sum(self, tensor: Any) -> Any:
+        """As Keras sums gradients."""
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensor)
+
+    def replica_number(self) -> Any:
+        """A process may hold several replicas."""
+        return tf.distribute.get_replica_context().replica_id_in_sync_group
+
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Keras has divided the gradients by the number of replicas, for their sum."""
         change_reduction(optimizer, reduction)

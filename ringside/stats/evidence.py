@@ -16,8 +16,10 @@ def examples_once(runs: Sequence[Run]) -> list[Answer]:
     `yes`: in every epoch the ledger's digest is that of the ids 0…n-1, each once. n is the recorded
     number of examples (before and after a restart) and the number in the data, and it is the same
     in every epoch of every completed run. If there is a ledger of the validation, the same holds
-    for the examples counted there. `no`: one of these is false, or other runs were fed more, or
-    runs had different data. `unknown`: the run did not complete, or an epoch has no ledger.
+    for the examples counted there. Where an epoch goes on where the last one ended, a synchronous
+    run has held each epoch against its plan, or it would not have completed. `no`: one of these is
+    false, or other runs were fed more, or runs had different data. `unknown`: the run did not
+    complete, or an epoch has no ledger.
     """
     digests = {digest for run in runs if (digest := _data_digest(run))}
     counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
@@ -41,6 +43,9 @@ def _whole_count(run: Run) -> int | None:
         return None
     fed = {epoch.examples + epoch.resumed_examples for epoch in chief.epochs}
     count = fed.pop()
+    if chief.goes_on:
+        planned = not fed and all(map(_validated_once, chief.epochs))
+        return (count if planned else 0) if run.spec.capabilities.synchronous else None
     if chief.train_examples is not None and count != chief.train_examples:
         return 0
     if fed or any(epoch.ledger != digest_of_each_once(count) for epoch in chief.epochs):

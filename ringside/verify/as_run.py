@@ -72,12 +72,13 @@ def _not_the_same_updates(arm: Mapping[str, Trace], reference: Trace) -> str:
         if trace.meta["updates"] != planned:
             return f"{task} made {trace.meta['updates']} updates in its epochs, not {planned}"
         for epoch, ledger in enumerate(trace.meta["ledgers"], start=1):
-            if ledger is None or LedgerDigest(**ledger) != once:
-                counted = "no" if ledger is None else ledger["count"]
-                return (
-                    f"{task} was fed {counted} examples in epoch {epoch}, and not each of the "
-                    f"{once.count} once"
-                )
+            counted = "no" if ledger is None else ledger["count"]
+            told = f"{task} was fed {counted} examples in epoch {epoch}, and not"
+            if reference.meta.get("goes_on"):
+                if ledger != reference.meta["ledgers"][epoch - 1]:
+                    return f"{told} those of the serial run"
+            elif ledger is None or LedgerDigest(**ledger) != once:
+                return f"{told} each of the {once.count} once"
     return ""
 
 

@@ -5,7 +5,7 @@ No TensorFlow.
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,10 +142,9 @@ def training_ledger(arm: Mapping[str, Trace], reference: Trace, *, synchronous: 
         if not len(trace.fed):
             reason = trace.error or "it kept no list of what it was fed"
             return Check(name=name, passed=False, finding=f"{task}: {reason}")
-        for epoch, fed in enumerate(trace.fed, start=1):
-            verdict = ledger_verdict(fed, expected)
+        for where, verdict in _verdicts(trace, expected):
             if not verdict.passed:
-                return Check(name=name, passed=False, finding=f"epoch {epoch}: {verdict.finding}")
+                return Check(name=name, passed=False, finding=f"{where}: {verdict.finding}")
         if len(trace.fed) != len(reference.fed):
             finding = f"{task} saw {len(trace.fed)} epochs, the reference {len(reference.fed)}"
             return Check(name=name, passed=False, finding=finding)
@@ -162,11 +161,28 @@ def training_ledger(arm: Mapping[str, Trace], reference: Trace, *, synchronous: 
     epochs = len(reference.fed)
     if not arm:
         return Check(name=name, passed=False, finding="no process kept a list")
+    often = "in each pass over them, in all" if reference.meta.get("goes_on") else "in each of"
     return Check(
         name=name,
         passed=True,
-        finding=f"each of {expected} examples once in each of {epochs} epochs",
+        finding=f"each of {expected} examples once {often} {epochs} epochs",
     )
+
+
+def _verdicts(trace: Trace, examples: int) -> Iterator[tuple[str, LedgerVerdict]]:
+    """The verdict of each epoch; where epochs go on, of each pass over so many examples."""
+    if not trace.meta.get("goes_on"):
+        for epoch, fed in enumerate(trace.fed, start=1):
+            yield f"epoch {epoch}", ledger_verdict(fed, examples)
+        return
+    fed = trace.fed.reshape(-1, *trace.fed.shape[2:])  # the places of all epochs, in order
+    before = trace.meta.get("epochs_before", 0) * trace.fed[0].size
+    passes = (before + np.arange(fed.size).reshape(fed.shape)) // examples
+    for number in range(passes.min(), passes.max() + 1):
+        here = passes == number
+        verdict = ledger_verdict(np.where(here, fed, -1), examples)
+        whole = here.sum() == examples  # the training may begin or end within a pass
+        yield f"pass {number + 1}", verdict if whole else replace(verdict, missing=())
 
 
 def _other_batch(fed: NDArray[Any], reference: NDArray[Any]) -> int | None:

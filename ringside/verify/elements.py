@@ -48,15 +48,15 @@ def look(spec: RunSpec, workload: Workload, backend: Backend, seed: int) -> Look
     for split in SPLITS:
         training = split == "training"
         pipeline = make_pipeline(spec, workload, backend.capabilities, training=training)
-        steps = pipeline.plan.steps_per_epoch(pipeline.num_examples)
+        steps = pipeline.global_batches
         reached = _reached(pipeline, steps)
         drawn = draw_places(split, epochs=spec.epochs if training else 1, steps=reached, seed=seed)
-        at, fed = _fed(spec, pipeline, backend, drawn)
+        at, passes, fed = _fed(spec, pipeline, backend, drawn)
         batches = (reached, steps) if training else batches
         places += dict.fromkeys(at)
         examples += len(at)
         if not wrong and at:
-            wrong = _differs(workload, pipeline, split, at, fed)
+            wrong = _differs(workload, pipeline, split, at, passes, fed)
     return Looked(
         seed=seed,
         examples=examples,
@@ -79,8 +79,8 @@ def _reached(pipeline: Pipeline, steps: int) -> int:
 
 def _fed(
     spec: RunSpec, pipeline: Pipeline, backend: Backend, places: Sequence[Place]
-) -> tuple[list[Place], list[Any]]:
-    """The place of each example that this process is fed, and (x, y, weight, ids) of them all.
+) -> tuple[list[Place], NDArray[Any], Any]:
+    """Place and pass of each example that this process is fed, and (x, y, weight, ids) of them all.
 
     A coordinator reads what it has its workers read.
     """
@@ -88,9 +88,12 @@ def _fed(
     replicas = pipeline.plan.num_replicas // readers
     pipeline = _in_tensors(pipeline)
 
+    asked: list[int] = []  # shards that are read here
+
     at_once = np.array([(place.epoch, place.step) for place in places])
 
     def read(shard: InputShard) -> Any:
+        asked.append(shard.index)
         # As a data set of places the pipeline is traced once, not once for each of them.
         each = tf.data.Dataset.from_tensor_slices(at_once)
         begun = _begun(spec, pipeline)
@@ -103,21 +106,33 @@ def _fed(
     else:
         iterators = [iter(backend.distribute(read))]
     at: list[Place] = []
+    passes: list[NDArray[Any]] = []
     kept: list[list[NDArray[Any]]] = []
     structure: Any = None
     for place in places:
-        for iterator in iterators:
+        for shard_index, iterator in zip(asked, iterators, strict=False):
             x, y, weight, _, ids = next(iterator)
             structure = x, y, weight, ids
             columns = [backend.local_values(one) for one in tf.nest.flatten(structure)]
-            for batch in zip(*columns, strict=True):
+            for replica, batch in enumerate(zip(*columns, strict=True)):
                 true = batch[-1] >= 0
+                passes.append(_passes(pipeline, place, shard_index * replicas + replica)[true])
                 kept.append([column[true] for column in batch])
                 at += [place] * int(true.sum())
         if sum(column.nbytes for batch in kept for column in batch) > MOST_BYTES:
             break
     whole = [np.concatenate(column) for column in zip(*kept, strict=True)]
-    return at, tf.nest.pack_sequence_as(structure, whole)
+    return at, np.concatenate(passes), tf.nest.pack_sequence_as(structure, whole)
+
+
+def _passes(pipeline: Pipeline, place: Place, replica: int) -> NDArray[Any]:
+    """The pass over the data to which each example of a replica's batch belongs."""
+    batch = pipeline.plan.per_replica_batch
+    if not pipeline.goes_on:
+        return np.full(batch, place.epoch)
+    update = place.epoch * pipeline.global_batches + place.step
+    first = update * pipeline.plan.global_batch + replica * batch
+    return (first + np.arange(batch)) // pipeline.num_examples
 
 
 def _in_tensors(pipeline: Pipeline) -> Pipeline:
@@ -148,7 +163,12 @@ def _begun(spec: RunSpec, pipeline: Pipeline) -> Callable[[InputShard, Any, Any]
 
 
 def _differs(
-    workload: Workload, pipeline: Pipeline, split: Split, at: Sequence[Place], fed: Any
+    workload: Workload,
+    pipeline: Pipeline,
+    split: Split,
+    at: Sequence[Place],
+    passes: NDArray[Any],
+    fed: Any,
 ) -> str:
     """The first difference from the workload's own elements, in one sentence; empty: none."""
     *found, ids = fed
@@ -159,9 +179,8 @@ def _differs(
     element = own_elements(
         source, ids, None if keep is None else load_function(keep, what="filter")
     )
-    epochs = np.array([place.epoch for place in at])
     seed = draw_seed(pipeline.seed, training=pipeline.training)
-    element = own_augmented(source.augment, seed, epochs, ids, element)
+    element = own_augmented(source.augment, seed, passes, ids, element)
     own = own_batch(workload.preprocess, element, of_arrays=source.of_arrays)
     class_weight = workload.class_weight if split == "training" else None
     own = *own[:2], own_weight(len(ids), own, class_weight)

@@ -4,7 +4,9 @@ The step runs on a whole batch, then on the same batch again, then on the slices
 get, always from the same state. What it hands to its optimizers is compared and not applied.
 """
 
+import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
@@ -22,8 +24,10 @@ from ringside_core.keras import (
 from ringside_core.specs import ByDesign
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
 from trainers.own_step import check_made_before, losses_of_one_replica, packed, step_name
+from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]
 
@@ -45,8 +49,9 @@ def inspect_own_step(
     step = _Step(model, batch, drawn, of_arrays=workload.train.of_arrays)
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])
     whole_part = Part(0, examples, examples)
-    whole, again = step.gradients(whole_part), step.gradients(whole_part)
+    whole = step.gradients(whole_part)
     draws = step.draws
+    again = step.gradients(whole_part)
     name, obstacles, coupled = step_name(model), [], False
     if not _alike(whole, again):
         obstacles.append(f"{name} draws random numbers that Ringside cannot tie to the example")
@@ -79,49 +84,53 @@ _PARTS = {
 
 
 class _Step:
-    """The author's step, run without being applied.
-
-    Attributes:
-        draws: how many draws of its newest run were tied to the examples.
-    """
+    """The author's step, run without being applied."""
 
     def __init__(
         self, model: Any, batch: tuple[Any, Any], drawn: ExampleStream, *, of_arrays: bool
     ) -> None:
         self._model, self._batch, self._of_arrays = model, batch, of_arrays
-        self._drawn, self.draws = drawn, 0
-        self._handed: Gradients = []
+        self._drawn = drawn
+        self._here = threading.local()  # parts that gather rows run in turns, in threads
         for optimizer in optimizers_of(model):
             on_apply(optimizer, self._note)
         self._weights = weights_of(model)
         self._state = get_weights(model)
 
+    @property
+    def draws(self) -> int:
+        """How many draws were tied to the examples so far."""
+        return self._drawn.draws
+
     def _note(self, apply: Any, gradients: list[Any], variables: list[Any]) -> None:
         del apply, variables
         given = [gradient for gradient in gradients if gradient is not None]
-        self._handed += [tf.convert_to_tensor(gradient) for gradient in given]
+        self._here.handed += [tf.convert_to_tensor(gradient) for gradient in given]
 
-    def gradients(self, part: Part) -> Gradients:
+    def gradients(self, part: Part, together: Together | None = None) -> Gradients:
         """What the step hands to its optimizers for a part of the batch."""
         set_weights(self._model, self._state)
-        self._handed = []
-        before = self._drawn.draws
+        handed: Gradients = []
+        self._here.handed = handed
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
-        with feeding(ids), losses_of_one_replica():
+        share = tf.constant(part.size / part.of, tf.keras.backend.floatx())
+        with feeding(ids), losses_of_one_replica(), gathering(together, share, part.size):
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         check_made_before(self._model, self._weights)
-        self.draws = self._drawn.draws - before
-        return self._handed
+        return handed
+
+    def of_replicas(self, parts: Sequence[Part]) -> list[Gradients]:
+        """The same for replicas that have these parts."""
+        return run_together([partial(self.gradients, part, TOGETHER) for part in parts])
 
 
 def _difference(step: _Step, slices: Sequence[Part], whole: Gradients, draws: int) -> str:
     """How the slices' gradients fail to make up those of the whole batch; empty: they do."""
-    handed = []
-    for part in slices:
-        handed.append(step.gradients(part))
-        if step.draws != draws:
-            return _CONSTANT
+    before = step.draws
+    handed = step.of_replicas(slices)
+    if step.draws - before != draws * len(slices):
+        return _CONSTANT
     if any(len(one) != len(whole) for one in handed):
         return "updates other variables when its batch is split"
     sums = [tf.add_n(list(column)) for column in zip(*handed, strict=True)]
@@ -147,7 +156,7 @@ def _partly_summed(step: _Step, slices: Sequence[Part], means: Gradients, whole:
     lacking = (1 - 1 / others[0]) / (1 - 1 / parts)
     foretold = [one - lacking * (one - mean) for one, mean in zip(whole, means, strict=True)]
     try:
-        handed = [step.gradients(part) for part in slices_of(examples, others[0])]
+        handed = step.of_replicas(slices_of(examples, others[0]))
         columns = [*zip(*handed, strict=True)]
     except Exception:  # of the user's step, which no replica may ever give so few examples
         return False

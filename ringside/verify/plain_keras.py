@@ -74,6 +74,7 @@ class _Plain:
         self._train = self._examples(workload.train, training=True)
         self._held_out = self._examples(workload.validation, training=False)
         self._augmented = workload.train.augment is not None
+        self._goes_on = workload.train.steps_per_epoch is not None
         self._in_order = not isinstance(workload.train, ArraySource)
         self._model = model = _compiled(spec, workload, len(reference.fed[0]))
         self._ids: Any = None
@@ -126,14 +127,14 @@ class _Plain:
         losses: list[float] = []
         metrics: list[dict[str, float]] = []
         for epoch, fed in enumerate(ref.fed):
-            if self._augmented:
+            if self._augmented and not self._goes_on:
                 source = self._workload.train
-                self._train = self._examples(source, training=True, epoch=epoch)
+                self._train = self._examples(source, training=True, epochs=epoch)
             model.reset_metrics()
             total, count, epoch_loss = 0.0, 0, 0.0
             order = fed[fed >= 0]
             for step, ids in enumerate(fed):
-                told, rows = self._update(ids[ids >= 0], order, step)
+                told, rows = self._update(ids[ids >= 0], order, step, epoch)
                 # Keras tells the mean over all examples of the epoch so far; of losses that layers
                 # add alone, over all batches.
                 size = rows if self._workload.loss or VERSION == 3 else 1
@@ -157,7 +158,7 @@ class _Plain:
             if name in metrics[0]
         }
 
-    def _update(self, true: Any, order: Any, step: int) -> tuple[dict[str, float], int]:
+    def _update(self, true: Any, order: Any, step: int, epoch: int) -> tuple[dict[str, float], int]:
         """One update by the true examples; what Keras tells of the epoch so far, and the rows."""
         ids, scale = true, None
         if self._fills and len(true) < self._batch:
@@ -167,7 +168,16 @@ class _Plain:
             first = missing if self._in_order else order[positions % len(order)]
             ids = np.concatenate([true, first % len(order)])
             scale = np.where(np.arange(self._batch) < len(true), self._batch / len(true), 0.0)
-        x, y, weight = _rows(self._train, ids)
+        rows = self._train, ids
+        if self._augmented and self._goes_on:  # a batch may be of two passes
+            source, steps = self._workload.train, len(self._reference.fed[0])
+            places = (epoch * steps + step) * self._batch + np.arange(len(ids))
+            passes = places // source.num_examples
+            rows = (
+                self._examples(source, training=True, ids=ids, epochs=passes),
+                np.arange(len(ids)),
+            )
+        x, y, weight = _rows(*rows)
         if scale is not None:
             weight = np.ones(len(ids)) if weight is None else np.asarray(weight)
             weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
@@ -263,17 +273,23 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
 
 
 def _examples(
-    workload: Workload, seed: int, source: Source, *, training: bool, epoch: int = 0
+    workload: Workload,
+    seed: int,
+    source: Source,
+    *,
+    training: bool,
+    ids: Any = None,
+    epochs: Any = 0,
 ) -> Any:
-    """All examples of a split in its order, (x, y, weight); weight None: they have none."""
-    ids = np.arange(source.num_examples)
+    """(x, y, weight) of these examples of a split, or of all; weight None: they have none."""
+    ids = np.arange(source.num_examples) if ids is None else ids
     element = own_elements(source, ids)
     seed = draw_seed(seed, training=training)
-    element = own_augmented(source.augment, seed, np.full_like(ids, epoch), ids, element)
+    element = own_augmented(source.augment, seed, np.zeros_like(ids) + epochs, ids, element)
     batch = own_batch(workload.preprocess, element, of_arrays=source.of_arrays)
     class_weight = workload.class_weight if training else None
     weighted = len(batch) > 2 or class_weight is not None
-    weight = own_weight(source.num_examples, batch, class_weight) if weighted else None
+    weight = own_weight(len(ids), batch, class_weight) if weighted else None
     return batch[0], batch[1], None if weight is None else tf.constant(weight)
 
 

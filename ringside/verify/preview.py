@@ -45,7 +45,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
         "examples": train.num_examples,
         "validation": workload.validation.num_examples if workload.validates else 0,
         "updates": train.steps_per_epoch(1),
-        "short": train.num_examples % spec.global_batch,
+        "short": train.last_batch,
         "weighted": train.weighted,
         "notes": list(workload.train.said),
         "model": _model(workload),

@@ -51,6 +51,7 @@ class Watch(Listener):
         trace.meta.update(
             final_digest=record.final_digest,
             train_examples=record.train_examples,
+            goes_on=record.goes_on,
             updates=[epoch.steps for epoch in epochs],
             ledgers=[epoch.ledger.model_dump() if epoch.ledger else None for epoch in epochs],
             validation_ledgers=[

@@ -320,8 +320,11 @@ def cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, Ru
                 source.num_examples, global_batch=spec.global_batch, steps=steps, tail=case.tail
             )
         )
+    per_epoch = spec.batch_plan.steps_per_epoch(kept["train"].num_examples)
+    if (asked := kept["train"].steps_per_epoch) is not None:
+        per_epoch = max(1, min(asked, watched // 2))
+        kept["train"] = dataclasses.replace(kept["train"], steps_per_epoch=per_epoch)
     workload = dataclasses.replace(workload, **kept)
-    per_epoch = spec.batch_plan.steps_per_epoch(workload.train.num_examples)
     return workload, spec.replace(
         epochs=max(1, -(-watched // per_epoch)),
         pipeline=spec.pipeline.replace(filter=None),
@@ -333,6 +336,9 @@ def _in_slices(slices: int, workload: Any, spec: RunSpec) -> tuple[Any, RunSpec]
     if workload.reference_batch is not None:  # a rule divides the batch by it
         smaller = workload.reference_batch / slices
         workload = dataclasses.replace(workload, reference_batch=smaller)
+    if (asked := workload.train.steps_per_epoch) is not None:
+        train = dataclasses.replace(workload.train, steps_per_epoch=asked * slices)
+        workload = dataclasses.replace(workload, train=train)
     return workload, spec.replace(global_batch=spec.global_batch // slices)
 
 

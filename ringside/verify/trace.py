@@ -78,7 +78,7 @@ class Trace:
             replica_gap=self.replica_gap[done:],
             before={name: np.array(rows[epochs - 1]) for name, rows in self.evaluation.items()},
             fed=self.fed[epochs:],
-            meta={**self.meta, **lists},
+            meta={**self.meta, **lists, "epochs_before": epochs},
         )
 
     def then(self, later: "Trace") -> "Trace":

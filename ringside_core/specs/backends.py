@@ -48,6 +48,7 @@ class Capabilities(Noun):
         one_model: all replicas train the same one. False: each has its own, and is only timed.
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
+        gathers: the rows of all replicas can be gathered within a step (`ringside.gather`).
         loss_scale: Keras can scale the loss there, which mixed_float16 needs.
         keras3_fit: `Model.fit` of Keras 3 trains there; else the loop does.
         accelerator: type of device without which it cannot run, or None.
@@ -58,6 +59,7 @@ class Capabilities(Noun):
     synchronous: bool = True
     one_model: bool = True
     always_one_replica: bool = False
+    gathers: bool = False
     loss_scale: bool = True
     keras3_fit: bool = True
     joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
@@ -121,7 +123,7 @@ _ROWS = (
     BackendRow(
         "mirrored",
         "backends.tf_distribute.mirrored:Mirrored",
-        Capabilities(family="tf.distribute", process_model="single"),
+        Capabilities(family="tf.distribute", process_model="single", gathers=True),
         CrossDeviceOptions,
         knobs=(
             Knob(
@@ -136,7 +138,9 @@ _ROWS = (
     BackendRow(
         "central_storage",
         "backends.tf_distribute.central_storage:CentralStorage",
-        Capabilities(family="tf.distribute", process_model="single", loss_scale=False),
+        Capabilities(
+            family="tf.distribute", process_model="single", gathers=True, loss_scale=False
+        ),
         compared_by_default="never",  # upstream calls it experimental
     ),
     BackendRow(
@@ -146,6 +150,7 @@ _ROWS = (
             family="tf.distribute",
             process_model="per_replica",
             keras3_fit=False,
+            gathers=True,
             joins=("tf_config", "slurm"),
         ),
         CommunicationOptions,
@@ -177,6 +182,7 @@ _ROWS = (
         Capabilities(
             family="horovod",
             process_model="per_replica",
+            gathers=True,
             joins=("horovodrun", "mpirun", "slurm"),
         ),
         HorovodOptions,

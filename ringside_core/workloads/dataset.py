@@ -17,7 +17,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
 from ringside_core.workloads.functions import called, joined, one_after_another, rewritten
-from ringside_core.workloads.padding import padding_of
+from ringside_core.workloads.padding import longest, padding_of, told_sizes
 from ringside_core.workloads.randomness import (
     PYTHON,
     SeededStream,
@@ -27,6 +27,9 @@ from ringside_core.workloads.randomness import (
     random_operations,
 )
 
+# What is said of a data set whose epochs are passes over it.
+DROP_TOLD = "its drop_remainder is left away: a short last batch is trained on too"
+REPEAT_TOLD = "its repeat() is left away: --epochs says how often"
 # Elements that are read twice, where something could make them differ.
 _READ_TWICE = 64
 # A change of these examples must not change what is made of the first of a batch.
@@ -51,6 +54,7 @@ class TakenApart:
         augment: what draws random numbers; None: nothing does.
         shuffled: whether the author asked for another order in each epoch.
         batch_size: of the author's batches; None: there are none.
+        endless: whether the author repeats it without end.
         said: what is done otherwise than the author wrote it, one sentence each.
     """
 
@@ -60,6 +64,7 @@ class TakenApart:
     augment: Augment | None = None
     shuffled: bool = False
     batch_size: int | None = None
+    endless: bool = False
     said: tuple[str, ...] = ()
 
 
@@ -67,13 +72,16 @@ class TakenApart:
 class _Layers:
     """The outer layers of a data set, from the inside to the outside, and what is within them.
 
-    A layer is its kind and what it does it with: a map its function, the others a number.
+    A layer is its kind and what it does it with: a map its function, the others a number. What a
+    `padded_batch` does to single elements is a map, once `_pad` knows its sizes; before, it is what
+    `padded_batch` made.
     """
 
     inner: Any
     layers: list[tuple[str, Any]] = field(default_factory=list)
     shuffled: bool = False
     repeated: bool = False
+    said: list[str] = field(default_factory=list)
 
 
 def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
@@ -88,6 +96,7 @@ def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
     """
     found = _outer_layers(dataset)
     _check_batches(found.inner)
+    _pad(found)
     _freeze(found, seed)
     return _taken(found)
 
@@ -119,6 +128,7 @@ def _taken(found: _Layers) -> TakenApart:
         augment=augment,
         shuffled=found.shuffled,
         batch_size=sizes[-1] if sizes else None,
+        endless=found.repeated,
         said=_said(found, sizes, drawing=bool(drawing)),
     )
 
@@ -139,9 +149,9 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [("map", inner._map_func)]
     if kind in ("_BatchDataset", "_ParallelBatchDataset"):
         return [("batch", (int(inner._batch_size), bool(inner._drop_remainder)))]
-    if kind == "_PaddedBatchDataset" and (padding := padding_of(inner)) is not None:
+    if kind == "_PaddedBatchDataset" and all(size is not None for size in told_sizes(inner)):
         batch = ("batch", (int(inner._batch_size), bool(inner._drop_remainder)))
-        return [batch, ("map", padding)]
+        return [batch, ("pad", inner)]
     if kind == "CacheDataset":
         return [("cache", None)]
     if kind == "_FilterDataset":
@@ -160,6 +170,42 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         found.shuffled = True
         return []
     return [] if kind in _WITHOUT_EFFECT else None
+
+
+def _pad(found: _Layers) -> None:
+    """Let each padding be a map of single elements, to sizes that are told or those of the longest.
+
+    Which examples make a batch is Ringside's own affair, so an example cannot be padded to the
+    longest of its author's batch.
+
+    Raises:
+        RefusalError: a size is not told, and it may be drawn at random.
+    """
+    for number, (kind, dataset) in enumerate(found.layers):
+        if kind != "pad":
+            continue
+        sizes = told_sizes(dataset)
+        if any((size < 0).any() for size in sizes):
+            before = [
+                layer
+                for layer in found.layers[:number]
+                if layer != ("repeat", -1)
+                if layer[0] != "cache"
+            ]
+            if any(_draws(*layer) for layer in before):
+                raise RefusalError(
+                    "How long examples become must not depend on what is drawn at random.",
+                    received="padded_batch without all sizes, after a map that draws",
+                    advice="Tell it the sizes: padded_shapes=([40], []).",
+                )
+            unknown = [(size < 0).any() for size in sizes]
+            sizes = longest(_in_single_elements(found.inner, before), sizes)
+            shown = [str(size.tolist()) for size, one in zip(sizes, unknown, strict=True) if one]
+            found.said.append(
+                f"its padded_batch pads to the longest example of all, {' and '.join(shown)}, not "
+                "of each batch: a model that masks the padding computes the same"
+            )
+        found.layers[number] = ("map", padding_of(dataset, sizes))
 
 
 def _freeze(found: _Layers, seed: int) -> None:
@@ -371,8 +417,8 @@ def _check_batches(inner: Any) -> None:
         raise RefusalError(
             "Ringside makes the batches: those of a tf.data.Dataset must be its last layers, but "
             "for map, take, skip, filter, repeat, shuffle, cache and prefetch.",
-            received=f"{kind.strip('_')} within another layer, or padded to the longest of a batch",
-            advice="Put batch() last. Tell padded_batch the sizes: padded_shapes=([40], []).",
+            received=f"{kind.strip('_')} within another layer",
+            advice="Put batch() last.",
         )
     for one in inner._inputs():
         _check_batches(one)
@@ -393,13 +439,13 @@ def _name(function: Any) -> str:
 
 
 def _said(found: _Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, ...]:
-    said = []
+    said = [*found.said]
     if sizes:
         said.append(f"its batches of {sizes[-1]} are taken apart: --global-batch says the size")
     if any(drops for _, (_, drops) in _batches(found.layers)):
-        said.append("its drop_remainder is left away: a short last batch is trained on too")
+        said.append(DROP_TOLD)
     if found.repeated:
-        said.append("its repeat() is left away: --epochs says how often")
+        said.append(REPEAT_TOLD)
     if found.shuffled:
         said.append("its shuffle is a new order of all examples in each epoch")
     else:

@@ -7,7 +7,9 @@ import numpy as np
 
 from ringside_core.keras import compiled_by, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.source import ArraySource, Source, as_source
+from ringside_core.text import plural
+from ringside_core.workloads.dataset import DROP_TOLD, REPEAT_TOLD
+from ringside_core.workloads.source import ArraySource, Source, StreamSource, as_source
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.weights import takes_inputs
 
@@ -121,12 +123,8 @@ def checked_arguments(
     of_inputs = isinstance(x, tf.data.Dataset) and takes_inputs(model, x.element_spec)
     if not of_inputs:
         _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))
-    _check_steps(steps_per_epoch, train.num_examples, batch, what="steps_per_epoch")
-    if steps_per_epoch is not None and steps_per_epoch * batch < train.num_examples:
-        note = (
-            f"steps_per_epoch={steps_per_epoch} leaves out the short last batch; it is trained on"
-        )
-        train = replace(train, said=(*train.said, note))
+    if steps_per_epoch is not None:
+        train = _in_epochs_of(steps_per_epoch, train, batch)
     if validation_steps is not None and validation is not None:
         held_out = as_source(validation, what="validation data")
         size = getattr(held_out, "batch_size", None) or batch
@@ -135,7 +133,7 @@ def checked_arguments(
         if 0 < wanted < held_out.num_examples and (kept or not held_out.shuffled):
             validation = held_out.first(wanted)
         else:
-            _check_steps(validation_steps, held_out.num_examples, size, what="validation_steps")
+            _check_validation_steps(validation_steps, held_out.num_examples, size)
     return FitArguments(
         model=model,
         train=train,
@@ -255,12 +253,52 @@ def _validation(given: Any) -> Any:
     return _arrays(*parts)
 
 
-def _check_steps(steps: int | None, examples: int, batch: int, *, what: str) -> None:
-    """Refuse an epoch that is not one pass over the data; a short last batch may be left out."""
-    if steps is None or steps in (examples // batch, -(-examples // batch)):
-        return
-    raise RefusalError(
-        "An epoch is one pass over the data.",
-        received=f"{what}={steps}, and {examples} examples in batches of {batch}",
-        advice=f"Leave out {what}, or cut the data: dataset.take({steps}) behind its batch().",
+def _in_epochs_of(steps: int, train: Source, batch: int) -> Source:
+    """The data in epochs of so many updates.
+
+    As in Keras, an epoch goes on where the last one ended if the data have no end. A pass over them
+    is an epoch as it is without `steps_per_epoch`.
+
+    Raises:
+        RefusalError: the data end, and this is not one pass over them.
+    """
+    examples = train.num_examples
+    if _is_a_pass(steps, examples, batch):
+        if steps * batch >= examples:
+            return train
+        note = f"steps_per_epoch={steps} leaves out the short last batch; it is trained on"
+        return replace(train, said=(*train.said, note))
+    endless = isinstance(train, StreamSource) and train.endless
+    shortened = train.of_arrays and 0 < steps * batch < examples
+    if steps < 1 or not (endless or shortened):
+        raise RefusalError(
+            "An epoch is one pass over the data, unless they are repeated without end.",
+            received=f"steps_per_epoch={steps}, and {examples} examples in batches of {batch}",
+            advice="Write repeat() behind the shuffle() of a tf.data.Dataset, or leave out "
+            "steps_per_epoch.",
+        )
+    said = (
+        one.replace("in each epoch", "in each pass over the data")
+        for one in train.said
+        if one not in (REPEAT_TOLD, DROP_TOLD)
     )
+    note = (
+        f"an epoch is {plural(steps, 'update')} and goes on where the last one ended; batches go "
+        "on over the end of the data, so none is short"
+    )
+    return replace(train, steps_per_epoch=steps, said=(*said, note))
+
+
+def _is_a_pass(steps: int, examples: int, batch: int) -> bool:
+    """Whether so many batches are one pass over the data; a short last one may be left out."""
+    return steps > 0 and steps in (examples // batch, -(-examples // batch))
+
+
+def _check_validation_steps(steps: int, examples: int, batch: int) -> None:
+    """Refuse an evaluation that is not one pass over the data."""
+    if not _is_a_pass(steps, examples, batch):
+        raise RefusalError(
+            "An evaluation is one pass over the data.",
+            received=f"validation_steps={steps}, and {examples} examples in batches of {batch}",
+            advice="Leave validation_steps out, or leave out what shuffles the data.",
+        )

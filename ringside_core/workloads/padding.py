@@ -1,5 +1,6 @@
 """What `padded_batch` does to each element, as a map of single elements."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,19 +8,43 @@ import numpy as np
 from ringside_core.keras import tf
 
 
-def padding_of(dataset: Any) -> Any:
-    """The padding of a `padded_batch`, which gives every element the sizes that are told.
+def told_sizes(dataset: Any) -> list[Any]:
+    """The sizes of each part of an element, as `padded_batch` was told them; -1: it was not.
 
     Args:
         dataset: what `padded_batch` made.
-
-    Returns:
-        The function of a map, as tf.data wraps it. None: a size is that of the longest element of
-        the batch, so it depends on the batch.
     """
-    sizes = [tf.get_static_value(size) for size in tf.nest.flatten(dataset._padded_shapes)]
-    if any(size is None or (size < 0).any() for size in sizes):
-        return None
+    return [tf.get_static_value(size) for size in tf.nest.flatten(dataset._padded_shapes)]
+
+
+def longest(elements: Any, sizes: Sequence[Any]) -> list[Any]:
+    """The sizes with each -1 replaced by the largest that an element has; reads all elements.
+
+    Args:
+        elements: a finite tf.data.Dataset.
+        sizes: see `told_sizes`.
+    """
+
+    def shapes(*element: Any) -> Any:
+        parts = tf.nest.flatten(element)
+        return tuple(tf.shape(part, tf.int64) for part in parts)
+
+    def larger(one: Any, other: Any) -> Any:
+        return tf.nest.map_structure(tf.maximum, one, other)
+
+    none = tuple(tf.zeros([len(size)], tf.int64) for size in sizes)
+    most = elements.map(shapes, num_parallel_calls=tf.data.AUTOTUNE).reduce(none, larger)
+    pairs = zip(sizes, most, strict=True)
+    return [np.where(size < 0, found.numpy(), size) for size, found in pairs]
+
+
+def padding_of(dataset: Any, sizes: Sequence[Any]) -> Any:
+    """The padding of a `padded_batch`, as the function of a map that tf.data has wrapped.
+
+    Args:
+        dataset: what `padded_batch` made.
+        sizes: of each part of an element.
+    """
     values = tf.nest.flatten(dataset._padding_values)
 
     def padded(*element: Any) -> Any:

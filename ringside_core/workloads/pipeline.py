@@ -10,6 +10,9 @@ The last, short batch is kept. It is filled up with other examples, of weight 0 
 examples have weight 1, or the user's weight. In training the loss is multiplied by weight × scale,
 with scale = global_batch ÷ number of real examples. That makes the mean gradient exact in every
 family without a special case. Metrics use the weight alone.
+
+Where the data go on (`Pipeline.goes_on`), an epoch is a number of updates. Update u of the training
+holds positions [uB, (u+1)B) of pass after pass, each in an order of its own; no batch is short.
 """
 
 import hashlib
@@ -97,6 +100,13 @@ class Pipeline:
                 received=f"shard={self.options.shard!r} on arrays",
                 advice="Use --shard batch, or data that are read from files.",
             )
+        if self.goes_on and self.options.shard != "batch":
+            raise RefusalError(
+                "An epoch of so many updates needs the same batches under every backend.",
+                received=f"steps_per_epoch={self.source.steps_per_epoch} with --shard "
+                f"{self.options.shard}",
+                advice="Use --shard batch, or leave out steps_per_epoch.",
+            )
         if source.num_examples == 0:
             raise RefusalError(
                 "The filter must leave at least one example.", received=self.options.filter
@@ -119,6 +129,16 @@ class Pipeline:
         asked = self.options.shuffle
         return self.training and (self.source.shuffled if asked is None else asked)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether an epoch goes on where the last one ended; else it is one pass over the data."""
+        return self.training and self.source.steps_per_epoch is not None
+
+    @property
+    def last_batch(self) -> int:
+        """Examples of the short last batch of an epoch; 0: all batches are whole."""
+        return 0 if self.goes_on else self.num_examples % self.plan.global_batch
+
     @cached_property
     def data_digest(self) -> str:
         """SHA-256 of the elements in order, as 64 hexadecimal digits; empty for a stream.
@@ -139,7 +159,7 @@ class Pipeline:
         """Number of examples that one reader keeps in an epoch."""
         total, policy = self.num_examples, self.options.shard
         if policy == "batch":
-            return sum(self._slice_size(k, shard) for k in range(self._plain_steps))
+            return sum(self._slice_size(k, shard) for k in range(self.global_batches))
         if policy == "off":
             return total
         if policy == "data":
@@ -236,9 +256,12 @@ class Pipeline:
         first = tf.cast(first_step * (self.plan.num_replicas // shard.count), tf.int64)
         if isinstance(source, ArraySource):
             return self._looked_up(source, first_epoch, first, shard)
-        epochs = tf.data.Dataset.range(first_epoch, _MANY if self.training else 1)
-        epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, first, 0)))
-        read = epochs.flat_map(lambda *begin: self._streamed(source, *begin, shard))
+        if self.goes_on:
+            read = self._streamed_on(source, first_epoch * self.global_batches + first_step, shard)
+        else:
+            epochs = tf.data.Dataset.range(first_epoch, _MANY if self.training else 1)
+            epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, first, 0)))
+            read = epochs.flat_map(lambda *begin: self._streamed(source, *begin, shard))
         if self.preprocess is None:
             return read.map(self._finished)
         return read.map(self._finished, num_parallel_calls=calls, deterministic=True)
@@ -255,8 +278,10 @@ class Pipeline:
         return calls * (self.plan.num_replicas // shard.count)
 
     @property
-    def _plain_steps(self) -> int:
-        return self.plan.steps_per_epoch(self.num_examples)
+    def global_batches(self) -> int:
+        """Global batches of an epoch."""
+        asked = self.source.steps_per_epoch if self.training else None
+        return self.plan.steps_per_epoch(self.num_examples) if asked is None else asked
 
     def _reader_batch(self, num_readers: int) -> int:
         return self.plan.global_batch // num_readers
@@ -264,6 +289,8 @@ class Pipeline:
     def _slice_size(self, step: int, shard: InputShard) -> int:
         """Examples of weight above 0 in a reader's slice of global batch `step`."""
         local = self._reader_batch(shard.count)
+        if self.goes_on:
+            return local
         return max(
             0, min(local, self.num_examples - step * self.plan.global_batch - shard.index * local)
         )
@@ -274,13 +301,15 @@ class Pipeline:
             self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
         )
         if self.options.shard == "batch":
-            return self._plain_steps
+            return self.global_batches
         return -(-most // self._reader_batch(num_readers))
 
     def _global_true_counts(self, num_readers: int) -> Any:
         """Examples of weight above 0 in each global batch of an epoch, [steps]."""
+        if self.goes_on:
+            return np.full(self.global_batches, self.plan.global_batch)
         if self.options.shard == "batch":
-            steps = range(self._plain_steps)
+            steps = range(self.global_batches)
             return np.array([self.plan.true_examples(k, self.num_examples) for k in steps])
         local = self._reader_batch(num_readers)
         starts = np.arange(self._padded_steps(num_readers)) * local
@@ -315,6 +344,11 @@ class Pipeline:
             step, replica = slot // replicas, shard.index * replicas + slot % replicas
             return step * self.plan.global_batch + replica * batch + places
 
+        def gone_on(epoch: Any, positions: Any) -> tuple[Any, Any]:
+            """Pass [batch] and position of places of an epoch that goes on; all are true."""
+            positions += epoch * self.global_batches * self.plan.global_batch
+            return positions // total, positions % total
+
         def gathered(numbers: Any) -> Any:
             return tf.nest.map_structure(lambda array: tf.gather(array, numbers), arrays)
 
@@ -323,6 +357,9 @@ class Pipeline:
             epoch, slot = slot // slots, slot % slots
             positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
             true = positions < total
+            if self.goes_on:
+                true = tf.ones_like(true)
+                epoch, positions = gone_on(epoch, positions)
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
             numbers = self._order(positions % total, epoch, total)
             element = gathered(numbers) if element is None else element
@@ -336,7 +373,9 @@ class Pipeline:
         def numbers_at(slot: Any) -> Any:
             epoch, slot = slot // slots, slot % slots
             positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
-            return tf.fill([batch], epoch), self._order(positions % total, epoch, total)
+            if self.goes_on:
+                epoch, positions = gone_on(epoch, positions)
+            return tf.broadcast_to(epoch, [batch]), self._order(positions % total, epoch, total)
 
         @tf.autograph.experimental.do_not_convert
         def element_at(epoch: Any, number: Any) -> Any:
@@ -372,7 +411,17 @@ class Pipeline:
         return (None, drawn) if augment.of_batch is None else (drawn, None)
 
     def _order(self, positions: Any, epoch: Any, total: int) -> Any:
-        """Example numbers at these positions: a permutation of 0…total-1 for each epoch."""
+        """Example numbers at these positions: a permutation of 0…total-1 for each epoch.
+
+        Args:
+            positions: [batch], within the epoch.
+            epoch: scalar; or [batch] ascending, as many as the positions allow.
+            total: number of examples.
+        """
+        if self.shuffles and epoch.shape.rank:  # TensorFlow's takes one seed (seen on 2.21)
+            most = (positions.shape[0] + total - 2) // total
+            numbers = [self._order(positions, epoch[0] + later, total) for later in range(most + 1)]
+            return tf.gather(tf.stack(numbers, axis=1), epoch - epoch[0], batch_dims=1)
         if not self.shuffles:
             return positions
         seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
@@ -413,6 +462,40 @@ class Pipeline:
         with _drawing_in_a_graph():
             return batches.enumerate(first_slot).map(weighted)
 
+    @tf.autograph.experimental.do_not_convert
+    def _streamed_on(self, source: StreamSource, first_step: Any, shard: InputShard) -> Any:
+        """Batches from a stream of pass after pass, from this update of the training on.
+
+        Each element goes with its example's number + its pass × number of examples.
+        """
+        total, batch = self.num_examples, self.plan.global_batch
+        local = self._reader_batch(shard.count)
+        first = tf.cast(first_step, tf.int64) * batch
+
+        def own_before(position: Any) -> Any:
+            begun = tf.clip_by_value(position % batch - shard.index * local, 0, local)
+            return position // batch * local + begun
+
+        def of_pass(number: Any) -> Any:
+            skipped = tf.maximum(own_before(first) - own_before(number * total), 0)
+            kept = self._kept_elements(source, number, shard).skip(skipped)
+            made = self._made(source, kept, number, shard)
+            return made.map(lambda example, element: (example + number * total, element))
+
+        elements = tf.data.Dataset.range(first // total, _MANY).flat_map(of_pass)
+        tf.nest.map_structure(_check_shape, elements.element_spec)
+        of_batch, _ = self._drawn(source)
+
+        def weighted(numbered: Any, element: Any) -> Any:
+            numbers = numbered % total
+            if of_batch is not None:
+                element = of_batch(numbered // total, numbers, element)
+            return element, *self._weights(numbers >= 0, 0, shard.count), numbers
+
+        with _drawing_in_a_graph():
+            batches = elements.batch(self.plan.per_replica_batch, drop_remainder=True)
+            return batches.map(weighted)
+
     def _made(self, source: StreamSource, numbered: Any, epoch: Any, shard: InputShard) -> Any:
         """(example number, element) of (example number, raw element), decoded and augmented."""
         calls = self._calls(shard)
@@ -440,7 +523,8 @@ class Pipeline:
             return elements.shard(shard.count, shard.index)
         if policy == "batch":
             local = self._reader_batch(shard.count)
-            own = elements.enumerate().filter(
+            first = epoch * self.num_examples if self.goes_on else 0
+            own = elements.enumerate(first).filter(
                 lambda position, _: position % self.plan.global_batch // local == shard.index
             )
             return own.map(lambda _, element: element)

@@ -28,6 +28,8 @@ class ArraySource:
         shuffled: whether each epoch of a training has an order of its own, unless the run says.
         said: what is done otherwise than the data's author wrote it, one sentence each.
         of_arrays: whether the author gave arrays, not a data set that was read into memory.
+        steps_per_epoch: updates in an epoch of a training, which goes on where the last one ended:
+            its batches go on over the ends of the passes. None: an epoch is one pass.
     """
 
     arrays: Any
@@ -35,6 +37,7 @@ class ArraySource:
     shuffled: bool = True
     said: tuple[str, ...] = ()
     of_arrays: bool = True
+    steps_per_epoch: int | None = None
 
     @cached_property
     def num_examples(self) -> int:
@@ -61,8 +64,10 @@ class StreamSource:
         read: part (scalar string tensor) → tf.data.Dataset of raw elements.
         decode: raw element → element, applied only to the elements that a reader keeps.
         lengths: raw elements in each part.
-        augment, shuffled, said: see ArraySource; augment takes what `decode` returns.
+        augment, shuffled, said, steps_per_epoch: see ArraySource; augment takes what `decode`
+            returns.
         batch_size: of the batches of a tf.data.Dataset; None: it has none.
+        endless: whether its author repeats it without end.
     """
 
     parts: tuple[str, ...]
@@ -73,6 +78,8 @@ class StreamSource:
     shuffled: bool = True
     said: tuple[str, ...] = ()
     batch_size: int | None = None
+    endless: bool = False
+    steps_per_epoch: int | None = None
     of_arrays: ClassVar[bool] = False
 
     @property
@@ -108,7 +115,14 @@ class StreamSource:
         if self.decode is not None:
             dataset = dataset.map(rewritten(self.decode), num_parallel_calls=tf.data.AUTOTUNE)
         arrays = stack_elements(dataset)
-        return ArraySource(arrays, self.augment, self.shuffled, self.said, of_arrays=False)
+        return ArraySource(
+            arrays,
+            self.augment,
+            self.shuffled,
+            self.said,
+            of_arrays=False,
+            steps_per_epoch=self.steps_per_epoch,
+        )
 
 
 Source = ArraySource | StreamSource
@@ -198,9 +212,9 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         raise RefusalError(
             f"The {what} must hold dense tensors.",
             received=", ".join(others),
-            advice="Make them of one size, say 40: map(lambda x, y: (x, y)) turns rows of a "
-            "RaggedTensor into tensors, padded_batch(32, padded_shapes=([40], [])) pads them, and "
-            "Embedding(mask_zero=True) masks the padding.",
+            advice="Make them of one size: map(lambda x, y: (x, y)) turns rows of a RaggedTensor "
+            "into tensors, padded_batch(32) pads them, and Embedding(mask_zero=True) masks the "
+            "padding.",
         )
     parts = take_apart(dataset, seed=1 if what.startswith("validation") else 0)
     raw = parts.raw
@@ -223,6 +237,7 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         shuffled=parts.shuffled,
         said=parts.said,
         batch_size=parts.batch_size,
+        endless=parts.endless,
     )
 
 

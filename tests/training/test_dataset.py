@@ -278,6 +278,30 @@ def test_a_padded_batch_is_batches_of_padded_elements() -> None:
     assert i == COUNT - 1
 
 
+@pytest.mark.parametrize(
+    "padded",
+    [
+        lambda data: data.padded_batch(6, padding_values=np.int64(-1)),
+        lambda data: data.cache().shuffle(9).repeat().padded_batch(6, padding_values=np.int64(-1)),
+        lambda data: data.padded_batch(6, ({"words": [None], "pair": [2]}, []), np.int64(-1)),
+    ],
+)
+def test_without_sizes_it_pads_to_the_longest_of_all(padded: Callable[[Any], Any]) -> None:
+    """Not of each batch, which Ringside makes; and that is said. What has a size keeps it."""
+    source = as_source(padded(sentences()), what="training data")
+
+    assert isinstance(source, StreamSource)
+    x, y = source.in_memory.arrays
+    assert x["words"].shape == (COUNT - 1, COUNT - 1)
+    assert x["pair"].shape == (COUNT - 1, 2)
+    for words, i in zip(x["words"], y, strict=True):
+        np.testing.assert_array_equal(words, [i] * i + [-1] * (COUNT - 1 - i))
+    assert source.said[0] == (
+        "its padded_batch pads to the longest example of all, [19], not of each batch: a model "
+        "that masks the padding computes the same"
+    )
+
+
 def test_what_is_cut_in_batches_is_cut_before_its_maps() -> None:
     """Batches that are counted stay batches; the elements are those of the author."""
     cut = sentences().map(lambda x, y: (x["pair"], y)).batch(4).take(2)
@@ -299,6 +323,11 @@ def one_more(x: Any) -> Any:
 def calls_a_function(x: Any, y: Any) -> Any:
     """Draws within a tf.function."""
     return one_more(x), y
+
+
+def drawn_words(x: Any, y: Any) -> Any:
+    """As many words as chance says."""
+    return tf.fill([tf.random.uniform([], 1, 9, tf.int32)], y), y
 
 
 def drags(x: Any, y: Any) -> Any:
@@ -326,7 +355,7 @@ def mixed(x: Any, y: Any) -> Any:
         (lambda: images().map(calls_a_function), "RandomUniform"),
         (lambda: images().map(flipped).batch(5).batch(2), "batches of batches"),
         (lambda: images().batch(6).repeat(3).concatenate(images().batch(6)), "BatchDataset"),
-        (lambda: sentences().padded_batch(6), "padded to the longest"),
+        (lambda: sentences().map(drawn_words).padded_batch(6), "padded_batch without all sizes"),
         (
             lambda: files().flat_map(lambda n: tf.data.Dataset.range(n, n + 99).shuffle(9)),
             "shuffle",
@@ -425,9 +454,7 @@ def test_ragged_rows_are_refused_and_the_advice_works() -> None:
     with pytest.raises(RefusalError, match="must hold dense tensors"):
         as_source(rows.batch(3), what="training data")
 
-    padded = rows.map(lambda x, y: (x, y)).padded_batch(3, padded_shapes=([4], []))
+    padded = rows.map(lambda x, y: (x, y)).padded_batch(3)
     source = as_source(padded, what="training data")
     assert isinstance(source, StreamSource)
-    np.testing.assert_array_equal(
-        source.in_memory.arrays[0], [[1, 2, 3, 0], [4, 5, 0, 0], [6, 0, 0, 0]]
-    )
+    np.testing.assert_array_equal(source.in_memory.arrays[0], [[1, 2, 3], [4, 5, 0], [6, 0, 0]])

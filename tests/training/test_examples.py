@@ -31,7 +31,7 @@ NAMES = [path.stem for path in sorted((ROOT / "examples").glob("*.py"))]
 CASES = [*NAMES, *(f"{name}, second fit" for name in SECOND)]
 ARMS = {str(arm): arm for arm in PAIRS}
 AS_TWO = ", as two"  # replicas: of what depends on how a batch is split
-SPLIT_MATTERS = ("augmented", "contrastive")
+SPLIT_MATTERS = ("augmented",)
 STEPS, GLOBAL_BATCH = 4, 12
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ringside
 from ringside.verify.inspection import inspect_model
 from ringside.verify.slices import Inspection
 from ringside_core.keras import tf
@@ -69,6 +70,22 @@ class Contrasting(Stepping):
         return tf.reduce_mean((error - tf.transpose(error)) ** 4)
 
 
+class Gathering(Stepping):
+    """Couples the examples of the whole batch."""
+
+    def loss_of(self, error: Any) -> Any:
+        whole = ringside.gather(error)
+        return tf.reduce_mean((whole - tf.transpose(whole)) ** 4)
+
+
+class GatheringInPart(Stepping):
+    """Couples its own examples too."""
+
+    def loss_of(self, error: Any) -> Any:
+        whole = ringside.gather(error)
+        return tf.reduce_mean((whole - tf.transpose(whole)) ** 4) * tf.reduce_max(error)
+
+
 class Tossing(Stepping):
     """One number for the whole batch."""
 
@@ -122,6 +139,15 @@ def test_a_step_that_couples_its_batch_is_by_design() -> None:
     assert found.obstacles == ()
     (coupled,) = found.by_design
     assert (coupled.layer, coupled.split) == ("Contrasting.train_step", True)
+
+
+def test_a_loss_of_gathered_rows_is_that_of_the_whole_batch() -> None:
+    """Nothing depends on the split; of one that is gathered in part, something does."""
+    found = inspected(Gathering)
+    assert (found.obstacles, found.by_design) == ((), ())
+
+    (coupled,) = inspected(GatheringInPart).by_design
+    assert (coupled.layer, coupled.split) == ("GatheringInPart.train_step", True)
 
 
 @pytest.mark.parametrize(

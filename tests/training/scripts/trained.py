@@ -123,6 +123,37 @@ def held(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
+def endless(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Epochs of seven updates; a pass is five and five examples of a sixth."""
+    tf.keras.utils.set_random_seed(7)
+    with scope():
+        model = net()
+        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
+    endless = tf.data.Dataset.from_tensor_slices(data(10)).repeat().batch(BATCH)
+    return model, fit(model, endless, steps_per_epoch=7, epochs=3, verbose=0)
+
+
+def padded(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Sentences, each batch as long as its longest one; the padding is masked."""
+    tf.keras.utils.set_random_seed(8)
+    with scope():
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((None,), dtype="int64"),
+                layers.Embedding(9, 4, mask_zero=True),
+                layers.LSTM(3),
+                layers.Dense(1),
+            ]
+        )
+        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
+    words = tf.data.Dataset.range(EXAMPLES).map(
+        lambda i: (1 + tf.range(i, i + 1 + i * 7 % 13) % 8, tf.cast(i % 5, tf.float64))
+    )
+    held_out = words.take(30).padded_batch(BATCH)  # its longest is shorter
+    told = {"validation_data": held_out, "epochs": 2, "verbose": 0}
+    return model, fit(model, words.padded_batch(BATCH), **told)
+
+
 def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     """Callbacks that decide by the metrics of the validation, and that write files."""
     tf.keras.utils.set_random_seed(1)
@@ -233,7 +264,7 @@ def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-PROGRAMS = (decided, stepwise, staged, own_step, looped, held)
+PROGRAMS = (decided, stepwise, staged, own_step, looped, held, endless, padded)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
