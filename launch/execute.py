@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from launch.children import Child, Children, environment
@@ -27,6 +27,7 @@ REPORT_GRACE_S = 5.0
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
 FOLDERS = ("logs", "records", "progress")
+SPEC = "spec.json"
 # Time for a host to answer: ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
@@ -57,13 +58,20 @@ def execute(
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
     run_dir = Path(plan.run_dir)
-    if holds_run(run_dir):
-        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    if program := _missing_program(plan):
+        return _refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
     made = _missing(plan, run_dir)
-    if reason := _prepare(plan, run_dir, interrupts):
+    if not _claimed(plan, run_dir):
+        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    try:
+        reason = _prepare(plan, run_dir, interrupts)
+    except BaseException:
+        _remove(made)
+        raise
+    if reason:
         _remove(made)
         return _refused(reason)
-    records = Records(run_dir, plan.expects)
+    records = Records(plan)
     watch = Watch(run_dir, plan.expects, queued=plan.queued)
     follower = Follower(run_dir) if live else None
     with (
@@ -104,8 +112,24 @@ def execute(
 
 
 def holds_run(run_dir: Path) -> bool:
-    """Whether processes of some run have written into its folder."""
-    return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
+    """Whether a run has claimed a folder, or processes of one have written into it."""
+    written = any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
+    return written or (run_dir / SPEC).exists()
+
+
+def _claimed(plan: Plan, run_dir: Path) -> bool:
+    """Take a folder for this run; False: another run has it.
+
+    The spec is what claims it: of two launches only one can create the file, on a shared disk too,
+    and no task ever reads the spec of another run.
+    """
+    if holds_run(run_dir):
+        return False
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError), (run_dir / SPEC).open("x", encoding="utf-8") as file:
+        file.write(plan.spec.to_json())
+        return True
+    return False
 
 
 def _refused(reason: str) -> Execution:
@@ -205,31 +229,38 @@ class _Run:
         )
 
 
-def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
-    """Write spec.json and make the folders; returns an obstacle, or an empty text."""
+def _missing_program(plan: Plan) -> str:
+    """A program that is not installed here; empty: all are."""
     for process in plan.processes:
         program = process.argv[0]
         path = environment(os.environ, process, tell="")["PATH"]
         if shutil.which(program, path=path) is None:
-            return f"{program} is not installed. `ringside doctor` shows what is installed."
+            return program
+    return ""
+
+
+def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
+    """Make the folders and write the plan's files; returns an obstacle, or an empty text."""
     for folder in FOLDERS:
         (run_dir / folder).mkdir(parents=True, exist_ok=True)
-    spec_file = run_dir / "spec.json"
-    write_whole(spec_file, plan.spec.to_json())
+    spec_file = run_dir / SPEC
     for name, text in plan.files.items():
         write_whole(run_dir / name, text)
     return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file, interrupts)
 
 
 def _missing(plan: Plan, run_dir: Path) -> list[Path]:
-    """What `_prepare` will make, innermost first. After a refusal nothing of it may stay."""
-    own = [run_dir / name for name in (*FOLDERS, "spec.json", *plan.files)]
+    """What this run will make, innermost first. After a refusal nothing of it may stay."""
+    own = [run_dir / name for name in (*FOLDERS, *plan.files, SPEC)]
     return [path for path in (*own, run_dir) if not path.exists()]
 
 
 def _remove(made: list[Path]) -> None:
     for path in made:
-        if path.is_dir():
+        if path.name not in FOLDERS and path.is_dir():
+            with suppress(OSError):
+                path.rmdir()  # unless another run has come into it
+        elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)  # NFS keeps a name for an open file
         else:
             path.unlink(missing_ok=True)

@@ -74,8 +74,10 @@ class Verdict:
 class Records:
     """The records of a run, read as they appear."""
 
-    def __init__(self, run_dir: Path, tasks: tuple[str, ...]) -> None:
-        self._files = {task: run_dir / "records" / f"{task}.json" for task in tasks}
+    def __init__(self, plan: Plan) -> None:
+        folder = Path(plan.run_dir) / "records"
+        self._run_id = plan.run_id
+        self._files = {task: folder / f"{task}.json" for task in plan.expects}
         self.read: dict[str, RunRecord] = {}
         self.unreadable: dict[str, str] = {}
         self._written: dict[str, int] = {}
@@ -89,8 +91,12 @@ class Records:
             try:
                 self._written[task] = file.stat().st_mtime_ns
                 text = file.read_text(encoding="utf-8")
-                self.read[task] = RunRecord.from_json(text, origin=file.name)
-                new.append(self.read[task])
+                record = RunRecord.from_json(text, origin=file.name)
+                if record.run_id != self._run_id:
+                    self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
+                    continue
+                self.read[task] = record
+                new.append(record)
             except (RefusalError, OSError, UnicodeDecodeError) as error:
                 self.unreadable[task] = str(error)
         return new

@@ -133,6 +133,7 @@ def begun(spec: RunSpec, surroundings: Surroundings) -> RecordInProgress:
     """The record of this process, at the beginning of a run; it is pinned as the spec says."""
     record = RecordInProgress.begun(spec, task=surroundings.task_name, rank=surroundings.rank)
     record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
+    record.run_id = os.environ.get(RUN_ID, "")
     record.cores = _take_cores(spec, surroundings)
     record.physical_cores = physical_cores(record.cores)
     return record

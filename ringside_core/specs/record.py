@@ -183,12 +183,12 @@ class RunRecord(Document):
         startup_cpu_s: of cpu_s, until the end of the first step; of a server, until it served.
         input_notes: what is done with the data otherwise than their author wrote it, one sentence
             each.
+        run_id: of the launch that it is a part of; empty: no launcher of Ringside's started it.
 
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
     before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
     gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes; in an older file they are not
-    known.
+    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, run_id; an older file has none.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -219,6 +219,7 @@ class RunRecord(Document):
     shared_memory_bytes: NonNegativeInt | None = None
     startup_cpu_s: NonNegativeFloat | None = None
     input_notes: tuple[str, ...] = ()
+    run_id: str = ""
 
     @model_validator(mode="after")
     def _work_takes_time(self) -> Self:

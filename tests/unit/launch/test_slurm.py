@@ -191,7 +191,7 @@ def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None
     )
     evidence = Evidence(exits=[ended(plan, code=1)])
 
-    verdict = judge(plan, Records(tmp_path, plan.expects), evidence)
+    verdict = judge(plan, Records(plan), evidence)
 
     assert str(verdict.outcome) == "failed(JobTimeout: job 4 ended as TIMEOUT, TimeLimit)"
 
