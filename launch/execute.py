@@ -63,58 +63,86 @@ def execute(
     made = _missing(plan, run_dir)
     if not _claimed(plan, run_dir):
         return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
-    try:
-        reason = _prepare(plan, run_dir, interrupts)
-    except BaseException:
-        _remove(made)
-        raise
-    if reason:
-        _remove(made)
-        return _refused(reason)
     records = Records(plan)
-    watch = Watch(run_dir, plan.expects, queued=plan.queued)
-    follower = Follower(run_dir) if live else None
+    try:
+        execution = _refusal(plan, run_dir, interrupts) or _run(
+            plan,
+            records,
+            deadline_s=deadline_s,
+            follower=Follower(run_dir) if live else None,
+            on_progress=on_progress or (lambda progress: None),
+            interrupts=interrupts,
+            turns=turns,
+        )
+    except BaseException:
+        records.finish()
+        if not _written(run_dir):
+            _remove(made)
+        raise
+    if execution.outcome.kind == "refused" and not execution.records:
+        _remove(made)
+    return execution
+
+
+def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:
+    """Prepare a run; None: it may begin."""
+    reason = _prepare(plan, run_dir, interrupts)
+    return _refused(reason) if reason else None
+
+
+def _run(
+    plan: Plan,
+    records: Records,
+    *,
+    deadline_s: float,
+    follower: Follower | None,
+    on_progress: Callable[[Progress], None],
+    interrupts: Interrupts | None,
+    turns: Turns | None,
+) -> Execution:
+    """Start and watch the processes of a prepared run; see `execute`."""
+    watch = Watch(Path(plan.run_dir), plan.expects, queued=plan.queued)
     with (
         Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
         Keepers(plan) as keepers,
     ):
         if absent := keepers.roll_call(FIRST_ANSWER_S, interrupts.raise_noted):
-            reason = keepers.complaint(absent)
-            _remove(made)
-            return _refused(reason)
+            return _refused(keepers.complaint(absent))
         started, started_unix_s = time.monotonic(), time.time()
         with Children(plan, dict(os.environ)) as children:
-            run = _Run(children, records, watch, keepers, deadline_s)
+            state = _State(children, records, watch, keepers, deadline_s)
             if turns is not None:
                 turns.keepers = keepers
             try:
-                while not run.over():
+                while not state.over():
                     resting = turns is not None and turns.resting
                     children.wait(RESTING_POLL_S if resting else POLL_S)
                     interrupts.raise_noted()
                     if resting:
                         watch.rest()
                     for progress in watch.look():
-                        if on_progress is not None:
-                            on_progress(progress)
+                        on_progress(progress)
                     if follower is not None:
                         follower.copy()
-                run.look_for_lost_hosts()
+                state.look_for_lost_hosts()
             finally:
                 if turns is not None:
                     turns.thaw()  # a frozen process cannot end in good order
         wall_s = max(0.0, children.ended_at - started)
     if follower is not None:
         follower.copy(rest=True)
-    run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
-    execution = run.ended(plan, wall_s)
+    state.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
+    execution = state.ended(plan, wall_s)
     return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
 def holds_run(run_dir: Path) -> bool:
     """Whether a run has claimed a folder, or processes of one have written into it."""
-    written = any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
-    return written or (run_dir / SPEC).exists()
+    return _written(run_dir) or (run_dir / SPEC).exists()
+
+
+def _written(run_dir: Path) -> bool:
+    return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
 
 
 def _claimed(plan: Plan, run_dir: Path) -> bool:
@@ -144,14 +172,14 @@ def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Ex
         lines = last_lines(run_dir, LAUNCHER_NAME, LAST_LINES)
     return Execution(
         outcome=verdict.outcome,
-        records=tuple(records.read[task] for task in plan.expects if task in records.read),
+        records=records.finish(),
         wall_s=wall_s,
         failing_task=verdict.task,
         last_lines=lines,
     )
 
 
-class _Run:
+class _State:
     """The state of a run: it goes on, is in trouble, or is at its end."""
 
     def __init__(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launch.children import Child
+from launch.journal import finish, record_file
 from launch.logs import last_lines, log_file, tail_text
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.watch import SERVING, Progress
@@ -75,9 +76,8 @@ class Records:
     """The records of a run, read as they appear."""
 
     def __init__(self, plan: Plan) -> None:
-        folder = Path(plan.run_dir) / "records"
-        self._run_id = plan.run_id
-        self._files = {task: folder / f"{task}.json" for task in plan.expects}
+        self._run_id, self._run_dir = plan.run_id, Path(plan.run_dir)
+        self._files = {task: record_file(self._run_dir, task) for task in plan.expects}
         self.read: dict[str, RunRecord] = {}
         self.unreadable: dict[str, str] = {}
         self._written: dict[str, int] = {}
@@ -112,6 +112,12 @@ class Records:
     def missing(self) -> list[str]:
         """Tasks without a record."""
         return [t for t in self._files if t not in self.read and t not in self.unreadable]
+
+    def finish(self) -> tuple[RunRecord, ...]:
+        """All records, also of tasks that ended before they wrote one but had ended an epoch."""
+        unfinished = {task: finish(self._run_dir, task, self._run_id) for task in self.missing()}
+        found = (self.read.get(task) or unfinished.get(task) for task in self._files)
+        return tuple(record for record in found if record is not None)
 
     def by_time(self) -> list[RunRecord]:
         """The records, in the order in which they were written."""

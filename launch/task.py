@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from launch.journal import Journal, journal_file, record_file
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
@@ -56,7 +57,12 @@ class Reporter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         self._aloud = aloud
         self._total = 0
+        self._journal: Journal | None = None
         self.phase("starting")
+
+    def begin(self, record: RecordInProgress, run_dir: Path) -> None:
+        """Keep the epochs of this record from now on, in its run's folder."""
+        self._journal = Journal(record, run_dir)
 
     def phase(self, name: str, step: int = 0) -> None:
         """Note a phase: starting, importing, building, training, waiting, serving, finished."""
@@ -79,9 +85,14 @@ class Reporter:
         """Note that this many updates are done and that the next turn is awaited."""
         self.phase(WAITING, done)
 
-    def epoch(self, number: int, record: EpochRecord) -> None:
-        """Print how an epoch went, if there is no launcher that prints (`aloud`)."""
-        if self._aloud:
+    def epoch(self, number: int, record: EpochRecord, *, quiet: bool = False) -> None:
+        """Keep an epoch; print how it went if there is no launcher that prints (`aloud`).
+
+        A training that has a record of its own (a case that is verified) is not kept.
+        """
+        if self._journal is not None:
+            self._journal.keep()
+        if self._aloud and not quiet:
             rate = record.examples / record.train_s
             print(epoch_line(number + 1, record.train, record.validation, rate), flush=True)
 
@@ -112,6 +123,7 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
+    reporter.begin(record, run_dir)
     use_version(spec.keras, as_shipped=spec.as_shipped)
     try:
         work(record, surroundings, run_dir, reporter)
@@ -155,8 +167,9 @@ def end_record(record: RecordInProgress, outcome: Outcome, run_dir: Path) -> Pat
     record.peak_memory_bytes = peak_memory_bytes()
     record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
-    path = run_dir / "records" / f"{record.task}.json"
+    path = record_file(run_dir, record.task)
     write_whole(path, record.ended(outcome).to_json())
+    journal_file(run_dir, record.task).unlink(missing_ok=True)
     return path
 
 
