@@ -188,14 +188,13 @@ def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
 
     # 0xab = 171: the ports follow from the run id, because no kernel was asked.
     cluster = '"cluster": {"worker": ["here:20171", "b:20172"]}'
-    proxy = "no_grpc_proxy=here,b"
     own = f'TF_CONFIG=\'{{{cluster}, "task": {{"type": "worker", "index": 0}}}}\''
     # Quoted once for the shell over there and once more for the shell here.
     other = f"""TF_CONFIG={{{cluster}, "task": {{"type": "worker", "index": 1}}}}"""
     assert plan.render() == (
-        f"{MARK} {proxy} {own} {TRAIN}\n"
+        f"{MARK} {own} {TRAIN}\n"
         f"{MARK} {SSH} b 'cd /home/me && "
-        f"exec env {MARK} {proxy} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
+        f"exec env {MARK} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
     )
     assert plan.remote_hosts == ("b",)
     assert plan.processes[1].holds_stdin

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ringside_core.specs import (
+    Cluster,
     Host,
     RefusalError,
     assign_slots,
@@ -182,3 +183,18 @@ def test_half_a_launcher_or_two_are_refused(env: dict[str, str]) -> None:
     """A process has exactly one launcher, with all of its variables."""
     with pytest.raises(RefusalError):
         read_surroundings(env)
+
+
+@pytest.mark.parametrize(
+    ("environment", "value"),
+    [
+        ({}, "127.0.0.1,b"),
+        ({"no_grpc_proxy": "x,b", "no_proxy": "y"}, "x,b,127.0.0.1"),
+        ({"no_proxy": "y,"}, "y,127.0.0.1,b"),
+    ],
+)
+def test_tasks_reach_each_other_past_a_proxy(environment: dict[str, str], value: str) -> None:
+    """Each host is named once, beside what the user has excepted."""
+    cluster = Cluster(chief=("127.0.0.1:1",), worker=("127.0.0.1:2", "b:1"))
+
+    assert cluster.unproxied(environment) == value
