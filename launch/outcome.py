@@ -20,6 +20,7 @@ ECHO_CLASSES = frozenset(
     {
         "AbortedError",
         "CancelledError",
+        "CoordinatorLostError",
         "DeadlineExceededError",
         "HorovodInternalError",
         "KeyboardInterrupt",
@@ -115,8 +116,9 @@ class Records:
 
     def finish(self) -> tuple[RunRecord, ...]:
         """All records, also of tasks that ended before they wrote one but had ended an epoch."""
-        unfinished = {task: finish(self._run_dir, task, self._run_id) for task in self.missing()}
-        found = (self.read.get(task) or unfinished.get(task) for task in self._files)
+        found = (
+            finish(self._run_dir, task, self._run_id, self.read.get(task)) for task in self._files
+        )
         return tuple(record for record in found if record is not None)
 
     def by_time(self) -> list[RunRecord]:
