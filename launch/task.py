@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from launch.journal import Journal, journal_file, record_file
+from launch.journal import Journal, write_record
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
@@ -40,7 +40,6 @@ from ringside_core.specs import (
     RunSpec,
     Surroundings,
     read_surroundings,
-    write_whole,
 )
 from ringside_core.specs.keras_version import use_version
 from ringside_core.text import epoch_line
@@ -68,7 +67,8 @@ class Reporter:
         """Note a phase: starting, importing, building, training, waiting, serving, finished."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
         line = f"{time.time():.3f} {step} {self._total} {name}"
-        os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
+        with contextlib.suppress(OSError):  # a full disk
+            os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
 
     def step(self, done: int, total: int) -> None:
         """Note an update."""
@@ -123,22 +123,32 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
-    reporter.begin(record, run_dir)
+    with must_be_writable():
+        reporter.begin(record, run_dir)
     use_version(spec.keras, as_shipped=spec.as_shipped)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
     except RefusalError as error:
         outcome = Outcome(kind="refused", reason=str(error))
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        _say(f"{Path(sys.argv[0]).name}: {error}")
     except BaseException as error:
         outcome = failed(error)
-        print(outcome.traceback, file=sys.stderr, flush=True)
+        _say(outcome.traceback)
     path = end_record(record, outcome, run_dir)
     reporter.phase("finished")
+    if aloud and record.is_chief:
+        for warning in record.warnings:
+            _say(f"warning: {warning}")
     if aloud and outcome.completed and record.is_chief:
         print(f"record: {path}", flush=True)
     return outcome.exit_code
+
+
+def _say(text: str) -> None:
+    """Print an error, if the disk of the log is not full: the record holds it in any case."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def begun(spec: RunSpec, surroundings: Surroundings) -> RecordInProgress:
@@ -167,10 +177,7 @@ def end_record(record: RecordInProgress, outcome: Outcome, run_dir: Path) -> Pat
     record.peak_memory_bytes = peak_memory_bytes()
     record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
-    path = record_file(run_dir, record.task)
-    write_whole(path, record.ended(outcome).to_json())
-    journal_file(run_dir, record.task).unlink(missing_ok=True)
-    return path
+    return write_record(record.ended(outcome), run_dir)
 
 
 def own_surroundings(spec: RunSpec) -> Surroundings:

@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from launch import Plan, execute
 from ringside_core.specs import RunRecord
 from tests.parallel.launch.caller import caller_of
+from tests.small_disk import small_disk
 from tests.unit.stats.factory import epoch
 
 PlanOf = Callable[..., Plan]
@@ -52,6 +53,40 @@ def test_a_launcher_that_is_ended_leaves_epochs(
     records = read_all(Path(plan.run_dir) / "records")
     assert sorted(records) == ["worker-0.json", "worker-1.json"]
     assert [record.epochs for record in records.values()] == [EPOCHS, EPOCHS]
+
+
+@pytest.fixture(name="small")
+def small_(tmp_path: Path) -> Iterator[Path]:
+    """The folder of the first plan's run, on a small disk."""
+    with small_disk(tmp_path / "run-0", "2m") as folder:
+        yield folder
+
+
+def test_a_record_fits_on_a_full_disk(small: Path, plan_of: PlanOf) -> None:
+    """Its space was held from the beginning."""
+    plan = plan_of("serial", replicas=1, program="unfinished", then="fill", steps=2)
+
+    execution = execute(plan, deadline_s=20)
+
+    assert execution.outcome.completed, execution
+    (record,) = execution.records
+    assert [one.end_since_process_start_s for one in record.epochs] == [10.0, 11.0, 12.0]
+    assert read_all(small / "records") == {"rank-0.json": record}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_record_that_does_not_fit_says_so(plan_of: PlanOf) -> None:
+    """It names the full disk, and the epochs of before are there."""
+    plan = plan_of("serial", replicas=1, program="unfinished", then="fill", steps=100_000)
+
+    execution = execute(plan, deadline_s=20)
+
+    (record,) = execution.records
+    assert str(execution.outcome) == (
+        "failed(OSError: rank-0: the record does not fit on the disk: [Errno 28] No space left on "
+        f"device: '{plan.run_dir}/records/rank-0.json')"
+    )
+    assert record.epochs == EPOCHS
 
 
 def read_all(folder: Path) -> dict[str, RunRecord]:

@@ -201,8 +201,8 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
     """Temporary files of an interrupted write are removed; whole records stay."""
     (tmp_path / "records").mkdir()
     whole = tmp_path / "records" / "rank-0.json"
-    half = tmp_path / "records" / ".rank-1.json.x7"
-    for file in (whole, half, tmp_path / ".spec.json.u1"):
+    half = tmp_path / "records" / ".rank-1.json.x7.half"
+    for file in (whole, half, tmp_path / ".checkpoint.npz.u1.half"):
         file.write_text("{")
 
     tidy(tmp_path, "")

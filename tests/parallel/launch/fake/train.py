@@ -117,7 +117,7 @@ class Task:
             (self.run_dir / "records" / f"{self.name}.json").write_text('{"schema_')
             os._exit(1)
         elif what == "leave a temporary file":
-            (self.run_dir / "records" / f".{self.name}.json.x1").write_text('{"schema_')
+            (self.run_dir / "records" / f".{self.name}.json.x1.half").write_text('{"schema_')
             os._exit(1)
 
 
