@@ -20,6 +20,7 @@ from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
+LOOKING = 0.05  # the part of its time in which the launcher may read progress
 RESTING_POLL_S = 2.0  # nothing moves but a process that dies, and that wakes us
 # Time for the other tasks to notice that one failed, and to write their records.
 REPORT_GRACE_S = 5.0
@@ -114,13 +115,17 @@ def _run(
             if turns is not None:
                 turns.keepers = keepers
             try:
+                took_s = 0.0
                 while not state.over():
                     resting = turns is not None and turns.resting
-                    children.wait(RESTING_POLL_S if resting else POLL_S)
+                    children.wait(RESTING_POLL_S if resting else pause_after(took_s))
                     interrupts.raise_noted()
                     if resting:
                         watch.rest()
-                    for progress in watch.look():
+                    began = time.monotonic()
+                    news = watch.look()
+                    took_s = time.monotonic() - began
+                    for progress in news:
                         on_progress(progress)
                     if follower is not None:
                         follower.copy()
@@ -134,6 +139,14 @@ def _run(
     state.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
     execution = state.ended(plan, wall_s)
     return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
+
+
+def pause_after(look_s: float) -> float:
+    """Seconds until the next look at all tasks, after one that took so long.
+
+    A look opens a file of each task, so of thousands, or on a slow disk, it is taken less often.
+    """
+    return min(max(POLL_S, look_s / LOOKING), RESTING_POLL_S)
 
 
 def holds_run(run_dir: Path) -> bool:

@@ -1,5 +1,6 @@
 """What became of a run: one outcome from its records, exits and output."""
 
+import os
 import re
 import signal
 from collections.abc import Sequence
@@ -86,8 +87,12 @@ class Records:
     def look(self) -> list[RunRecord]:
         """Read the records that are new."""
         new = []
+        try:
+            there = set(os.listdir(self._run_dir / "records"))  # one question, not one for each
+        except OSError:
+            return []
         for task, file in self._files.items():
-            if task in self.read or task in self.unreadable or not file.exists():
+            if task in self.read or task in self.unreadable or file.name not in there:
                 continue
             try:
                 self._written[task] = file.stat().st_mtime_ns
