@@ -196,7 +196,7 @@ def test_a_host_without_words(plan_by: Callable[[str], Plan]) -> None:
         assert keepers.complaint(absent) == "a is not ready: no answer. b is not ready: no answer."
 
 
-# The quickest stand-in for ssh and the keeper behind it: the command's seventh word is the run's id.
+# The quickest stand-in for ssh and the keeper behind it. The fifth word is the id of the run.
 STAND_IN = 'for last; do :; done; set -- $last; echo "keeper of $5"; exec cat'
 
 

@@ -1,6 +1,7 @@
 """What --dry-run prints, whole, for every way in which Ringside starts a run."""
 
 import dataclasses
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -285,3 +286,19 @@ def test_this_machine(tmp_path: Path) -> None:
 def test_ports_from_the_kernel_differ() -> None:
     """No port is given twice."""
     assert len(set(free_ports(50))) == 50
+
+
+def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its domain, and in capitals: ssh to itself would need a key, and count as another."""
+    own = {"node1": "node1.example.org"}
+    monkeypatch.setattr(socket, "gethostname", lambda: "Node1")
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, own[name.lower()], ("", 0))]
+    )
+
+    here = Site.here()
+
+    assert [here.is_local(name) for name in ("NODE1", "node1.Example.org", "LocalHost")] == [
+        True
+    ] * 3
+    assert not here.is_local("node1.example.com")
