@@ -35,6 +35,7 @@ from ringside_core.specs import (
     Surroundings,
     read_surroundings,
 )
+from ringside_core.text import print_anything
 from ringside_core.workloads.registry import script_words
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def _by_hand(
 
 def main(arguments: list[str]) -> int:
     """Run with these command-line arguments; returns the exit code."""
+    print_anything()
     try:
         if "--spec" in arguments:
             return run_launched(_train, arguments)

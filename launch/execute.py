@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from launch.children import Child, Children, environment
@@ -20,6 +20,7 @@ from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
 POLL_S = 0.1
+LOOKING = 0.05  # the part of its time in which the launcher may read progress
 RESTING_POLL_S = 2.0  # nothing moves but a process that dies, and that wakes us
 # Time for the other tasks to notice that one failed, and to write their records.
 REPORT_GRACE_S = 5.0
@@ -27,6 +28,7 @@ REPORT_GRACE_S = 5.0
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
 FOLDERS = ("logs", "records", "progress")
+SPEC = "spec.json"
 # Time for a host to answer: ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
@@ -57,55 +59,118 @@ def execute(
         SystemExit: on SIGTERM or SIGHUP, likewise.
     """
     run_dir = Path(plan.run_dir)
-    if holds_run(run_dir):
-        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    if program := _missing_program(plan):
+        return _refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
     made = _missing(plan, run_dir)
-    if reason := _prepare(plan, run_dir, interrupts):
+    if not _claimed(plan, run_dir):
+        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    records = Records(plan)
+    try:
+        execution = _refusal(plan, run_dir, interrupts) or _run(
+            plan,
+            records,
+            deadline_s=deadline_s,
+            follower=Follower(run_dir) if live else None,
+            on_progress=on_progress or (lambda progress: None),
+            interrupts=interrupts,
+            turns=turns,
+        )
+    except BaseException:
+        records.finish()
+        if not _written(run_dir):
+            _remove(made)
+        raise
+    if execution.outcome.kind == "refused" and not execution.records:
         _remove(made)
-        return _refused(reason)
-    records = Records(run_dir, plan.expects)
-    watch = Watch(run_dir, plan.expects, queued=plan.queued)
-    follower = Follower(run_dir) if live else None
+    return execution
+
+
+def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:
+    """Prepare a run; None: it may begin."""
+    reason = _prepare(plan, run_dir, interrupts)
+    return _refused(reason) if reason else None
+
+
+def _run(
+    plan: Plan,
+    records: Records,
+    *,
+    deadline_s: float,
+    follower: Follower | None,
+    on_progress: Callable[[Progress], None],
+    interrupts: Interrupts | None,
+    turns: Turns | None,
+) -> Execution:
+    """Start and watch the processes of a prepared run; see `execute`."""
+    watch = Watch(Path(plan.run_dir), plan.expects, queued=plan.queued)
     with (
         Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
         Keepers(plan) as keepers,
     ):
         if absent := keepers.roll_call(FIRST_ANSWER_S, interrupts.raise_noted):
-            reason = keepers.complaint(absent)
-            _remove(made)
-            return _refused(reason)
+            return _refused(keepers.complaint(absent))
         started, started_unix_s = time.monotonic(), time.time()
         with Children(plan, dict(os.environ)) as children:
-            run = _Run(children, records, watch, keepers, deadline_s)
+            state = _State(children, records, watch, keepers, deadline_s)
             if turns is not None:
                 turns.keepers = keepers
             try:
-                while not run.over():
+                took_s = 0.0
+                while not state.over():
                     resting = turns is not None and turns.resting
-                    children.wait(RESTING_POLL_S if resting else POLL_S)
+                    children.wait(RESTING_POLL_S if resting else pause_after(took_s))
                     interrupts.raise_noted()
                     if resting:
                         watch.rest()
-                    for progress in watch.look():
-                        if on_progress is not None:
-                            on_progress(progress)
+                    began = time.monotonic()
+                    news = watch.look()
+                    took_s = time.monotonic() - began
+                    for progress in news:
+                        on_progress(progress)
                     if follower is not None:
                         follower.copy()
-                run.look_for_lost_hosts()
+                state.look_for_lost_hosts()
             finally:
                 if turns is not None:
                     turns.thaw()  # a frozen process cannot end in good order
         wall_s = max(0.0, children.ended_at - started)
     if follower is not None:
         follower.copy(rest=True)
-    run.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
-    execution = run.ended(plan, wall_s)
+    state.evidence.survivors = (*map(str, children.survivors), *keepers.survivors)
+    execution = state.ended(plan, wall_s)
     return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
+def pause_after(look_s: float) -> float:
+    """Seconds until the next look at all tasks, after one that took so long.
+
+    A look opens a file of each task, so of thousands, or on a slow disk, it is taken less often.
+    """
+    return min(max(POLL_S, look_s / LOOKING), RESTING_POLL_S)
+
+
 def holds_run(run_dir: Path) -> bool:
-    """Whether processes of some run have written into its folder."""
+    """Whether a run has claimed a folder, or processes of one have written into it."""
+    return _written(run_dir) or (run_dir / SPEC).exists()
+
+
+def _written(run_dir: Path) -> bool:
     return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
+
+
+def _claimed(plan: Plan, run_dir: Path) -> bool:
+    """Take a folder for this run; False: another run has it.
+
+    The spec is what claims it: of two launches only one can create the file, on a shared disk too,
+    and no task ever reads the spec of another run.
+    """
+    if holds_run(run_dir):
+        return False
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError), (run_dir / SPEC).open("x", encoding="utf-8") as file:
+        file.write(plan.spec.to_json())
+        return True
+    return False
 
 
 def _refused(reason: str) -> Execution:
@@ -120,14 +185,14 @@ def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Ex
         lines = last_lines(run_dir, LAUNCHER_NAME, LAST_LINES)
     return Execution(
         outcome=verdict.outcome,
-        records=tuple(records.read[task] for task in plan.expects if task in records.read),
+        records=records.finish(),
         wall_s=wall_s,
         failing_task=verdict.task,
         last_lines=lines,
     )
 
 
-class _Run:
+class _State:
     """The state of a run: it goes on, is in trouble, or is at its end."""
 
     def __init__(
@@ -205,31 +270,38 @@ class _Run:
         )
 
 
-def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
-    """Write spec.json and make the folders; returns an obstacle, or an empty text."""
+def _missing_program(plan: Plan) -> str:
+    """A program that is not installed here; empty: all are."""
     for process in plan.processes:
         program = process.argv[0]
         path = environment(os.environ, process, tell="")["PATH"]
         if shutil.which(program, path=path) is None:
-            return f"{program} is not installed. `ringside doctor` shows what is installed."
+            return program
+    return ""
+
+
+def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
+    """Make the folders and write the plan's files; returns an obstacle, or an empty text."""
     for folder in FOLDERS:
         (run_dir / folder).mkdir(parents=True, exist_ok=True)
-    spec_file = run_dir / "spec.json"
-    write_whole(spec_file, plan.spec.to_json())
+    spec_file = run_dir / SPEC
     for name, text in plan.files.items():
         write_whole(run_dir / name, text)
     return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file, interrupts)
 
 
 def _missing(plan: Plan, run_dir: Path) -> list[Path]:
-    """What `_prepare` will make, innermost first. After a refusal nothing of it may stay."""
-    own = [run_dir / name for name in (*FOLDERS, "spec.json", *plan.files)]
+    """What this run will make, innermost first. After a refusal nothing of it may stay."""
+    own = [run_dir / name for name in (*FOLDERS, *plan.files, SPEC)]
     return [path for path in (*own, run_dir) if not path.exists()]
 
 
 def _remove(made: list[Path]) -> None:
     for path in made:
-        if path.is_dir():
+        if path.name not in FOLDERS and path.is_dir():
+            with suppress(OSError):
+                path.rmdir()  # unless another run has come into it
+        elif path.is_dir():
             shutil.rmtree(path, ignore_errors=True)  # NFS keeps a name for an open file
         else:
             path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """What became of a run: one outcome from its records, exits and output."""
 
+import os
 import re
 import signal
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launch.children import Child
+from launch.journal import finish, record_file
 from launch.logs import last_lines, log_file, tail_text
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.watch import SERVING, Progress
@@ -19,6 +21,7 @@ ECHO_CLASSES = frozenset(
     {
         "AbortedError",
         "CancelledError",
+        "CoordinatorLostError",
         "DeadlineExceededError",
         "HorovodInternalError",
         "KeyboardInterrupt",
@@ -74,8 +77,9 @@ class Verdict:
 class Records:
     """The records of a run, read as they appear."""
 
-    def __init__(self, run_dir: Path, tasks: tuple[str, ...]) -> None:
-        self._files = {task: run_dir / "records" / f"{task}.json" for task in tasks}
+    def __init__(self, plan: Plan) -> None:
+        self._run_id, self._run_dir = plan.run_id, Path(plan.run_dir)
+        self._files = {task: record_file(self._run_dir, task) for task in plan.expects}
         self.read: dict[str, RunRecord] = {}
         self.unreadable: dict[str, str] = {}
         self._written: dict[str, int] = {}
@@ -83,14 +87,22 @@ class Records:
     def look(self) -> list[RunRecord]:
         """Read the records that are new."""
         new = []
+        try:
+            there = set(os.listdir(self._run_dir / "records"))  # one question, not one for each
+        except OSError:
+            return []
         for task, file in self._files.items():
-            if task in self.read or task in self.unreadable or not file.exists():
+            if task in self.read or task in self.unreadable or file.name not in there:
                 continue
             try:
                 self._written[task] = file.stat().st_mtime_ns
                 text = file.read_text(encoding="utf-8")
-                self.read[task] = RunRecord.from_json(text, origin=file.name)
-                new.append(self.read[task])
+                record = RunRecord.from_json(text, origin=file.name)
+                if record.run_id != self._run_id:
+                    self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
+                    continue
+                self.read[task] = record
+                new.append(record)
             except (RefusalError, OSError, UnicodeDecodeError) as error:
                 self.unreadable[task] = str(error)
         return new
@@ -106,6 +118,13 @@ class Records:
     def missing(self) -> list[str]:
         """Tasks without a record."""
         return [t for t in self._files if t not in self.read and t not in self.unreadable]
+
+    def finish(self) -> tuple[RunRecord, ...]:
+        """All records, also of tasks that ended before they wrote one but had ended an epoch."""
+        found = (
+            finish(self._run_dir, task, self._run_id, self.read.get(task)) for task in self._files
+        )
+        return tuple(record for record in found if record is not None)
 
     def by_time(self) -> list[RunRecord]:
         """The records, in the order in which they were written."""

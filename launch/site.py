@@ -36,6 +36,14 @@ def interface_to(hosts: tuple[str, ...]) -> str:
     return ""
 
 
+def _whole_name(name: str) -> str:
+    """The name of this machine with its domain, where its resolver knows one."""
+    try:
+        return socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3] or name
+    except (OSError, UnicodeError):
+        return name
+
+
 def own_addresses() -> set[str]:
     """Every IPv4 address of this machine."""
     return {address for addresses in interfaces().values() for address in addresses}
@@ -51,7 +59,7 @@ class Site:
         cwd: folder in which processes on other machines start, so that they find
             `my_model.py:workload`.
         run_id: marks the processes of one run.
-        names: names and addresses of this machine.
+        names: names and addresses of this machine, in small letters.
         is_root: for root, Open MPI needs a flag.
         scratch: folder that a launcher may fill; removed after the run.
         free_ports: asks the kernel for a number of TCP ports.
@@ -84,7 +92,11 @@ class Site:
             cwd=str(Path.cwd()),
             run_id=run_id,
             names=frozenset(
-                {*LOOPBACK_NAMES, own_name, own_name.partition(".")[0], *own_addresses()}
+                name.lower()
+                for name in (
+                    *(*LOOPBACK_NAMES, own_name, own_name.partition(".")[0]),
+                    *(_whole_name(own_name), *own_addresses()),
+                )
             ),
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),
@@ -93,7 +105,7 @@ class Site:
 
     def is_local(self, host: str) -> bool:
         """Whether a name of a host means this machine."""
-        return host in self.names
+        return host.lower() in self.names
 
     def away(self, names: Iterable[str]) -> tuple[str, ...]:
         """The hosts that are not this machine."""

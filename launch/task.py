@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from launch.journal import Journal, write_record
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
@@ -39,7 +40,6 @@ from ringside_core.specs import (
     RunSpec,
     Surroundings,
     read_surroundings,
-    write_whole,
 )
 from ringside_core.specs.keras_version import use_version
 from ringside_core.text import epoch_line
@@ -56,13 +56,19 @@ class Reporter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         self._aloud = aloud
         self._total = 0
+        self._journal: Journal | None = None
         self.phase("starting")
+
+    def begin(self, record: RecordInProgress, run_dir: Path) -> None:
+        """Keep the epochs of this record from now on, in its run's folder."""
+        self._journal = Journal(record, run_dir)
 
     def phase(self, name: str, step: int = 0) -> None:
         """Note a phase: starting, importing, building, training, waiting, serving, finished."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
         line = f"{time.time():.3f} {step} {self._total} {name}"
-        os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
+        with contextlib.suppress(OSError):  # a full disk
+            os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
 
     def step(self, done: int, total: int) -> None:
         """Note an update."""
@@ -79,9 +85,14 @@ class Reporter:
         """Note that this many updates are done and that the next turn is awaited."""
         self.phase(WAITING, done)
 
-    def epoch(self, number: int, record: EpochRecord) -> None:
-        """Print how an epoch went, if there is no launcher that prints (`aloud`)."""
-        if self._aloud:
+    def epoch(self, number: int, record: EpochRecord, *, quiet: bool = False) -> None:
+        """Keep an epoch; print how it went if there is no launcher that prints (`aloud`).
+
+        A training that has a record of its own (a case that is verified) is not kept.
+        """
+        if self._journal is not None:
+            self._journal.keep()
+        if self._aloud and not quiet:
             rate = record.examples / record.train_s
             print(epoch_line(number + 1, record.train, record.validation, rate), flush=True)
 
@@ -112,27 +123,39 @@ def run_process(
     with must_be_writable():
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
+    with must_be_writable():
+        reporter.begin(record, run_dir)
     use_version(spec.keras, as_shipped=spec.as_shipped)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
     except RefusalError as error:
         outcome = Outcome(kind="refused", reason=str(error))
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        _say(f"{Path(sys.argv[0]).name}: {error}")
     except BaseException as error:
         outcome = failed(error)
-        print(outcome.traceback, file=sys.stderr, flush=True)
+        _say(outcome.traceback)
     path = end_record(record, outcome, run_dir)
     reporter.phase("finished")
+    if aloud and record.is_chief:
+        for warning in record.warnings:
+            _say(f"warning: {warning}")
     if aloud and outcome.completed and record.is_chief:
         print(f"record: {path}", flush=True)
     return outcome.exit_code
+
+
+def _say(text: str) -> None:
+    """Print an error, if the disk of the log is not full: the record holds it in any case."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def begun(spec: RunSpec, surroundings: Surroundings) -> RecordInProgress:
     """The record of this process, at the beginning of a run; it is pinned as the spec says."""
     record = RecordInProgress.begun(spec, task=surroundings.task_name, rank=surroundings.rank)
     record.started_unix_s, record.boot_id = process_start_unix_s(), boot_id()
+    record.run_id = os.environ.get(RUN_ID, "")
     record.cores = _take_cores(spec, surroundings)
     record.physical_cores = physical_cores(record.cores)
     return record
@@ -154,9 +177,7 @@ def end_record(record: RecordInProgress, outcome: Outcome, run_dir: Path) -> Pat
     record.peak_memory_bytes = peak_memory_bytes()
     record.shared_memory_bytes = shared_memory_bytes()
     record.cpu_s = cpu_seconds()
-    path = run_dir / "records" / f"{record.task}.json"
-    write_whole(path, record.ended(outcome).to_json())
-    return path
+    return write_record(record.ended(outcome), run_dir)
 
 
 def own_surroundings(spec: RunSpec) -> Surroundings:

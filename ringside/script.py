@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -178,6 +179,7 @@ def _train(session: _Session, asked: FitArguments) -> Any:
             record.started_unix_s = time.time()
         record.role, record.is_chief = backend.role, backend.is_chief
     session.record, session.trainings = record, number + 1
+    session.reporter.begin(record, run_dir)
     backend.spec = record.spec
     try:
         history = _trained(session, asked, record, run_dir)
@@ -200,7 +202,7 @@ def _trained(
     with backend.scope():  # a model that is not built yet gets its weights now
         work = workload.workload_from(asked, session.script, session.fits - 1)
     calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
-    told = Progress(reporter.step, reporter.epoch if asked.verbose else _quiet)
+    told = Progress(reporter.step, partial(reporter.epoch, quiet=not asked.verbose))
     with given_back(asked.model, backend):
         driver = prepare(
             record,
@@ -216,10 +218,6 @@ def _trained(
         train(driver)
     reporter.phase(IN_SCRIPT)
     return calls.history
-
-
-def _quiet(epoch: int, record: Any) -> None:
-    del epoch, record
 
 
 def _here() -> _Session:

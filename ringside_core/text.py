@@ -1,13 +1,22 @@
 """Numbers, sizes, times, lists and names as a reader sees them, the same in every output."""
 
+import io
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 
 # What terminals obey and no page may hold: escape sequences, then all other control characters.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MOST_DIGITS = 18  # every whole number of so many digits fits into 64 bits
+
+
+def print_anything() -> None:
+    """Let this process print any text: what a terminal or a file cannot hold becomes `?`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def is_whole_number(text: str) -> bool:

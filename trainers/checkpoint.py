@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from ringside_core.specs import RefusalError, whole_file
 from trainers.build import same_everywhere
 from trainers.totals import BegunEpoch
 from trainers.whole_batch import takes_true_examples
+
+BYTES_BESIDE = 1024  # the most that an array takes in an archive beside its values
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,22 @@ def write(
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write arrays as .npz, whole or not at all."""
-    with whole_file(path) as stream:
+    """Write arrays as .npz, whole or not at all; the file before it outlives a loss of power.
+
+    Raises:
+        OSError: they do not fit on the disk.
+    """
+    with whole_file(path, lasting=True) as stream:
+        # NumPy would complain once more, when it forgets the half of an archive.
+        space = sum(array.nbytes + BYTES_BESIDE for array in arrays.values())
+        os.posix_fallocate(stream.fileno(), 0, max(1, space))
         np.savez(stream, **arrays)
+        stream.truncate()
+
+
+def all_numbers(values: list[NDArray[Any]]) -> list[bool]:
+    """Of each array, whether it holds nothing but numbers: no NaN, no infinity."""
+    return [array.dtype.kind not in "fcV" or bool(np.isfinite(array).all()) for array in values]
 
 
 def restore(path: Path, model: Any, backend: Backend) -> Position:

@@ -112,7 +112,7 @@ def prepare(
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_begun(training)
-    saving = savers(training, run_dir, exported=adopted is None)
+    saving = savers(training, record, run_dir, exported=adopted is None)
     return Driver(training, record, [*callbacks, *_proof(training, record), *saving, *listeners])
 
 

@@ -98,17 +98,21 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
         The largest absolute difference between any replica's weights and the first one's.
 
     Raises:
+        DivergedError: in every process, if a weight of any replica is no number.
         ReplicasDifferError: in every process, naming the worst variable.
     """
-    deviations, changes = [], []
+    deviations, changes, numbers = [], [], True
     for variable, start in zip(trainable_of(model), initial, strict=True):
         local = [np.asarray(value, np.float64) for value in backend.local_values(variable)]
         reference = np.asarray(backend.broadcast(local[0]))
         # numpy's maximum, not Python's, which would pass over a NaN
-        deviations.append(float(np.max([_largest(value - reference) for value in local])))
-        changes.append(_largest(reference - start))
-    worst = backend.all_reduce(np.array(deviations), "max")
-    if not np.isfinite(changes).all():
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            deviations.append(float(np.max([_largest(value - reference) for value in local])))
+            changes.append(_largest(reference - start))
+        numbers = numbers and all(np.isfinite(value).all() for value in local)
+    # A number of its own: a library's maximum may pass over a NaN.
+    *worst, diverged = backend.all_reduce(np.array([*deviations, float(not numbers)]), "max")
+    if diverged:
         raise DivergedError("weights are no longer numbers")
     for variable, deviation, change in zip(trainable_of(model), worst, changes, strict=True):
         if not deviation <= TOLERANCE * change:  # so that NaN fails too

@@ -14,7 +14,7 @@ from backends.devices import use_local_gpu
 from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.specs.cluster import ClusterTask
+from ringside_core.specs.cluster import NO_PROXY, ClusterTask
 from ringside_core.specs.options import CommunicationOptions
 
 FROZEN_LIMIT_MS = 3_600_000
@@ -78,13 +78,16 @@ def _be_patient() -> None:
 
 
 def take_place(task: ClusterTask) -> None:
-    """Let TensorFlow find this task's place: it reads TF_CONFIG, which srun does not set.
+    """Let TensorFlow find this task's place, and reach the others past any proxy.
+
+    It reads TF_CONFIG, which srun does not set.
 
     Raises:
         RefusalError: something listens at its address.
     """
     _check_port_is_free(task)
     os.environ.setdefault("TF_CONFIG", task.to_tf_config())
+    os.environ[NO_PROXY] = task.cluster.unproxied(os.environ)
 
 
 def _check_port_is_free(task: ClusterTask) -> None:

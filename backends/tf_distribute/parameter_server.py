@@ -1,14 +1,10 @@
 """tf.distribute.ParameterServerStrategy: a coordinator, workers, and servers with the variables.
 
 Asynchronous: each step is an update from one worker's batch. A TF_CONFIG names the `chief` (the
-coordinator), `worker` and `ps` tasks. Servers and workers serve until the coordinator is gone.
+coordinator), `worker` and `ps` tasks. Servers and workers serve until the coordinator says that it
+is over.
 """
 
-import contextlib
-import signal
-import socket
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,17 +14,13 @@ from numpy.typing import NDArray
 from backends.base import Reduction, Role
 from backends.devices import inter_op_threads, intra_op_threads
 from backends.tf_distribute.multi_worker_mirrored import take_place
+from backends.tf_distribute.serving import hear_over, serve_until_over, tell_over
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
 from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import VERSION, tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import ParameterServerOptions
-
-POLL_S = 1.0
-# The coordinator is gone after this many missing answers in a row; one packet may get lost.
-MISSED_POLLS = 3
-UNSEEN_LIMIT_S = 300.0
 
 
 class ParameterServer(StrategyBackend):
@@ -173,35 +165,15 @@ class ParameterServer(StrategyBackend):
         self._the_coordinator.join()
 
     def serve(self) -> None:
-        """Serve until a coordinator that was there is gone, or until SIGTERM when it is.
+        """Serve until the coordinator says that the training is over.
 
         Raises:
-            KeyboardInterrupt: a signal came while the coordinator still listened.
-            TimeoutError: no coordinator came.
+            CoordinatorLostError, KeyboardInterrupt: see `serve_until_over`.
         """
-        ended = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ended.set())
-        host, _, port = self._task.cluster.chief[0].rpartition(":")
-        seen, missed, started = False, 0, time.monotonic()
-        while not ended.wait(POLL_S):
-            if _listens(host, int(port)):
-                seen, missed = True, 0
-            elif seen:
-                missed += 1
-                if missed == MISSED_POLLS:
-                    return
-            elif time.monotonic() - started > UNSEEN_LIMIT_S:
-                raise TimeoutError(
-                    f"no coordinator came to {host}:{port} within {UNSEEN_LIMIT_S:.0f} s"
-                )
-        if _listens(host, int(port)):
-            # A launcher also stops servers when a worker has died. launch/outcome.py takes a
-            # KeyboardInterrupt for a result of that death, not for its cause.
-            raise KeyboardInterrupt("stopped by a signal while the coordinator was still there")
+        serve_until_over(self._task.cluster.chief[0], hear_over(self._task))
 
-
-def _listens(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=POLL_S):
-        return True
-    return False
+    def __exit__(self, *exception: object) -> None:
+        """A coordinator that ends in good order tells those that serve it."""
+        if self._coordinator is not None and exception[:1] in ((), (None,)):
+            tell_over([task for task in self._task.cluster.tasks() if task.type != "chief"])
+        super().__exit__(*exception)

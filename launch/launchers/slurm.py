@@ -226,5 +226,11 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
 
 
 def _path(path: str) -> str:
-    """A path in an #SBATCH line, where % begins a pattern."""
+    """A path in an #SBATCH line, where % begins a pattern.
+
+    Raises:
+        RefusalError: it has a line break, after which sbatch would read other options.
+    """
+    if len(path.splitlines()) != 1:
+        raise RefusalError("A path in a batch script must be one line.", received=repr(path))
     return shlex.quote(path.replace("%", "%%"))

@@ -35,10 +35,6 @@ class TFConfig:
         first = ClusterTask(cluster=cluster, type="worker", index=0)
         refuse_too_long(first.to_tf_config(), cluster)
         env = {RUN_ID: site.run_id}
-        if away:
-            # gRPC reads http_proxy, so TensorFlow's channels would use a proxy that is meant for
-            # downloads. Such a proxy seldom lets one host of a cluster reach another.
-            env["no_grpc_proxy"] = ",".join(names)
         processes = tuple(
             _process(
                 task,

@@ -250,7 +250,9 @@ def _ask_all(
         return _Answer.model_validate(answer)
 
     command = (site.python, "-I", str(SCRIPT), "facts")
-    return ssh.talk_to_all(dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=site.names)
+    return ssh.talk_to_all(
+        dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=[*filter(site.is_local, names)]
+    )
 
 
 def machine_of(placement: Placement) -> MachineFacts:

@@ -105,6 +105,7 @@ class Keepers:
         self.survivors: list[str] = []
 
     def __enter__(self) -> Self:
+        ssh.allow_files(len(self._plan.remote_hosts))
         try:
             for host in self._plan.remote_hosts:
                 self._keepers.append(self._start(host))
@@ -148,15 +149,20 @@ class Keepers:
         """
         give_up = time.monotonic() + seconds
         awaited = {keeper.host: keeper.ask() for keeper in self._keepers}
+        poll = select.poll()  # select() knows no file above the 1,024th
+        speaking = {k.popen.stdout.fileno(): k for k in self._keepers if k.popen.stdout is not None}
+        for handle in speaking:
+            poll.register(handle, select.POLLIN)
         while True:
             gone = [k for k in self._keepers if k.gone]
             left = [k for k in self._keepers if k not in gone and k.answered < awaited[k.host]]
             if not left or time.monotonic() > give_up:
                 return tuple(k.host for k in self._keepers if k in gone or k in left)
-            select.select([k.popen.stdout for k in left if k.popen.stdout], [], [], POLL_S)
+            for handle, _ in poll.poll(POLL_S * 1000):
+                speaking[handle].hear()
+                if speaking[handle].mute:
+                    poll.unregister(handle)
             between()
-            for keeper in self._keepers:
-                keeper.hear()
 
     def complaint(self, hosts: Sequence[str]) -> str:
         """What ssh said of hosts that are out of reach."""

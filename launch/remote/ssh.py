@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import resource
 import selectors
 import shlex
 import signal
@@ -15,7 +16,7 @@ from typing import Generic, Self, TypeVar
 from launch.interrupts import Interrupts
 from launch.plan import RUN_ID, Process
 from launch.remote.marks import Stream, marked, new_mark
-from ringside_core.specs import Noun
+from ringside_core.specs import Noun, RefusalError
 
 T = TypeVar("T")
 # Yields what it says (None: nothing any more), gets the next line of the command; "" after the last
@@ -25,6 +26,8 @@ Talk = Callable[[], Generator[bytes | None, str, T]]
 POLL_S = 0.1  # between two checks for a signal
 KILL_S = 10.0  # the kernel's time between SIGKILL and the end of a process
 MOST_BYTES = 16 << 20  # for one output of one command; answers about 2,000 hosts are below 1 MiB
+FILES_PER_HOST = 8  # three pipes of a question, or two of a keeper, and those of one task or more
+OTHER_FILES = 512
 LONGEST_SHOWN = 80  # characters shown of text that is no answer
 
 # Nobody can type a password here. A machine that no longer answers ends the run within 15 s.
@@ -73,6 +76,26 @@ class NoAnswer(Noun):
     """Why there is no answer from a host, in words for a person."""
 
     why: str
+
+
+def allow_files(hosts: int) -> None:
+    """Let this process have as many files open as so many hosts need.
+
+    Raises:
+        RefusalError: the system does not allow it.
+    """
+    needed = FILES_PER_HOST * hosts + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise RefusalError(
+            f"For {hosts:,} hosts a process must be allowed to open enough files.",
+            received=f"it may have {hard:,} files open, {needed:,} are needed",
+            advice="Raise the limit (ulimit -Hn), or use fewer hosts.",
+        )
+    # No more than that: some programs close every file that they may have open when they start.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def ask_all(
@@ -124,7 +147,9 @@ def talk_to_all(
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
         SystemExit: on SIGTERM or SIGHUP, likewise.
+        RefusalError: more hosts than this process may open files for.
     """
+    allow_files(len(commands))
     with (
         Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
         _Calls(talk, limit_s) as calls,

@@ -27,6 +27,7 @@ REMOTE_PATIENCE_S = 20.0
 SILENCE_S = 15.0
 # Bytes from the launcher to a keeper, beside the byte of the heartbeat.
 FREEZE, THAW = b"f", b"t"
+HALF = ".half"  # as in ringside_core/specs/files.py
 ENVIRONMENT = ".environment"  # in the folder of a run; see private.py
 JANITOR = b"multiprocessing.resource_tracker"
 JANITOR_S = 3.0
@@ -112,9 +113,8 @@ def _wait_for_exits(pids: list[int]) -> None:
 def tidy(run_dir: Path, scratch: str) -> None:
     """Remove half-written files, the private environment and a launcher's shared memory."""
     (run_dir / ENVIRONMENT).unlink(missing_ok=True)
-    for folder in (run_dir, run_dir / "records"):
-        for half in folder.glob(".*.json.*"):
-            half.unlink(missing_ok=True)
+    for half in run_dir.rglob(f".*{HALF}"):
+        half.unlink(missing_ok=True)
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ringside.compare.arms import default_backends, parse_arms
 from ringside.compare.available_arms import ask
+from ringside.lab.lab import left_behind
 from ringside.verify.matrix import OF_LOOP, WAYS, rows, tried
 from ringside_core.readings.machine import machine_facts
 from ringside_core.text import byte_size
@@ -42,6 +43,11 @@ def command(
         f"{answer['gpus']} GPUs, Python {facts.python}"
     )
     console.print(", ".join(f"{k} {v}" for k, v in facts.packages.items()), highlight=False)
+    for name, left in left_behind().items():
+        console.print(
+            f"[yellow]lab {name} is not up, and has left behind: {', '.join(left)}[/]. "
+            f"Remove it: ringside lab down --name {name}"
+        )
     if matrix:
         obstacles = zip(arms, answer["obstacles"], strict=True)
         able = [arm.backend for arm, obstacle in obstacles if obstacle is None]

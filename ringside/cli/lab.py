@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ringside.lab import Lab, format_rate
-from ringside.lab.lab import CONGESTION_CONTROL, names, take_down
+from ringside.lab.lab import CONGESTION_CONTROL, left_behind, names, take_down
 from ringside.lab.names import lab_of
 from ringside_core.specs import RefusalError
 
@@ -50,6 +50,10 @@ def up(
 @command.command()
 def status(*, name: Name = "lab") -> None:
     """Show a lab's hosts and links. The exit code is 1 if no such lab is up."""
+    if left := left_behind().get(name):
+        print(f"lab {name} is not up, and has left behind: {', '.join(left)}")
+        print(f"Remove it: ringside lab down --name {name}")
+        raise typer.Exit(1)
     if name not in names():
         others = ", ".join(names()) or "none"
         print(f"no lab {name} is up (labs here: {others})")

@@ -110,6 +110,8 @@ def command(
         for number, epoch in enumerate(chief.epochs, start=1):
             rate = epoch.examples / epoch.train_s
             print(epoch_line(number, epoch.train, epoch.validation, rate))
+        for warning in chief.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
     if not execution.outcome.completed:
         if execution.last_lines:

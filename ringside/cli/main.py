@@ -60,6 +60,7 @@ def build_app(arguments: list[str]) -> typer.Typer:
     for name, (module, summary) in COMMANDS.items():
         if name in arguments:
             _check_search_path()
+            _print_anything()
             command = importlib.import_module(module).command
             if isinstance(command, typer.Typer):  # of several commands
                 app.add_typer(command, name=name)
@@ -83,6 +84,12 @@ def _check_search_path() -> None:
         if folder.resolve() == ROOT:
             return
         check_folder(folder)
+
+
+def _print_anything() -> None:
+    from ringside_core.text import print_anything  # only now is it known to be Ringside's own
+
+    print_anything()
 
 
 def _paragraphs(docstring: str) -> str:

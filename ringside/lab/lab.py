@@ -196,7 +196,8 @@ class Lab(Document):
 
     def _make(self, bits_per_s: int) -> None:
         folder = folder_of(self.name)
-        LABS.mkdir(mode=0o755, exist_ok=True)
+        LABS.mkdir(exist_ok=True)
+        LABS.chmod(0o755)  # whatever the umask
         folder.mkdir(mode=0o700)
         write_whole(folder / STATE, self.to_json())
         os.makedirs("/run/sshd", mode=0o755, exist_ok=True)  # sshd will not start without it
@@ -214,7 +215,20 @@ class Lab(Document):
 
 def names() -> list[str]:
     """Labs that have something on this machine, whether they are up or broken."""
-    return sorted(path.name for path in LABS.iterdir()) if LABS.is_dir() else []
+    there = {path.name for path in LABS.iterdir()} if LABS.is_dir() else set()
+    return sorted(there | login.names())
+
+
+def left_behind() -> dict[str, list[str]]:
+    """Files and lines in /etc of labs that are not up, by lab: a restart leaves them."""
+    gone = (name for name in names() if not folder_of(name).exists())
+    return {name: _outside(name) for name in gone}
+
+
+def _outside(name: str) -> list[str]:
+    """What a lab has in /etc."""
+    lines = [f"lines in {login.HOSTS}"] if login.is_in_hosts(name) else []
+    return [*map(str, login.files(name)), *lines]
 
 
 def take_down(name: str) -> bool:
@@ -237,9 +251,7 @@ def leftovers(name: str) -> list[str]:
     found = [f"namespace {one}" for one in processes.namespaces(name)]
     found += [f"interface {one}" for one in link.interfaces(name)]
     found += [f"cgroup {one}" for one in share.groups(name)]
-    found += [str(one) for one in login.files(name)]
-    if login.is_in_hosts(name):
-        found.append(f"lines in {login.HOSTS}")
+    found += _outside(name)
     if folder_of(name).exists():
         found.append(str(folder_of(name)))
     return found

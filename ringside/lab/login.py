@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ringside.lab.command import run
-from ringside.lab.names import LabHost, folder_of, is_numbered
-from ringside_core.specs import RefusalError
+from ringside.lab.names import LabHost, folder_of, is_numbered, lab_of_numbered
+from ringside_core.specs import RefusalError, whole_file
 
 HOSTS = Path("/etc/hosts")
 SSH = Path("/etc/ssh/ssh_config.d")
 NETNS = Path("/etc/netns")  # what `ip netns exec` lays over /etc
+_CONFIG = re.compile(r"ringside-([a-z]+)\.conf")
+_BEGIN = re.compile(r"^# ringside lab ([a-z]+): begin$", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -104,12 +106,24 @@ def write_logins(name: str, head_address: str, hosts: Sequence[LabHost]) -> None
         (folder / f"{host.name}.sshd").write_text(_sshd_config(host, folder))
         own = NETNS / host.namespace
         own.mkdir(parents=True, exist_ok=True)
-        (own / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, head]) + "\n")
+        for path in (NETNS, own):
+            path.chmod(0o755)
+        _publish(own / "hosts", "\n".join(["127.0.0.1 localhost", *lines, head]) + "\n")
         # No name server, so that a name that is in no hosts file is unknown at once.
-        (own / "resolv.conf").write_text("# a host of a ringside lab: names are in /etc/hosts\n")
+        _publish(own / "resolv.conf", "# a host of a ringside lab: names are in /etc/hosts\n")
     (folder / "known_hosts").write_text("".join(known))
-    (SSH / f"ringside-{name}.conf").write_text(_ssh_config(name, hosts, folder))
+    _publish(SSH / f"ringside-{name}.conf", _ssh_config(name, hosts, folder))
     write_hosts(with_block(HOSTS.read_text(), name, lines))
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write a file whole, for everybody to read, whatever the umask.
+
+    ssh ends for each user who may not read a part of its configuration, whatever its host.
+    """
+    with whole_file(path) as stream:
+        os.fchmod(stream.fileno(), 0o644)
+        stream.write(text.encode())
 
 
 def _make_key(path: Path) -> None:
@@ -170,6 +184,16 @@ def files(name: str) -> list[Path]:
     found = [path for path in own if is_numbered(name, path.name)]
     config = SSH / f"ringside-{name}.conf"
     return found + ([config] if config.exists() else [])
+
+
+def names() -> set[str]:
+    """The labs that have files or lines outside their folders."""
+    found = {
+        one[1] for path in SSH.glob("ringside-*.conf") if (one := _CONFIG.fullmatch(path.name))
+    }
+    if NETNS.is_dir():
+        found |= {lab for path in NETNS.iterdir() if (lab := lab_of_numbered(path.name))}
+    return found | set(_BEGIN.findall(HOSTS.read_text()))
 
 
 def is_in_hosts(name: str) -> bool:

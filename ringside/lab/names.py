@@ -91,6 +91,12 @@ def is_numbered(name: str, candidate: str) -> bool:
     return re.fullmatch(rf"{re.escape(interface_of(name))}-[0-9]+", candidate) is not None
 
 
+def lab_of_numbered(candidate: str) -> str:
+    """The lab whose host a namespace, port or cgroup is named after; empty: none."""
+    match = re.fullmatch(r"rs-([a-z]{1,9})-[0-9]+", candidate)
+    return match[1] if match else ""
+
+
 LABS = Path("/run/ringside-lab")
 
 

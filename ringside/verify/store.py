@@ -174,7 +174,11 @@ def orders() -> dict[str, str]:
 def _configuration_files() -> list[Path]:
     """Where Open MPI (the user's file, then the system's) and tf-keras look for their own."""
     keras = os.environ.get("KERAS_HOME") or "~/.keras"
-    files = [Path.home() / ".openmpi" / "mca-params.conf", Path(keras).expanduser() / "keras.json"]
+    # Not `Path.home`, which fails where a user has none.
+    files = [
+        Path(os.path.expanduser("~/.openmpi/mca-params.conf")),
+        Path(os.path.expanduser(keras)) / "keras.json",
+    ]
     program = shutil.which("mpirun")
     prefix = os.environ.get("OPAL_PREFIX") or (program and Path(program).resolve().parents[1])
     # Debian's packages have it below /etc.

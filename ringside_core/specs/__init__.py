@@ -32,6 +32,13 @@ from ringside_core.specs.comparison import (
     Trial,
 )
 from ringside_core.specs.errors import RefusalError, unknown_name
+from ringside_core.specs.files import (
+    is_full,
+    remove_halves,
+    whole_file,
+    write_all_whole,
+    write_whole,
+)
 from ringside_core.specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
 from ringside_core.specs.load import LOAD_FILE, Load, MachineCounts
 from ringside_core.specs.noun import Document, Noun
@@ -47,9 +54,6 @@ from ringside_core.specs.record import (
     RecordInProgress,
     Run,
     RunRecord,
-    whole_file,
-    write_all_whole,
-    write_whole,
 )
 from ringside_core.specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
 from ringside_core.specs.surroundings import Surroundings, read_surroundings
@@ -115,11 +119,13 @@ __all__ = [
     "backend_options",
     "backend_row",
     "capabilities_of",
+    "is_full",
     "parse_hostfile",
     "parse_option",
     "parse_tf_config",
     "read_hostfile",
     "read_surroundings",
+    "remove_halves",
     "unknown_name",
     "whole_file",
     "write_all_whole",

@@ -4,6 +4,7 @@ Source of the format: tf.distribute.cluster_resolver.TFConfigClusterResolver.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -17,6 +18,7 @@ TaskType = Literal["chief", "worker", "ps"]
 # Linux allows 128 KiB for an environment variable (MAX_ARG_STRLEN), with its name and a NUL.
 LONGEST_TF_CONFIG = 131_072 - len("TF_CONFIG=") - 1
 
+NO_PROXY = "no_grpc_proxy"  # gRPC reads it in lower case only
 EXAMPLE = '{"cluster": {"worker": ["a:1234", "b:1234"]}, "task": {"type": "worker", "index": 0}}'
 
 
@@ -81,6 +83,17 @@ class Cluster(Noun):
     def num_training_tasks(self) -> int:
         """Number of tasks that hold a replica."""
         return len(self.worker) + (0 if self.ps else len(self.chief))
+
+    def unproxied(self, environment: Mapping[str, str]) -> str:
+        """The value of NO_PROXY that lets the tasks reach each other.
+
+        gRPC reads http_proxy: TensorFlow's channels would use a proxy that is meant for downloads,
+        even to 127.0.0.1. It reads no_proxy only where there is no no_grpc_proxy, so that the
+        user's own exceptions are kept.
+        """
+        own = environment.get(NO_PROXY) or environment.get("no_proxy", "")
+        hosts = [task.address.rpartition(":")[0] for task in self.tasks()]
+        return ",".join(dict.fromkeys([*filter(None, own.split(",")), *hosts]))
 
     def tasks(self) -> list["ClusterTask"]:
         """All tasks: chief, workers, servers."""

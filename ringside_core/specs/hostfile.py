@@ -9,9 +9,9 @@ from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
 from ringside_core.text import is_whole_number
 
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9._:\-\[\]]+)(?:\s+slots=(?P<slots>\S+))?\s*")
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9._:\-]+)(?:\s+slots=(?P<slots>\S+))?\s*")
 # The form of horovodrun's -H, which people type by mistake.
-_WITH_SLOTS = re.compile(r"(?P<name>[^:\[\]]+):(?P<slots>[0-9]*)")
+_WITH_SLOTS = re.compile(r"(?P<name>[^:]+):(?P<slots>[0-9]*)")
 LONGEST_LABEL = 63  # RFC 1035
 MOST_SLOTS = 1_000_000
 
@@ -42,6 +42,12 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
         if not line:
             continue
         where = f"{origin}, line {number}: {raw.strip()!r}"
+        if line.count(":") > 1 or line.startswith("["):
+            raise RefusalError(
+                "A host must be called by its name or its IPv4 address.",
+                received=where,
+                advice="Give the IPv6 address a name in /etc/hosts or ~/.ssh/config.",
+            )
         match = _LINE.fullmatch(line)
         if match is None:
             raise RefusalError("A hostfile line must read `host slots=N`.", received=where)
@@ -53,13 +59,13 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
                 received=where,
                 advice="Remove the line to leave the host out.",
             )
-        if match["name"] in hosts:
+        if match["name"].lower() in hosts:  # to a resolver capitals are no others
             raise RefusalError(
                 "A host may stand in a hostfile once.",
                 received=where,
                 advice="Add its slots up in one line.",
             )
-        hosts[match["name"]] = Host(name=match["name"], slots=int(slots))
+        hosts[match["name"].lower()] = Host(name=match["name"], slots=int(slots))
     if not hosts:
         raise RefusalError(
             "A hostfile must name at least one host.",
@@ -78,9 +84,7 @@ def _refuse_name(name: str, where: str) -> None:
             advice=f"Write `{with_slots['name']} slots={with_slots['slots'] or 1}`.",
         )
     labels = name.removesuffix(".").split(".")
-    if not (name[0].isalnum() or name[0] == "[") or not all(
-        1 <= len(label) <= LONGEST_LABEL for label in labels
-    ):
+    if not name[0].isalnum() or not all(1 <= len(label) <= LONGEST_LABEL for label in labels):
         raise RefusalError(
             "A host's name must begin with a letter or a digit, and have 1 to "
             f"{LONGEST_LABEL} characters between its dots.",

@@ -1,13 +1,8 @@
 """What one process saw (RunRecord), and what became of a run (Run). Statistics come later."""
 
 import itertools
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -184,12 +179,14 @@ class RunRecord(Document):
         startup_cpu_s: of cpu_s, until the end of the first step; of a server, until it served.
         input_notes: what is done with the data otherwise than their author wrote it, one sentence
             each.
+        warnings: what went wrong and ended nothing, such as a checkpoint that did not fit.
+        run_id: of the launch that it is a part of; empty: no launcher of Ringside's started it.
 
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
     before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
     gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes; in an older file they are not
-    known.
+    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, warnings, run_id; an older file
+    has none.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -221,6 +218,8 @@ class RunRecord(Document):
     shared_memory_bytes: NonNegativeInt | None = None
     startup_cpu_s: NonNegativeFloat | None = None
     input_notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    run_id: str = ""
 
     @model_validator(mode="after")
     def _work_takes_time(self) -> Self:
@@ -391,44 +390,3 @@ class Run(Execution):
                     received=f"records.{index}.spec.{path}={found!r}, and the run has {expected!r}",
                 )
         return self
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically: nobody ever sees half of it."""
-    with whole_file(path) as stream:
-        stream.write(text.encode())
-
-
-def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write several files; none appears under its name before all of them are on disk.
-
-    They then get their names one after the other, in the order given. If one cannot get its name
-    (its folder became read-only), the files before it are new and the others unchanged.
-
-    Args:
-        writers: by path, what writes the file's bytes.
-    """
-    with ExitStack() as files:
-        for path, write in reversed(
-            list(writers.items())
-        ):  # so that they get their names in the order given
-            stream = files.enter_context(whole_file(path))
-            write(stream)
-            stream.flush()  # a full disk is noticed here, before any file has its name
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is complete: a temporary file, then a rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            yield stream
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)  # the error of a full disk names no file
-        raise

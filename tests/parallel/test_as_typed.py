@@ -203,6 +203,13 @@ def test_tf_config_by_hand_runs_a_script(tmp_path: Path) -> None:
     assert {path.read_text() for path in tmp_path.glob("epochs.*")} == {"1"}
 
 
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy for downloads that leads to no task; gRPC would use it."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+
+@pytest.mark.usefixtures("proxy")
 def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
     """One process for each worker, TF_CONFIG set by hand, no backend named."""
     codes = typed_in_every_task(cluster(worker=2), *BRIEF, "--run-dir", str(tmp_path))
@@ -213,6 +220,7 @@ def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
     assert {r.epochs[0].examples for r in records.values()} == {1437}
 
 
+@pytest.mark.usefixtures("proxy")
 def test_tf_config_by_hand_for_parameter_servers(tmp_path: Path) -> None:
     """Workers and servers end by themselves when the coordinator has gone."""
     tasks = cluster(chief=1, worker=2, ps=1)

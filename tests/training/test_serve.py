@@ -1,49 +1,98 @@
-"""A parameter server that is stopped: an end with its coordinator, or a failure before it."""
+"""A parameter server ends well if its coordinator says so, and in no other way."""
 
 import os
 import signal
 import socket
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from backends.tf_distribute import parameter_server
-from backends.tf_distribute.parameter_server import ParameterServer
+from backends.tf_distribute import serving
+from backends.tf_distribute.serving import CoordinatorLostError, serve_until_over
 
 
-@pytest.fixture
-def coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A port that is listened to; signals are handled as before afterwards."""
-    monkeypatch.setattr(parameter_server, "POLL_S", 0.5)
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Short pauses; signals are handled as before afterwards."""
+    monkeypatch.setattr(serving, "POLL_S", 0.1)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening
+    yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def serve_until_sigterm(port: int) -> None:
-    """Serve as a task of a cluster whose coordinator has this port; SIGTERM comes meanwhile."""
-    cluster = SimpleNamespace(chief=[f"127.0.0.1:{port}"])
-    task = cast(Any, SimpleNamespace(_task=SimpleNamespace(cluster=cluster)))
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    ParameterServer.serve(task)
+@pytest.fixture
+def coordinator() -> Iterator[socket.socket]:
+    """A port that is listened to."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def address_of(coordinator: socket.socket) -> str:
+    """Where it listens."""
+    host, port = coordinator.getsockname()
+    return f"{host}:{port}"
+
+
+def after(seconds: float, call: object, *arguments: object) -> None:
+    """Call something while the server serves."""
+    threading.Timer(seconds, call, arguments).start()  # type: ignore[arg-type]
+
+
+def test_a_server_ends_when_its_coordinator_says_so(coordinator: socket.socket) -> None:
+    """Though it still listens."""
+    over = threading.Event()
+    after(0.3, over.set)
+
+    serve_until_over(address_of(coordinator), over)
+
+
+def test_a_coordinator_that_is_gone_without_a_word(coordinator: socket.socket) -> None:
+    """It may have been killed in the middle of the training."""
+    after(0.3, coordinator.close)
+
+    with pytest.raises(CoordinatorLostError, match="gone without saying that the training is over"):
+        serve_until_over(address_of(coordinator), threading.Event())
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that answers a few times, then no more: nobody takes the connections."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
+        yield address_of(listening)
+
+
+def test_a_silent_network_is_waited_for(silent: str) -> None:
+    """No answer is not the end: packets may get lost for seconds, and the workers go on."""
+    over = threading.Event()
+    after(1.5, over.set)
+
+    serve_until_over(silent, over)
+
+    assert over.is_set()
+
+
+def test_a_network_that_stays_silent(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At last it is a failure, which says how long it waited."""
+    monkeypatch.setattr(serving, "SILENCE_S", 0.5)
+
+    with pytest.raises(CoordinatorLostError, match=r"no answer .* within 0.5 s: timed out"):
+        serve_until_over(silent, threading.Event())
 
 
 def test_a_server_stopped_while_it_was_needed_has_failed(coordinator: socket.socket) -> None:
-    """The coordinator still listens."""
-    with pytest.raises(KeyboardInterrupt, match="while the coordinator was still there"):
-        serve_until_sigterm(coordinator.getsockname()[1])
+    """Nobody has said that it is over."""
+    after(0.1, os.kill, os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt, match="before the training was over"):
+        serve_until_over(address_of(coordinator), threading.Event())
 
 
-def test_a_server_stopped_after_its_coordinator_has_done_its_part(
-    coordinator: socket.socket,
-) -> None:
-    """Nobody listens any more."""
-    port = coordinator.getsockname()[1]
-    coordinator.close()
+def test_a_server_stopped_after_the_end(coordinator: socket.socket) -> None:
+    """A launcher stops servers as soon as the coordinator has gone; the word may come just then."""
+    over = threading.Event()
+    after(0.1, os.kill, os.getpid(), signal.SIGTERM)
+    after(0.15, over.set)
 
-    serve_until_sigterm(port)
+    serve_until_over(address_of(coordinator), over)

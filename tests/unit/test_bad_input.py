@@ -1,12 +1,19 @@
 """Bad input gets one message and exit code 2: no traceback, and nothing is written."""
 
 import json
+import os
+import pwd
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import ringside.cli.main
 import train
+from ringside_core.folders import cache_dir
+
+ROOT = Path(train.__file__).resolve().parent
 
 ONE_WORKER = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
 UNDER_HOROVODRUN = {
@@ -158,3 +165,34 @@ def test_the_default_run_dir_is_written_anew(
 
     assert seen == [[], []]
     assert len(list(in_an_empty_folder.rglob("rank-0.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "sys.argv[1:] = ['compare', '--help']; from ringside.cli.main import main; main()",
+        "import train; sys.exit(train.main(['--help']))",
+    ],
+)
+def test_a_terminal_that_knows_only_ascii(program: str) -> None:
+    """What it cannot show becomes a question mark."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {program}"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"?" in done.stdout
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any number; a folder called ~ would be no answer."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", lambda number: {}[number])
+
+    with pytest.raises(OSError, match=r"Set HOME or XDG_CACHE_HOME\."):  # told without a traceback
+        cache_dir()

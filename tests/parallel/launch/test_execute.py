@@ -1,11 +1,13 @@
 """Runs of a fake train.py to their end, good or bad: the outcome, and that nothing is left."""
 
 import os
+import secrets
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +289,35 @@ def test_a_folder_holds_one_run(plan_of: PlanOf) -> None:
     reason = refused(plan)
 
     assert reason == f"{plan.run_dir} holds a run already; every run needs a folder of its own."
+
+
+def test_two_launches_into_one_folder(plan_of: PlanOf, wait_until: Callable[..., object]) -> None:
+    """The second finds the folder taken, however early it comes: no spec and record are mixed."""
+    first = plan_of("serial", replicas=1, steps=5)
+    spec = first.spec.replace(seed=first.spec.seed + 1)
+    second = first.replace(spec=spec, run_id=secrets.token_hex(8))
+
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(execute, first)
+        wait_until((Path(first.run_dir) / "spec.json").exists)
+        reason = refused(second)
+
+    assert reason == f"{first.run_dir} holds a run already; every run needs a folder of its own."
+    assert running.result().outcome.completed, running.result()
+    assert [record.spec for record in running.result().records] == [first.spec]
+
+
+def test_the_record_of_another_run_is_refused(plan_of: PlanOf) -> None:
+    """A folder may be emptied while processes of an earlier run still write into it."""
+    plan = plan_of("serial", replicas=1, who="rank-0", what="be of another run", steps=5)
+
+    execution = execute(plan, deadline_s=20)
+
+    assert execution.outcome.kind == "failed"
+    assert execution.outcome.reason == (
+        "the record of rank-0 cannot be read: it is of another run (0ther)"
+    )
+    assert execution.records == ()
 
 
 def test_a_taken_port_is_refused(plan_of: PlanOf) -> None:

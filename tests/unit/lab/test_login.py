@@ -1,11 +1,13 @@
 """The lab's lines in a hosts file that is not the lab's."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ringside.lab import LabHost, login
+import ringside.cli.main
+from ringside.lab import LabHost, lab, login, names
 from ringside.lab.login import names_in, with_block, without_block, write_hosts
 from ringside_core.specs import RefusalError
 
@@ -77,3 +79,62 @@ def test_a_host_name_of_somebody_else_is_refused(
         login.refuse_taken("blue", [one])
     hosts.write_text("10.9.9.9 other # blue1\n" + BLOCK)
     login.refuse_taken("blue", [one])
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folders of a machine that a lab writes into."""
+    for name in ("ssh", "netns", "labs/blue"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "hosts").write_text(BEFORE)
+    monkeypatch.setattr(login, "HOSTS", tmp_path / "hosts")
+    monkeypatch.setattr(login, "SSH", tmp_path / "ssh")
+    monkeypatch.setattr(login, "NETNS", tmp_path / "netns")
+    monkeypatch.setattr(names, "LABS", tmp_path / "labs")
+    monkeypatch.setattr(lab, "LABS", tmp_path / "labs")
+    return tmp_path
+
+
+def test_everybody_can_read_what_ssh_reads(machine: Path) -> None:
+    """Whatever the umask: ssh ends for every user of whom a file of its configuration is hidden."""
+    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
+    before = os.umask(0o077)
+    try:
+        login.write_logins("blue", "10.77.0.254", [one])
+    finally:
+        os.umask(before)
+
+    modes = {
+        str(path.relative_to(machine)): path.stat().st_mode & 0o777
+        for folder in ("ssh", "netns", "labs/blue")
+        for path in (machine / folder).rglob("*")
+    }
+    assert modes.pop("ssh/ringside-blue.conf") == 0o644
+    assert modes.pop("netns/rs-blue-1") == 0o755
+    assert modes.pop("netns/rs-blue-1/hosts") == modes.pop("netns/rs-blue-1/resolv.conf") == 0o644
+    assert {mode & 0o077 for name, mode in modes.items() if name.endswith("key")} == {0}
+
+
+def test_what_a_reboot_leaves_is_named(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lab's folder, in memory, is gone; files in /etc stay."""
+    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
+    login.write_logins("blue", "10.77.0.254", [one])
+    up = lab.left_behind()
+    shutil.rmtree(machine / "labs")
+
+    left = lab.left_behind()
+    code = ringside.cli.main.run(["lab", "status", "--name", "blue"])
+
+    assert up == {}
+    assert left == {
+        "blue": [
+            str(machine / "netns" / "rs-blue-1"),
+            str(machine / "ssh" / "ringside-blue.conf"),
+            f"lines in {machine}/hosts",
+        ]
+    }
+    assert code == 1
+    assert capsys.readouterr().out == (
+        f"lab blue is not up, and has left behind: {', '.join(left['blue'])}\n"
+        "Remove it: ringside lab down --name blue\n"
+    )

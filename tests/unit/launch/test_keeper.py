@@ -1,6 +1,7 @@
 """A keeper: it answers, and when nobody speaks to it any more it kills what belongs to its run."""
 
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from launch import Plan
 from launch.remote import keepers as keepers_room
 from launch.remote import sweep
 from launch.remote.keepers import SWEEPER, Keepers
+from ringside_core.specs import RefusalError
+from tests.unit.launch.reached import reached_by
 
 PlanOf = Callable[..., Plan]
 
@@ -191,3 +194,40 @@ def test_a_host_without_words(plan_by: Callable[[str], Plan]) -> None:
         absent = keepers.roll_call(30)
 
         assert keepers.complaint(absent) == "a is not ready: no answer. b is not ready: no answer."
+
+
+# The quickest stand-in for ssh and the keeper behind it. The fifth word is the id of the run.
+STAND_IN = 'for last; do :; done; set -- $last; echo "keeper of $5"; exec cat'
+
+
+@pytest.mark.parametrize("hosts", [600, pytest.param(2000, marks=pytest.mark.slow)])
+def test_many_hosts(
+    hosts: int, plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than `select` can wait for, and more than a process may usually have open."""
+    reached_by(STAND_IN, tmp_path, monkeypatch)
+    (tmp_path / "logs").mkdir()
+    names = tuple(f"host-{number}" for number in range(hosts))
+    plan = plan_of("serial", replicas=1).replace(run_dir=str(tmp_path), remote_hosts=names)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    try:
+        with Keepers(plan) as keepers:
+            absent = keepers.roll_call(120)
+            lost = keepers.lost()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert (absent, lost, keepers.survivors) == ((), (), [])
+
+
+def test_more_hosts_than_files_are_refused(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
+    names = tuple(f"host-{number}" for number in range(2000))
+    plan = plan_of("serial", replicas=1).replace(run_dir=str(tmp_path), remote_hosts=names)
+
+    with pytest.raises(RefusalError, match="may have 4,096 files open, 16,512 are needed"):
+        Keepers(plan).__enter__()

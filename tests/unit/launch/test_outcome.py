@@ -65,6 +65,7 @@ class Scene:
                 cores=(0,),
                 outcome=outcome,
                 cpu_s=1.0,
+                run_id=self.plan.run_id,
             ).to_json()
         )
         os.utime(file, (second, second))
@@ -89,7 +90,7 @@ class Scene:
 
     def judge(self) -> Verdict:
         """The verdict."""
-        records = Records(self.run_dir, self.plan.expects)
+        records = Records(self.plan)
         records.look()
         return judge(self.plan, records, self.evidence)
 

@@ -15,6 +15,7 @@ import pytest
 
 from launch import Plan
 from launch.children import Children, environment
+from launch.execute import pause_after
 from launch.logs import Follower, last_lines
 from launch.plan import LAUNCHER_NAME, Process
 from launch.remote.host_facts import facts, obstacles
@@ -201,8 +202,8 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
     """Temporary files of an interrupted write are removed; whole records stay."""
     (tmp_path / "records").mkdir()
     whole = tmp_path / "records" / "rank-0.json"
-    half = tmp_path / "records" / ".rank-1.json.x7"
-    for file in (whole, half, tmp_path / ".spec.json.u1"):
+    half = tmp_path / "records" / ".rank-1.json.x7.half"
+    for file in (whole, half, tmp_path / ".checkpoint.npz.u1.half"):
         file.write_text("{")
 
     tidy(tmp_path, "")
@@ -313,6 +314,12 @@ def test_looking_at_progress_costs_little(tmp_path: Path) -> None:
         watch.standing_still(20)
 
     assert (time.process_time() - start) / 100 < 0.01 * 0.1
+
+
+@pytest.mark.parametrize(("look_s", "pause_s"), [(0.001, 0.1), (0.02, 0.4), (7.0, 2.0)])
+def test_many_tasks_are_looked_at_less_often(look_s: float, pause_s: float) -> None:
+    """A twentieth of the time; Ctrl-C is never waited for longer than two seconds."""
+    assert pause_after(look_s) == pytest.approx(pause_s)
 
 
 @pytest.mark.parametrize("name", ["a..b", "a" * 64])

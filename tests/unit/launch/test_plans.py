@@ -1,6 +1,7 @@
 """What --dry-run prints, whole, for every way in which Ringside starts a run."""
 
 import dataclasses
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -188,14 +189,13 @@ def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
 
     # 0xab = 171: the ports follow from the run id, because no kernel was asked.
     cluster = '"cluster": {"worker": ["here:20171", "b:20172"]}'
-    proxy = "no_grpc_proxy=here,b"
     own = f'TF_CONFIG=\'{{{cluster}, "task": {{"type": "worker", "index": 0}}}}\''
     # Quoted once for the shell over there and once more for the shell here.
     other = f"""TF_CONFIG={{{cluster}, "task": {{"type": "worker", "index": 1}}}}"""
     assert plan.render() == (
-        f"{MARK} {proxy} {own} {TRAIN}\n"
+        f"{MARK} {own} {TRAIN}\n"
         f"{MARK} {SSH} b 'cd /home/me && "
-        f"exec env {MARK} {proxy} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
+        f"exec env {MARK} '\"'\"'{other}'\"'\"' {TRAIN} --watch-stdin'\n"
     )
     assert plan.remote_hosts == ("b",)
     assert plan.processes[1].holds_stdin
@@ -286,3 +286,19 @@ def test_this_machine(tmp_path: Path) -> None:
 def test_ports_from_the_kernel_differ() -> None:
     """No port is given twice."""
     assert len(set(free_ports(50))) == 50
+
+
+def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its domain, and in capitals: ssh to itself would need a key, and count as another."""
+    own = {"node1": "node1.example.org"}
+    monkeypatch.setattr(socket, "gethostname", lambda: "Node1")
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda name, *_, **__: [(0, 0, 0, own[name.lower()], ("", 0))]
+    )
+
+    here = Site.here()
+
+    assert [here.is_local(name) for name in ("NODE1", "node1.Example.org", "LocalHost")] == [
+        True
+    ] * 3
+    assert not here.is_local("node1.example.com")

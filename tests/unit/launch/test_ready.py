@@ -125,12 +125,12 @@ def test_a_host_without_a_keeper(refused: Callable[[str], str], tmp_path: Path) 
     assert left == ["logs", "mine", "ssh-a.log", "ssh-b.log"]
 
 
-@pytest.mark.parametrize("folder", ["records", "progress"])
-def test_what_holds_a_run(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["records/rank-0.json", "progress/rank-0", "spec.json"])
+def test_what_holds_a_run(file: str, tmp_path: Path) -> None:
     """A folder for records holds a run only if something is in it."""
-    (tmp_path / folder).mkdir()
+    (tmp_path / file).parent.mkdir(exist_ok=True)
     before = holds_run(tmp_path)
-    (tmp_path / folder / "rank-0.json").touch()
+    (tmp_path / file).touch()
 
     assert (before, holds_run(tmp_path), holds_run(tmp_path / "new")) == (False, True, False)
 

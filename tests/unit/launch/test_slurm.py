@@ -1,5 +1,6 @@
 """Runs in the queue of Slurm: the script, whole; what is refused; what a job's end is called."""
 
+import dataclasses
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from launch.launchers import slurm
 from launch.launchers.slurm import Slurm
 from launch.outcome import Evidence, Records, judge
 from launch.watch import Watch
-from ringside_core.specs import RefusalError, Resources
+from ringside_core.specs import Placement, RefusalError, Resources
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/100 %")
@@ -182,6 +183,19 @@ def test_without_slurm(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         slurm.must_be_accepted(planned(site, "horovod"))
 
 
+def test_a_line_break_reaches_no_batch_script(site: Site) -> None:
+    """What follows it would be a line of its own, read by sbatch or run by the shell."""
+    named = spec_of("horovod").replace(workload="a\n#SBATCH --account=mine")
+    plan = Slurm().plan(named, run_dir=Path("/runs"), placement=Placement(), site=site)
+    odd = dataclasses.replace(site, cwd="/home/me\n#SBATCH --account=mine")
+
+    assert not [
+        line for line in plan.files["job.sh"].splitlines() if line.startswith("#SBATCH --acc")
+    ]
+    with pytest.raises(RefusalError, match="A path in a batch script must be one line"):
+        Slurm().plan(named, run_dir=Path("/runs"), placement=Placement(), site=odd)
+
+
 def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None:
     """Its name is the class of the outcome, with the reason."""
     plan = planned(site, "horovod").replace(run_dir=str(tmp_path))
@@ -191,7 +205,7 @@ def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None
     )
     evidence = Evidence(exits=[ended(plan, code=1)])
 
-    verdict = judge(plan, Records(tmp_path, plan.expects), evidence)
+    verdict = judge(plan, Records(plan), evidence)
 
     assert str(verdict.outcome) == "failed(JobTimeout: job 4 ended as TIMEOUT, TimeLimit)"
 

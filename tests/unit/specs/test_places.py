@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ringside_core.specs import (
+    Cluster,
     Host,
     RefusalError,
     assign_slots,
@@ -57,12 +58,25 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
     assert "hosts.txt" in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "7", "a.b-c_d.", "10.0.0.1", "[::1]", "fe80::1", "a" * 63 + ".b"]
-)
+@pytest.mark.parametrize("name", ["a", "7", "A.b-c_d.", "10.0.0.1", "a" * 63 + ".b"])
 def test_names_of_hosts(name: str) -> None:
     """Names with or without a domain, and addresses, are used unchanged."""
     assert parse_hostfile(f"{name} slots=2") == (Host(name=name, slots=2),)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fe80::1", "by its name or its IPv4 address"),
+        ("[2001:db8::1] slots=2", "by its name or its IPv4 address"),
+        ("::1", "by its name or its IPv4 address"),
+        ("node1\nNode1", "may stand in a hostfile once"),
+    ],
+)
+def test_an_address_that_no_stack_takes_and_a_name_in_capitals(text: str, words: str) -> None:
+    """`host:slots` and `host:port` have no place for IPv6; to a resolver capitals are no others."""
+    with pytest.raises(RefusalError, match=words):
+        parse_hostfile(text)
 
 
 def test_processes_fill_hosts_in_order() -> None:
@@ -182,3 +196,18 @@ def test_half_a_launcher_or_two_are_refused(env: dict[str, str]) -> None:
     """A process has exactly one launcher, with all of its variables."""
     with pytest.raises(RefusalError):
         read_surroundings(env)
+
+
+@pytest.mark.parametrize(
+    ("environment", "value"),
+    [
+        ({}, "127.0.0.1,b"),
+        ({"no_grpc_proxy": "x,b", "no_proxy": "y"}, "x,b,127.0.0.1"),
+        ({"no_proxy": "y,"}, "y,127.0.0.1,b"),
+    ],
+)
+def test_tasks_reach_each_other_past_a_proxy(environment: dict[str, str], value: str) -> None:
+    """Each host is named once, beside what the user has excepted."""
+    cluster = Cluster(chief=("127.0.0.1:1",), worker=("127.0.0.1:2", "b:1"))
+
+    assert cluster.unproxied(environment) == value

@@ -34,6 +34,7 @@ class Task:
         self.run_dir = run_dir
         self.place = read_surroundings(os.environ)
         self.name = self.place.task_name
+        self.run_id = os.environ["RINGSIDE_RUN_ID"]
         self.order: dict[str, Any] = {"steps": 20, "step_s": 0.04, "who": "", "at": 2, "what": ""}
         self.order |= spec.workload_options
 
@@ -53,6 +54,7 @@ class Task:
             cores=(0,),
             outcome=outcome,
             cpu_s=time.process_time(),
+            run_id=self.run_id,
         )
         write_whole(self.run_dir / "records" / f"{self.name}.json", record.to_json())
         self.progress(self.order["steps"], "finished")
@@ -95,6 +97,8 @@ class Task:
         what = self.order["what"]
         if what == "raise":
             raise ValueError("a bad batch")
+        elif what == "be of another run":
+            self.run_id = "0ther"
         elif what == "exit 0":
             os._exit(0)
         elif what == "exit 3":
@@ -113,7 +117,7 @@ class Task:
             (self.run_dir / "records" / f"{self.name}.json").write_text('{"schema_')
             os._exit(1)
         elif what == "leave a temporary file":
-            (self.run_dir / "records" / f".{self.name}.json.x1").write_text('{"schema_')
+            (self.run_dir / "records" / f".{self.name}.json.x1.half").write_text('{"schema_')
             os._exit(1)
 
 

@@ -1,0 +1,129 @@
+"""What a checkpoint never does: hold weights that are no numbers, or cost the one before it."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from backends.base import Backend
+from ringside_core.keras import tf
+from ringside_core.specs import RecordInProgress
+from ringside_core.workloads.workload import Workload
+from tests.small_disk import fill, small_disk
+from tests.training.momentum import momentum, train_serial
+from trainers import checkpoint
+from trainers.driver import DivergedError
+from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
+
+
+class AtUpdate(tf.keras.callbacks.Callback):
+    """Calls a function with the model after so many updates of the run."""
+
+    def __init__(self, update: int, act: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._left, self._act = update, act
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._left -= 1
+        if not self._left:
+            self._act(self.model)
+
+
+def at_update(update: int, act: Callable[[Any], None]) -> Callable[[], Workload]:
+    """The workload, whose model something happens to."""
+    return lambda: dataclasses.replace(momentum(), callbacks=[AtUpdate(update, act)])
+
+
+def lose_numbers(model: Any) -> None:
+    """As an overflow does."""
+    first, *others = model.get_weights()
+    model.set_weights([first * np.nan, *others])
+
+
+@pytest.mark.parametrize(("update", "every"), [(5, 2), (8, None)])
+def test_weights_that_are_no_numbers_are_never_saved(
+    update: int, every: int | None, tmp_path: Path
+) -> None:
+    """The checkpoint of before stays, and the training says that it has diverged.
+
+    Without validation nothing else would notice: the loss is that of the weights before.
+    """
+
+    def trained() -> Workload:
+        return dataclasses.replace(at_update(update, lose_numbers)(), validation=None)
+
+    with pytest.raises(DivergedError, match="weights are no longer numbers"):
+        train_serial(tmp_path, trained=trained, checkpoint_steps=every)
+
+    arrays, position = checkpoint.read(tmp_path / "checkpoint.npz")
+    assert all(np.isfinite(value).all() for value in checkpoint.values_in(arrays))
+    assert (position.epochs_done, position.begun) == (1, None)
+
+
+@pytest.fixture(name="small")
+def small_(tmp_path: Path) -> Iterator[Path]:
+    """A run's folder on a small disk."""
+    with small_disk(tmp_path / "small", "4m") as folder:
+        yield folder
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training goes on to its end, and the record says so."""
+    records: list[RecordInProgress] = []
+    begun = RecordInProgress.begun
+
+    def kept(*arguments: Any, **named: Any) -> RecordInProgress:
+        records.append(begun(*arguments, **named))
+        return records[-1]
+
+    monkeypatch.setattr(RecordInProgress, "begun", kept)
+    trained = at_update(6, lambda model: fill(small / "full"))
+
+    train_serial(small, trained=trained, epochs=3, stop_after=9, ledger="digest")
+
+    assert len(records[0].epochs) == 2
+    assert checkpoint.read(small / "checkpoint.npz")[1].epochs_done == 1
+    (warning,) = records[0].warnings
+    assert warning == (
+        "No checkpoint could be written after epoch 2: [Errno 28] No space left on device: "
+        f"'{small}/checkpoint.npz'. The one before it is kept."
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([[1.0, 2.0], [1.0, np.nan]], DivergedError),
+        ([[np.inf, 2.0], [1.0, 2.0]], DivergedError),
+        ([[1.0, 2.0], [1.0, 2.5]], ReplicasDifferError),
+    ],
+)
+def test_no_numbers_are_told_before_a_difference(
+    values: list[list[float]], error: type[Exception]
+) -> None:
+    """A replica that has diverged alone differs too; that gradients were not reduced is wrong."""
+
+    class Fake:
+        """Two replicas in one process; NaN is nothing to its maximum, as in some libraries."""
+
+        def local_values(self, variable: Any) -> list[np.ndarray]:
+            return [np.array(value) for value in values]
+
+        def broadcast(self, value: Any) -> Any:
+            return value
+
+        def all_reduce(self, value: Any, reduction: str) -> Any:
+            return np.nan_to_num(value, nan=0.0)
+
+    class Model:
+        """One variable."""
+
+        trainable_variables = (tf.Variable([0.0, 0.0], name="kernel"),)
+
+    with pytest.raises(error):
+        check_replicas_equal(Model(), cast(Backend, Fake()), [np.zeros(2)])
