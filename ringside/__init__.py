@@ -16,12 +16,10 @@ examples/own_model.py shows a whole workload.
 
 import importlib
 import os
+import re
 import sys
-from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ringside_core.specs import RefusalError
-from ringside_core.specs.keras_version import SWITCH, use_version, version_of_main
 
 if TYPE_CHECKING:
     from ringside.script import fit, is_chief, scope
@@ -56,14 +54,29 @@ _HOMES = {
 }
 
 
-# For a script that says `import tensorflow` itself: the Keras that it asks for by its imports.
-if SWITCH not in os.environ or "tensorflow" not in sys.modules:
-    with suppress(RefusalError):  # `scope` says it again, and is heard
-        use_version(version_of_main())
+def _says_keras() -> bool:
+    """Whether the program that runs says `import keras`: its modules are looked at later."""
+    file = getattr(sys.modules["__main__"], "__file__", None) or ""
+    try:
+        text = Path(file).read_text(encoding="utf-8") if file.endswith(".py") else ""
+    except (OSError, UnicodeDecodeError):
+        return False
+    return re.search(r"^[ \t]*(import|from)[ \t]+keras\b", text, re.MULTILINE) is not None
+
+
+# For a script that says `import tensorflow` itself, which reads this when it is asked for Keras
+# (ringside_core/specs/keras_version.py). Nothing of Ringside's is imported for it.
+if _says_keras():
+    os.environ["TF_USE_LEGACY_KERAS"] = "0"
+elif "tensorflow" not in sys.modules:
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if "tensorflow" not in sys.modules:
+        keras_version = importlib.import_module("ringside_core.specs.keras_version")
+        keras_version.use_version_of_main()
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -80,10 +80,15 @@ def version_of(file: Path) -> KerasVersion:
     return next(iter(asked), 2)
 
 
-def version_of_main() -> KerasVersion:
-    """The Keras that the program of this process asks for."""
-    file = getattr(sys.modules["__main__"], "__file__", None)
-    return version_of(Path(file)) if file and file.endswith(".py") else 2
+def use_version_of_main() -> None:
+    """Let this process run Keras 3 if its program asks for it; one that asks for both ends."""
+    file = getattr(sys.modules["__main__"], "__file__", None) or ""
+    try:
+        if file.endswith(".py") and version_of(Path(file)) == 3:
+            use_version(3)
+    except RefusalError as error:
+        print(f"{Path(file).name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def _imports(file: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:

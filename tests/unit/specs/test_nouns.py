@@ -118,7 +118,7 @@ def test_a_spec_that_makes_no_sense_is_refused(
     ("text", "words"),
     [
         ("{", "must be whole JSON"),
-        ("[]", "schema version 3"),
+        ("[]", "schema version 4"),
         ('{"schema_version": 7}', "schema_version=7"),
         ('{"schema_version": "2"}', "schema_version='2'"),
         ('{"schema_version": 2}', "There is no backend of that name. Received: x.json"),
@@ -134,18 +134,19 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
         RunSpec.from_json(text, origin="x.json")
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_spec_of_an_older_schema_was_trained_by_fit(version: int) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_spec_of_an_older_schema_was_trained_by_fit_of_legacy_keras(version: int) -> None:
     """There was nobody else."""
     new = spec()
     body = json.loads(new.to_json())
-    assert body.pop("schema_version") == 3
-    del body["trained_by"]
+    assert body.pop("schema_version") == 4
+    for name in ("keras", "as_shipped", *(["trained_by"] if version < 3 else [])):
+        del body[name]
 
     old = RunSpec.from_json(json.dumps({"schema_version": version, **body}))
 
     assert old == new
-    assert old.trained_by == "fit"
+    assert (old.trained_by, old.keras, old.as_shipped) == ("fit", 2, False)
 
 
 @pytest.mark.parametrize(
