@@ -114,10 +114,10 @@ def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | Non
 
 
 def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
-    """Those with one global batch share a serial reference; weak scaling has several."""
-    groups: dict[int, list[Subject]] = {}
+    """Those with one global batch and one Keras share a serial reference."""
+    groups: dict[tuple[int, int], list[Subject]] = {}
     for subject in subjects:
-        groups.setdefault(subject.spec.global_batch, []).append(subject)
+        groups.setdefault((subject.spec.global_batch, subject.spec.keras), []).append(subject)
     return list(groups.values())
 
 

@@ -391,7 +391,7 @@ def test_triplets_are_validated_by_pairs(tmp_path: Path) -> None:
         (rows(4), {"validation_freq": 2}, "after each epoch"),
         (rows(4), {"batch_size": 0}, "an example at least"),
         (rows(4), {"validation_split": 0.5, "validation_data": (rows(2), rows(2))}, "or split off"),
-        (rows(40), {"steps_per_epoch": 7, "batch_size": 4}, "one pass over the data"),
+        (rows(40), {"steps_per_epoch": 11, "batch_size": 4}, "one pass over the data"),
         (rows(4), {"validation_split": 1.0}, "both sides"),
         (rows(4), {"sample_weight": np.ones(4)}, "need labels"),
         (None, {}, "needs data"),

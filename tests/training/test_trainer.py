@@ -22,6 +22,7 @@ from ringside_core.workloads.workload import Workload
 from tests.contract.linear import linear
 from trainers.build import apply_rule, build
 from trainers.checkpoint import read, restore, snapshot, write
+from trainers.driver import DivergedError
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
 from trainers.prepare import prepare
@@ -111,13 +112,20 @@ class TwoReplicas:
         return value
 
 
-@pytest.mark.parametrize("shift", [1e-3, -0.5, float("nan")])
-def test_replicas_that_part_are_found(shift: float) -> None:
+@pytest.mark.parametrize(
+    ("shift", "error", "words"),
+    [
+        (1e-3, ReplicasDifferError, "gradients were not reduced"),
+        (-0.5, ReplicasDifferError, "gradients were not reduced"),
+        (float("nan"), DivergedError, "no longer numbers"),
+    ],
+)
+def test_replicas_that_part_are_found(shift: float, error: type[Exception], words: str) -> None:
     """Weights that differ by a fraction of what they have moved fail, and so does NaN."""
     model = linear().build_model()
     initial = [v.numpy() + 0.01 for v in model.trainable_variables]
 
-    with pytest.raises(ReplicasDifferError, match="gradients were not reduced"):
+    with pytest.raises(error, match=words):
         check_replicas_equal(model, TwoReplicas(shift), initial)  # type: ignore[arg-type]
     check_replicas_equal(model, TwoReplicas(0.0), initial)  # type: ignore[arg-type]
 

@@ -161,9 +161,13 @@ def _why_not_told(verdict: PairVerdict) -> str:
 
 
 def _certified(pair: tuple[ArmRow, ArmRow]) -> str:
-    kinds = [row.certificate.kind for row in pair if row.certificate]
+    certificates = [row.certificate for row in pair if row.certificate]
+    kinds = [one.kind for one in certificates]
     if len(kinds) < len(pair):
         return "one or both not certified"
+    if len({one.spec.keras for one in certificates}) > 1:
+        # Nobody has compared the serial runs of the two.
+        return "each certified against the serial run of its own Keras"
     if set(kinds) == {"exact"}:
         return "both certified"
     whose = "one" if "exact" in kinds else "both"

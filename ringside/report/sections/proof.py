@@ -139,14 +139,16 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
     worst = [largest(checks_of(one, "float64")) for one in exact]
     found = [one for one in worst if one is not None and one.value is not None]
     told = []
+    several = len({one.spec.keras for one in certificates}) > 1
+    serial = "the serial run of their own Keras" if several else "the serial run"
     if found and len(found) == len(exact):
         most = max(one.value or 0.0 for one in found)
         near = f"to {most:.1e} or better" if most else "to the last bit"
         verb = "agrees" if len(exact) == 1 else "agree"
-        told.append(f"{len(exact)} {verb} with the serial run {near} in float64")
+        told.append(f"{len(exact)} {verb} with {serial} {near} in float64")
     elif exact:
         verb = "is" if len(exact) == 1 else "are"
-        told.append(f"{len(exact)} {verb} equal to the serial run within rounding")
+        told.append(f"{len(exact)} {verb} equal to {serial} within rounding")
     if count := len(certificates) - len(exact):
         told.append(f"{count}, asynchronous, by counting and convergence")
     return "; ".join(told)

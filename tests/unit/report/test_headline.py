@@ -204,6 +204,25 @@ def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
     assert "Same arithmetic: both certified, one by convergence only." in head.evidence
 
 
+def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
+    """Each is certified against a serial run of its own Keras, and nobody has compared those."""
+    summary = judged(BEST)
+    arms = [
+        replace(
+            row,
+            certificate=row.certificate.replace(spec=row.certificate.spec.replace(keras=3)),
+        )
+        if row.certificate and row.arm.label == "mirrored ×2"
+        else row
+        for row in summary.arms
+    ]
+
+    head = headlines(replace(summary, arms=tuple(arms)))[0]
+
+    assert "each certified against the serial run of its own Keras." in head.evidence
+    assert "both certified" not in head.evidence
+
+
 def test_twins_and_breakdown_arms_are_never_ranked() -> None:
     """Neither in a sentence, nor in a pair, nor in a ranking."""
     hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.for_breakdown}

@@ -263,6 +263,28 @@ def test_the_console_says_why_an_arm_is_certified_anew(
     assert "certified anew: LD_PRELOAD is new since\n" in told.getvalue()
 
 
+def test_arms_of_two_keras_have_two_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A serial run is of one Keras."""
+    groups: list[list[int]] = []
+
+    def certify(group: list[Subject], **_: object) -> list[Certificate]:
+        groups.append([one.spec.keras for one in group])
+        return [certificate().replace(arm=one.arm) for one in group]
+
+    monkeypatch.setattr(certify_arms, "certify", certify)
+    arm = certificate().arm
+    subjects = [
+        Subject(arm.replace(label=f"{number}"), spec().replace(keras=keras, trained_by="loop"))
+        for number, keras in enumerate((2, 3, 2))
+    ]
+
+    certify_arms.certify_arms(Console(file=io.StringIO()), subjects, tmp_path, steps=20)
+
+    assert sorted(groups) == [[2, 2], [3]]
+
+
 def test_a_damaged_file_is_as_none() -> None:
     """Then the arm is certified again."""
     path = store.keep(certificate())
