@@ -21,7 +21,7 @@ from ringside_core.specs import (
     parse_option,
 )
 from ringside_core.specs.keras_version import KerasVersion
-from ringside_core.specs.run_spec import MAX_SEED, Option, Precision, TrainedBy
+from ringside_core.specs.run_spec import MAX_SEED, Option, Policy, Precision, TrainedBy
 from ringside_core.workloads.registry import (
     DEFAULT,
     check_modules_beside,
@@ -156,6 +156,9 @@ def spec_from_flags(
             "fit; of Keras 3 loop."
         ),
     ] = None,
+    policy: Annotated[
+        Policy | None, typer.Option(help="Keras' dtype policy. Default: as the author says.")
+    ] = None,
     keras: Annotated[
         int | None,
         typer.Option(
@@ -222,6 +225,7 @@ def spec_from_flags(
         jit_compile=jit_compile,
         trained_by=trained_by or ("fit" if version == 2 else "loop"),
         keras=version,
+        policy=policy,
     )
 
 

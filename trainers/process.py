@@ -33,7 +33,7 @@ def started(
         tf.config.threading.set_intra_op_parallelism_threads(intra)
     if inter := inter_op_threads(spec):
         tf.config.threading.set_inter_op_parallelism_threads(inter)
-    set_floatx(spec.precision)
+    set_floatx(spec.precision, spec.policy)
     with make_backend(spec, surroundings) as backend:
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":

@@ -24,7 +24,7 @@ from ringside_core.specs.options import ParameterServerOptions
 
 SAME = (
     "workload", "workload_options", "precision", "gradient_accumulation_steps", "pipeline",
-    "trained_by", "keras", "as_shipped",
+    "trained_by", "keras", "as_shipped", "policy",
     "cores_per_replica", "intra_op_threads_per_replica", "inter_op_threads_per_replica",
 )  # fmt: skip
 

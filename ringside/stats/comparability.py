@@ -23,6 +23,7 @@ SHARED: Mapping[str, Look] = {
     "learning_rate_rule": lambda run, _: run.spec.learning_rate_rule,
     "precision": lambda run, _: run.spec.precision,
     "trained_by": lambda run, arm: run.spec.trained_by if arm.settings.keras is None else None,
+    "policy": lambda run, arm: run.spec.policy if arm.settings.policy is None else None,
     "keras": lambda run, arm: run.spec.keras if arm.settings.keras is None else None,
     "pipeline, prefetch aside,": lambda run, _: run.spec.pipeline.replace(prefetch=0),
     "pipeline.prefetch": lambda run, arm: (

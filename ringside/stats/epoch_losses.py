@@ -125,15 +125,15 @@ def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Cert
     if drawing := tuple(sorted({one.layer for one in layers if not one.split})):
         return Losses(drawing=drawing)
     splitting = tuple(sorted({one.layer for one in layers if one.split}))
-    groups: dict[tuple[int, ...], list[_Course]] = {}
+    groups: dict[tuple[object, ...], list[_Course]] = {}
     for arm, run in runs:
         course = _course(arm, run)
         if course is not None and certificates[arm.label].kind == "exact":
             size = arm.replicas if splitting else 0
-            # The two Keras draw other initial weights.
-            key = (run.round, run.spec.global_batch, size, run.spec.keras)
+            # The two Keras draw other initial weights, and 16 bits round otherwise.
+            key = (run.round, run.spec.global_batch, size, run.spec.arithmetic)
             groups.setdefault(key, []).append(course)
-    several = [group for _, group in sorted(groups.items()) if len(group) > 1]
+    several = [group for group in groups.values() if len(group) > 1]
     departures: dict[str, Departure] = {}
     largest = 0.0
     for group in several:

@@ -114,10 +114,11 @@ def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | Non
 
 
 def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
-    """Those with one global batch and one Keras share a serial reference."""
-    groups: dict[tuple[int, int], list[Subject]] = {}
+    """Those with one global batch and one arithmetic share a serial reference."""
+    groups: dict[object, list[Subject]] = {}
     for subject in subjects:
-        groups.setdefault((subject.spec.global_batch, subject.spec.keras), []).append(subject)
+        key = (subject.spec.global_batch, subject.spec.arithmetic)
+        groups.setdefault(key, []).append(subject)
     return list(groups.values())
 
 

@@ -37,7 +37,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
         with the data; `model`; `by_design`, `obstacles` and `not_in_float64` as in an
         inspection.
     """
-    set_floatx(spec.precision)
+    set_floatx(spec.precision, spec.policy)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     backend = make_backend(spec, Surroundings())
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
@@ -54,7 +54,7 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     request = Request(cases=(case,), inspect=(2,), precision=spec.precision)
     inspected = inspect_workload(request, backend)
     told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
-    set_floatx(spec.precision)  # the inspection was in float64
+    set_floatx(spec.precision, spec.policy)  # the inspection was in float64
     short = bool(found["short"] or found["validation"] % spec.global_batch)
     told["obstacles"] = told["obstacles"] or _untrainable(spec, workload, found["model"], short)
     return {**found, **told}

@@ -120,7 +120,7 @@ def _looked(backend: Any, seed: int) -> Looked:
     from ringside_core.workloads.registry import load_workload
 
     spec = backend.spec
-    set_floatx(spec.precision)
+    set_floatx(spec.precision, spec.policy)
     try:
         workload = load_workload(
             spec.workload, options=spec.workload_options, data_dir=spec.data_dir
@@ -134,7 +134,7 @@ def watch(case: Case, folder: Path, train: Train) -> Trace:
     """Train one case and return its trace; an error ends the case, not the process."""
     from ringside_core.keras import set_floatx
 
-    set_floatx(case.spec.precision)
+    set_floatx(case.spec.precision, case.spec.policy)
     parts = [Trace() for _ in range(1 + case.resumed)]
     try:
         if case.resumed:
@@ -424,7 +424,7 @@ def _workload_in(precision: Precision, request: Request, backend: Any) -> tuple[
     from ringside_core.workloads.registry import load_workload
 
     spec = request.cases[0].spec.replace(precision=precision)
-    set_floatx(precision)
+    set_floatx(precision, spec.policy)
     tf.keras.utils.set_random_seed(spec.seed)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     return workload, make_pipeline(spec, workload, backend.capabilities, training=True)

@@ -66,11 +66,13 @@ def _unless(alone: Callable[[], bool], upstream: Callable[..., Any]) -> Callable
     return chosen
 
 
-def set_floatx(precision: str) -> None:
-    """Let layers compute in a precision, unless their author says otherwise."""
+def set_floatx(precision: str, policy: str | None = None) -> None:
+    """Let layers compute in a precision or by a policy, unless their author says otherwise."""
     if keras.config.dtype_policy().name == keras.config.floatx():  # made from it, and kept
         keras.config.set_dtype_policy(precision)
     keras.config.set_floatx(precision)
+    if policy is not None:
+        keras.config.set_dtype_policy(policy)
 
 
 @contextlib.contextmanager

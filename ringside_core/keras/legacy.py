@@ -559,6 +559,8 @@ def chance_of(model: Any) -> list[Any]:
     return []
 
 
-def set_floatx(precision: str) -> None:
-    """Let layers compute in a precision, unless their author says otherwise."""
+def set_floatx(precision: str, policy: str | None = None) -> None:
+    """Let layers compute in a precision or by a policy, unless their author says otherwise."""
     tf.keras.backend.set_floatx(precision)
+    if policy is not None:
+        tf.keras.mixed_precision.set_global_policy(policy)

@@ -9,14 +9,14 @@ from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.noun import Noun
 from ringside_core.specs.options import BackendOptions
-from ringside_core.specs.run_spec import Ablation
+from ringside_core.specs.run_spec import Ablation, Policy
 
 
 class Settings(Noun):
     """What an arm sets for itself, besides the options of its backend; None: as all arms.
 
     Attributes:
-        steps_per_execution, jit_compile, keras, as_shipped: of RunSpec.
+        steps_per_execution, jit_compile, keras, as_shipped, policy: of RunSpec.
         prefetch: of PipelineOptions.
         intra_op_threads, inter_op_threads: of Resources, for one replica.
     """
@@ -25,6 +25,7 @@ class Settings(Noun):
     jit_compile: bool | None = None
     keras: KerasVersion | None = None
     as_shipped: bool | None = None
+    policy: Policy | None = None
     prefetch: NonNegativeInt | None = None
     intra_op_threads: PositiveInt | None = None
     inter_op_threads: PositiveInt | None = None

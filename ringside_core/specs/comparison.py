@@ -106,6 +106,8 @@ class Shared(TrainingSpec):
             fields["keras"] = own.keras
             if own.keras == 3:
                 fields["trained_by"] = "loop"
+        if own.policy is not None:
+            fields["policy"] = own.policy
         if own.as_shipped is not None:
             fields["as_shipped"] = own.as_shipped
         if own.prefetch is not None:

@@ -15,6 +15,7 @@ from ringside_core.specs.topology import BatchPlan, Topology
 
 ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
+Policy = Literal["mixed_float16", "mixed_bfloat16"]
 TrainedBy = Literal["fit", "loop"]
 Option = str | int | float | bool
 # What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
@@ -117,6 +118,8 @@ class TrainingSpec(Noun):
         trained_by: who makes the steps. `fit`: Keras' `Model.fit`. `loop`: a written-out loop with
             a gradient tape (trainers/loop.py). Both compute the same.
         keras: legacy Keras (2) or Keras 3.
+        policy: Keras' dtype policy, for a model whose author sets none. None: layers compute in
+            `precision`.
         as_shipped: Keras 3 as it comes: its optimizer combines gradients, and nothing in it is
             changed. To see what is wrong then (docs/upstream.md).
     """
@@ -135,6 +138,12 @@ class TrainingSpec(Noun):
     trained_by: TrainedBy = "fit"
     keras: KerasVersion = 2
     as_shipped: bool = False
+    policy: Policy | None = None
+
+    @property
+    def arithmetic(self) -> tuple[KerasVersion, Policy | None]:
+        """What runs must share, beside the workload, to compute the same."""
+        return self.keras, self.policy
 
 
 class RunSpec(TrainingSpec, Document):
@@ -150,8 +159,8 @@ class RunSpec(TrainingSpec, Document):
             prepared before the first step, is fed again and again.
 
     Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
-    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras and as_shipped; earlier
-    runs were of legacy Keras.
+    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras, as_shipped and
+    policy; earlier runs were of legacy Keras, as their authors wrote them.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 4

@@ -165,9 +165,9 @@ def _certified(pair: tuple[ArmRow, ArmRow]) -> str:
     kinds = [one.kind for one in certificates]
     if len(kinds) < len(pair):
         return "one or both not certified"
-    if len({one.spec.keras for one in certificates}) > 1:
+    if len({one.spec.arithmetic for one in certificates}) > 1:
         # Nobody has compared the serial runs of the two.
-        return "each certified against the serial run of its own Keras"
+        return "no; each certified against the serial run of its own Keras and dtype policy"
     if set(kinds) == {"exact"}:
         return "both certified"
     whose = "one" if "exact" in kinds else "both"

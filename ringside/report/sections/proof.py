@@ -139,8 +139,8 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
     worst = [largest(checks_of(one, "float64")) for one in exact]
     found = [one for one in worst if one is not None and one.value is not None]
     told = []
-    several = len({one.spec.keras for one in certificates}) > 1
-    serial = "the serial run of their own Keras" if several else "the serial run"
+    several = len({one.spec.arithmetic for one in certificates}) > 1
+    serial = "the serial run" + (" of their own Keras and dtype policy" if several else "")
     if found and len(found) == len(exact):
         most = max(one.value or 0.0 for one in found)
         near = f"to {most:.1e} or better" if most else "to the last bit"
