@@ -7,6 +7,7 @@ The last line is `seen: …`, exit code 0, or `not seen: …`, exit code 1: then
 mended it, or something else is in the way. Nothing of Ringside is imported.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its processes end, its folder goes
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -71,7 +71,6 @@ def run(
     *,
     keras: int = 3,
     environment: Mapping[str, str] | None = None,
-    limit_s: float = LIMIT_S,
 ) -> list[Answer]:
     """Let processes call a function, and wait until all have answered, or one hangs.
 
@@ -80,7 +79,6 @@ def run(
         way: of `WAYS`.
         keras: 2 or 3.
         environment: variables beside those of this process.
-        limit_s: seconds for all.
 
     Returns:
         The answers of both processes, or of the one or the coordinator. Nobody is left.
@@ -112,7 +110,7 @@ def run(
                         )
                     )
             names = ["0", "1"] if way in ("workers", "ranks") else ["0"]
-            return _answers(Path(folder), names, started, time.monotonic() + limit_s)
+            return _answers(Path(folder), names, started, time.monotonic() + LIMIT_S)
         finally:
             for process in started:
                 end(process)
@@ -207,6 +205,8 @@ def die_with_parent() -> None:
 def call(module: str, function: str, way: str) -> None:
     """Call a function, and leave its answer in a file."""
     die_with_parent()
+    if not Path(os.environ[FOLDER]).exists():  # its mpirun was killed before it came so far
+        os._exit(1)
     answer: dict[str, Any] = {}
     try:
         if role()[0] in ("ps", "worker") and way == "servers":
@@ -215,8 +215,9 @@ def call(module: str, function: str, way: str) -> None:
     except Exception as error:
         answer["error"] = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
     _write("answer", json.dumps(answer, default=float))
-    while True:  # others may still need this process; it is killed when all have answered
+    while Path(os.environ[FOLDER]).exists():  # others may still need this process
         time.sleep(1)
+    os._exit(0)  # as if it had been killed with the others
 
 
 def role() -> tuple[str, int]:
