@@ -14,9 +14,9 @@ Nothing is imported until it is used, because all of it brings TensorFlow:
 examples/own_model.py shows a whole workload.
 """
 
+import ast
 import importlib
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,10 +58,12 @@ def _says_keras() -> bool:
     """Whether the program that runs says `import keras`: its modules are looked at later."""
     file = getattr(sys.modules["__main__"], "__file__", None) or ""
     try:
-        text = Path(file).read_text(encoding="utf-8") if file.endswith(".py") else ""
-    except (OSError, UnicodeDecodeError):
+        nodes = [*ast.walk(ast.parse(Path(file).read_bytes()))] if file.endswith(".py") else []
+    except (OSError, SyntaxError, ValueError):
         return False
-    return re.search(r"^[ \t]*(import|from)[ \t]+keras\b", text, re.MULTILINE) is not None
+    names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    names += [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom) and not n.level]
+    return any(name.partition(".")[0] == "keras" for name in names)
 
 
 # For a script that says `import tensorflow` itself, which reads this when it is asked for Keras

@@ -5,6 +5,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 # What terminals obey and no page may hold: escape sequences, then all other control characters.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -16,7 +17,8 @@ def print_anything() -> None:
     """Let this process print any text: what a terminal or a file cannot hold becomes `?`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            with suppress(OSError):  # what lies below it was exchanged, and cannot seek
+                stream.reconfigure(errors="replace")
 
 
 def is_whole_number(text: str) -> bool:

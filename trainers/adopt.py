@@ -68,7 +68,9 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
 @contextmanager
 def given_back(model: Any, backend: Backend) -> Iterator[None]:
     """After this block, a model of a script is as its author compiled it, with trained weights."""
-    held = [model, *optimizers_of(model)]
+    outer = optimizers_of(model)
+    inner = [getattr(one, "inner_optimizer", None) for one in outer]  # of a loss scale
+    held = [model, *outer, *(one for one in inner if one is not None)]
     before = [_functions_of(one) for one in held]
     compiled = {name: vars(model)[name] for name in COMPILED if name in vars(model)}
     seed = global_seed()

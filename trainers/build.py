@@ -15,6 +15,7 @@ from backends.base import Backend
 from ringside_core.keras import (
     VERSION,
     build_optimizer,
+    clear_session,
     get_weights,
     set_schedule,
     set_weights,
@@ -75,7 +76,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
     tf.keras.utils.set_random_seed(spec.seed)
     plain = _plain_model(spec, workload, backend)
     weights = get_weights(plain)
-    tf.keras.backend.clear_session()  # so that names do not depend on what was built before
+    clear_session()  # so that names do not depend on what was built before
     tf.keras.utils.set_random_seed(spec.seed)
     with backend.scope():
         model = workload.build_model()
@@ -90,12 +91,11 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
             return model
         optimizer = workload.optimizer()
         apply_rule(optimizer, spec, workload, steps_per_epoch)
+        optimizer = with_loss_scale(optimizer, model)
         if takes_true_examples(model):  # it combines gradients where it applies them
             compile_model(model, workload, optimizer, spec)
             return model
-        optimizer = backend.wrap_optimizer(
-            with_loss_scale(optimizer, model), by_tape=spec.trained_by == "loop"
-        )
+        optimizer = backend.wrap_optimizer(optimizer, by_tape=spec.trained_by == "loop")
         if spec.ablation == "no_reduction":
             backend.change_reduction(optimizer, lambda reduce, gradients, variables: gradients)
         compile_model(model, workload, optimizer, spec)
@@ -130,7 +130,7 @@ def tried_out(
     plain = workload.build_model()
     mark_alike(plain, model)
     if workload.optimizer is not None:
-        compile_model(plain, workload, workload.optimizer(), spec)
+        compile_model(plain, workload, with_loss_scale(workload.optimizer(), plain), spec)
     trial = try_out(
         plain,
         batch,
@@ -156,6 +156,8 @@ def compile_model(model: Any, workload: Workload, optimizer: Any, spec: RunSpec)
         steps_per_execution=spec.steps_per_execution,
         # None: what legacy Keras does by itself. Keras 3 would choose XLA on a GPU.
         jit_compile=spec.jit_compile or (None if VERSION == 2 else False),
+        # An optimizer has its loss scale by now, or its author wants none.
+        **({} if VERSION == 2 else {"auto_scale_loss": False}),
     )
 
 
@@ -244,7 +246,8 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
             advice="Set reference_batch in the workload, or use --learning-rate-rule none.",
         )
     # A new optimizer hides a schedule behind its current value; a legacy one shows it.
-    rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+    scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    rate = getattr(scaled, "_learning_rate", scaled.learning_rate)
     if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
         raise RefusalError(
             "A learning-rate rule needs a constant learning rate.",

@@ -108,9 +108,9 @@ def _keras_step(
         feed(ids)
 
     def loss_with_sum(
-        x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None
+        x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, **more: Any
     ) -> Any:
-        loss = compute_loss(x, y, y_pred, sample_weight)
+        loss = compute_loss(x, y, y_pred, sample_weight, **more)
         if not getattr(batch, "inside", False):  # a callback evaluates the model
             return loss
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # Keras divided by them

@@ -63,6 +63,19 @@ class StrategyBackend(Backend):
             for variable in statistics(model):
                 variable.assign(variable.numpy())
 
+    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
+        """Refuse what Keras 3 would end in the first step."""
+        one = getattr(optimizer, "inner_optimizer", optimizer)
+        asked = [name for name in _IN_A_CONDITION if VERSION == 3 and getattr(one, name, None)]
+        if asked:
+            raise RefusalError(
+                "An optimizer of Keras 3 cannot do this under tf.distribute.",
+                received=asked[0],
+                advice="Leave it out. --gradient-accumulation-steps accumulates under every "
+                "backend.",
+            )
+        return super().wrap_optimizer(optimizer, by_tape=by_tape)
+
     def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
         """Legacy Keras sums when it applies; Keras 3 would clip before that."""
         del optimizer, variables
@@ -118,4 +131,6 @@ def keeping_iterators(batches: Any) -> Any:
     return batches
 
 
+# It asks for them within a condition, where a strategy cannot go on.
+_IN_A_CONDITION = ("gradient_accumulation_steps", "ema_overwrite_frequency")
 _NEWEST_ITERATOR: dict[int, tuple[Any, Any]] = {}

@@ -65,7 +65,8 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
     part = batch // arm.replicas
     several = arm.replicas > 1
     roles: dict[Role, Arm] = {}
-    if several and arm.capabilities.synchronous:
+    # As shipped, Keras' own optimizer reduces, and nobody can take that out.
+    if several and arm.capabilities.synchronous and not arm.settings.as_shipped:
         roles["no_reduction"] = _without(arm, "no_reduction", "without reduction")
     if several:
         roles["independent"] = _independent(arm)

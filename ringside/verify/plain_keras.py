@@ -19,6 +19,7 @@ from ringside.verify.trace import Trace
 from ringside_core.keras import (
     VERSION,
     build_optimizer,
+    clear_session,
     get_weights,
     has_own_step,
     optimizer_variables,
@@ -244,7 +245,7 @@ def _normalises(model: Any) -> bool:
 
 
 def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
-    tf.keras.backend.clear_session()
+    clear_session()
     tf.keras.utils.set_random_seed(spec.seed)
     model = mark_losses(workload.build_model(), workload, one_pass=runs_in_one_pass(spec))
     if workload.optimizer is None:  # its author compiled it

@@ -84,6 +84,7 @@ variable_names = _keras.variable_names
 variables_of = _keras.variables_of
 weights_of = _keras.weights_of
 chance_of = _keras.chance_of
+clear_session = _keras.clear_session
 forget_traced = _keras.forget_traced
 COMPILED = _keras.COMPILED
 APPLY = _keras.APPLY
@@ -111,6 +112,7 @@ __all__ = [
     "build_optimizer",
     "chance_of",
     "change_reduction",
+    "clear_session",
     "compiled_by",
     "compiled_losses",
     "compiled_metrics",

@@ -75,6 +75,16 @@ def set_floatx(precision: str, policy: str | None = None) -> None:
         keras.config.set_dtype_policy(policy)
 
 
+def clear_session() -> None:
+    """Forget names and graphs, so that names do not depend on what was built before.
+
+    Keras would forget the global dtype policy too.
+    """
+    policy = keras.config.dtype_policy()
+    keras.utils.clear_session()
+    keras.config.set_dtype_policy(policy)
+
+
 @contextlib.contextmanager
 def policy_scope(policy: str) -> Iterator[None]:
     """Within this block layers compute by this policy."""
@@ -87,7 +97,7 @@ def policy_scope(policy: str) -> Iterator[None]:
 
 
 optimizer_kinds = (keras.optimizers.Optimizer,)
-_NOT_IN_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_names")
+_NOT_IN_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
 _REDUCE = "_ringside_reduce"
 
 
@@ -207,6 +217,8 @@ def keep_exclusions(optimizer: Any, copy: Any) -> None:
     for name in _NOT_IN_CONFIG:
         if hasattr(optimizer, name):
             setattr(copy, name, getattr(optimizer, name))
+    if (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
+        keep_exclusions(inner, copy.inner_optimizer)
 
 
 def variables_of(optimizer: Any) -> list[Any]:

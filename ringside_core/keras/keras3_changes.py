@@ -33,8 +33,8 @@ def _at_once(change: str, upstream: Any) -> Any:
     def changed(self: Any, value: Any) -> Any:
         if in_stateless_scope() or self._value is None:
             return upstream(self, value)
-        value = self._convert_to_tensor(value, dtype=self.dtype)
-        getattr(self._value, change)(value)
+        value = self._convert_to_tensor(value, dtype=self._dtype)
+        getattr(self._value, change)(tf.broadcast_to(value, self._value.shape))
         return self._value
 
     return changed

@@ -564,3 +564,8 @@ def set_floatx(precision: str, policy: str | None = None) -> None:
     tf.keras.backend.set_floatx(precision)
     if policy is not None:
         tf.keras.mixed_precision.set_global_policy(policy)
+
+
+def clear_session() -> None:
+    """Forget names and graphs, so that names do not depend on what was built before."""
+    tf.keras.backend.clear_session()

@@ -274,6 +274,8 @@ class RunSpec(TrainingSpec, Document):
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"
             )
+        elif self.as_shipped:
+            received = "as_shipped, in which Keras' own optimizer reduces"
         elif self.options.passes_per_reduction > 1:
             received = (
                 f"backward_passes_per_step={self.options.passes_per_reduction}: Horovod's own "

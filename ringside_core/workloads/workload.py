@@ -131,6 +131,7 @@ class Workload:
             )
         if not has_own_step(model):  # there its author reduces
             self._check_reductions()
+            _check_computes(model)
         if not model.built:
             # Weights made in the first step would not be those with which every backend begins.
             # With a training step of its own it may have no call, or one of something else.
@@ -214,6 +215,24 @@ class Workload:
                 received=f"a {type(metrics).__name__} for {num_outputs} outputs",
                 advice='Return {"name of an output": [its metrics]}.',
             )
+
+
+def _check_computes(model: Any) -> None:
+    """Refuse a loss or metrics that a model computes by itself within Keras 3's own step.
+
+    They need not look at weights, so padding might count.
+    """
+    own = [n for n in _COMPUTES if getattr(type(model), n) is not getattr(tf.keras.Model, n)]
+    if VERSION == 3 and own:
+        raise RefusalError(
+            "A model that computes its loss or its metrics itself must have a train_step and a "
+            "test_step of its own: those get true examples only.",
+            received=f"{type(model).__name__}.{own[0]}",
+            advice=f"Write a train_step and a test_step that call self.{own[0]}.",
+        )
+
+
+_COMPUTES = ("compute_loss", "compute_metrics")
 
 
 def _merged(metrics: Any, weighted: Any) -> Any:
