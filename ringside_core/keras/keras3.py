@@ -68,9 +68,10 @@ def _unless(alone: Callable[[], bool], upstream: Callable[..., Any]) -> Callable
 
 def set_floatx(precision: str, policy: str | None = None) -> None:
     """Let layers compute in a precision or by a policy, unless their author says otherwise."""
-    if keras.config.dtype_policy().name == keras.config.floatx():  # made from it, and kept
-        keras.config.set_dtype_policy(precision)
+    follows = keras.config.dtype_policy().name == keras.config.floatx()  # made from it, and kept
     keras.config.set_floatx(precision)
+    if follows:
+        keras.config.set_dtype_policy(precision)
     if policy is not None:
         keras.config.set_dtype_policy(policy)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).parent / "scripts" / "keras3.py"
 SERIAL = [sys.executable]
 MPIRUN = ["mpirun", "-np", "2", "--oversubscribe", sys.executable]
@@ -59,6 +60,18 @@ def test_a_saved_model_loads_without_ringside(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.split()[-2:] == ["Adam", "False"]
+
+
+def test_what_ringside_asks_of_keras_3_is_what_keras_means() -> None:
+    """Policies, copies of optimizers and variables, in a process of Keras 3."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.with_name("keras3_parts.py"))],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("all right\n"), done.stderr
 
 
 def test_a_keras_that_ringside_does_not_know_is_refused() -> None:
