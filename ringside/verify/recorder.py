@@ -196,7 +196,7 @@ class Recorder(Last):
         if self._predict is None:
             return {}
         outputs = tf.nest.flatten(self._predict())
-        return {f"output {i}": np.asarray(array) for i, array in enumerate(outputs)}
+        return {f"output {i}": _storable(array) for i, array in enumerate(outputs)}
 
     def _loss(self) -> float:
         """Mean loss of the examples of the last update, over all replicas."""
@@ -206,6 +206,12 @@ class Recorder(Last):
         loss_before, count_before = self._seen
         self._seen = (loss_sum, count)
         return (loss_sum - loss_before) / max(1, count - count_before)
+
+
+def _storable(array: Any) -> NDArray[Any]:
+    """An array that a file can hold: NumPy has no bfloat16, and each of its numbers is a float32."""
+    found = np.asarray(array)
+    return found if found.dtype.kind in "biufc" else found.astype(np.float32)
 
 
 class Digests(Listener):

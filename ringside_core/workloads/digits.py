@@ -75,7 +75,8 @@ def _small() -> Any:
             layers.MaxPooling2D(),
             layers.Flatten(),
             layers.Dense(64, activation="relu"),
-            layers.Dense(10),
+            # By any policy the sum is not left in 16 bits.
+            layers.Dense(10, dtype=tf.keras.backend.floatx()),
         ],
         name="digits_cnn",
     )
@@ -91,7 +92,8 @@ def _large() -> Any:
             layers.Conv2D(96, 3, padding="same", activation="relu"),
             layers.MaxPooling2D(),
             layers.Flatten(),
-            layers.Dense(10),
+            # By any policy the sum is not left in 16 bits.
+            layers.Dense(10, dtype=tf.keras.backend.floatx()),
         ],
         name="digits_large_cnn",
     )
