@@ -209,7 +209,7 @@ class Recorder(Last):
 
 
 def _storable(array: Any) -> NDArray[Any]:
-    """An array that a file can hold: NumPy has no bfloat16, and each of its numbers is a float32."""
+    """An array that a file can hold: NumPy has no bfloat16, whose numbers are in float32 too."""
     found = np.asarray(array)
     return found if found.dtype.kind in "biufc" else found.astype(np.float32)
 
