@@ -1,5 +1,6 @@
 """Ready workloads, and what a user's own may do wrong."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -152,11 +153,14 @@ def test_a_workload_may_stand_in_the_place_of_its_function(tmp_path: Path) -> No
 
 
 def test_a_model_function_must_return_a_model(tmp_path: Path) -> None:
-    """Keras 3 models are told apart from none at all."""
+    """What it returned is told."""
     (tmp_path / "own.py").write_text(HEAD + "def own(): return make(model=lambda: None)")
     workload = load_workload(f"{tmp_path}/own.py:own", options={}, data_dir=None)
 
-    with pytest.raises(RefusalError, match=r"must return a tf\.keras model"):
+    with pytest.raises(
+        RefusalError,
+        match="must return a model of the Keras that runs: legacy Keras",
+    ):
         workload.build_model()
 
 
@@ -169,8 +173,8 @@ def own():
     return Workload(
         name="own",
         model=lambda: keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]),
-        train=(np.zeros((4, 1)), np.zeros((4, 1))),
-        validation=(np.zeros((4, 1)), np.zeros((4, 1))),
+        train=(np.ones((4, 1)), np.zeros((4, 1))),
+        validation=(np.ones((4, 1)), np.zeros((4, 1))),
         loss="mse",
         optimizer="adam",
     )
@@ -178,22 +182,27 @@ def own():
 
 
 @pytest.mark.parametrize("backend", ["serial", "horovod"])
-def test_whoever_imports_keras_gets_keras_3_and_is_told(tmp_path: Path, backend: str) -> None:
-    """Not legacy Keras under its name, although Horovod is imported with that."""
+def test_whoever_imports_keras_gets_keras_3(tmp_path: Path, backend: str) -> None:
+    """Not legacy Keras under its name; asked for that, it is refused."""
     (tmp_path / "own.py").write_text(KERAS_3)
     flags = ("--workload", f"{tmp_path}/own.py:own", "--run-dir", f"{tmp_path}/run")
+    command = [sys.executable, str(ROOT / "train.py"), "--backend", backend, *flags]
 
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "train.py"), "--backend", backend, *flags],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *more], capture_output=True, text=True, timeout=120, check=False
+        )
 
-    assert done.returncode == 2, done.stderr
-    assert "not from the keras package" in done.stderr
-    assert "Traceback" not in done.stderr
+    refused = run("--keras", "2")
+    trained = run("--epochs", "1", "--global-batch", "2")
+
+    assert refused.returncode == 2
+    assert "own.py:own is for Keras 3" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert trained.returncode == 0, trained.stderr
+    record = json.loads((tmp_path / "run" / "records" / "rank-0.json").read_text())
+    assert record["spec"]["keras"] == 3
+    assert record["epochs"][0]["examples"] == 4
 
 
 DATA = (np.zeros((4, 3), np.float32), np.zeros((4, 1), np.float32))
