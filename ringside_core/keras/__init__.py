@@ -61,12 +61,10 @@ has_own_step = _keras.has_own_step
 is_graph_network = _keras.is_graph_network
 keep_exclusions = _keras.keep_exclusions
 loss_metrics = _keras.loss_metrics
-lowest_bits = _keras.lowest_bits
 mask_of = _keras.mask_of
 metrics_of = _keras.metrics_of
 new_losses = _keras.new_losses
 new_metrics = _keras.new_metrics
-new_optimizer = _keras.new_optimizer
 optimizer_kinds = _keras.optimizer_kinds
 output_losses = _keras.output_losses
 policy_scope = _keras.policy_scope
@@ -188,6 +186,23 @@ def legacy_named_keras() -> Iterator[None]:
         del sys.modules["keras"]
         if named is not None:
             sys.modules["keras"] = named
+
+
+def lowest_bits(model: Any) -> int:
+    """Bits of the narrowest floating-point type in which a layer of a model computes."""
+    types = {tf.as_dtype(one.compute_dtype) for one in model._flatten_layers() if one.compute_dtype}
+    return min((one.size * 8 for one in types if one.is_floating), default=32)
+
+
+def new_optimizer(given: Any) -> Any:
+    """A new optimizer from what `Model.compile` takes: a name, or an instance, which is copied."""
+    optimizer = tf.keras.optimizers.get(given)
+    if optimizer is not given:
+        return optimizer
+    with schedule_as_it_is(optimizer):
+        copy = type(optimizer).from_config(optimizer.get_config())
+    keep_exclusions(optimizer, copy)
+    return copy
 
 
 def optimizers_of(model: Any) -> list[Any]:

@@ -176,17 +176,6 @@ def apply(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) ->
     optimizer.apply(gradients, [of_keras(one) for one in variables])
 
 
-def new_optimizer(given: Any) -> Any:
-    """A new optimizer from what `Model.compile` takes: a name, or an instance, which is copied."""
-    optimizer = keras.optimizers.get(given)
-    if optimizer is not given:
-        return optimizer
-    with schedule_as_it_is(optimizer):
-        copy = type(optimizer).from_config(optimizer.get_config())
-    keep_exclusions(optimizer, copy)
-    return copy
-
-
 @contextlib.contextmanager
 def schedule_as_it_is(optimizer: Any) -> Iterator[None]:
     """Let an optimizer's config hold its learning-rate schedule itself, not the schedule's config.
@@ -266,12 +255,6 @@ def is_graph_network(model: Any) -> bool:
 def mask_of(output: Any) -> Any:
     """The mask of an output of a graph network, or None."""
     return keras.src.backend.get_keras_mask(output)
-
-
-def lowest_bits(model: Any) -> int:
-    """Bits of the narrowest floating-point type in which a layer of a model computes."""
-    types = {tf.as_dtype(one.compute_dtype) for one in model._flatten_layers() if one.compute_dtype}
-    return min((one.size * 8 for one in types if one.is_floating), default=32)
 
 
 def added_losses(layer: Any) -> list[Any]:

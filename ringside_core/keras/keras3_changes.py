@@ -49,12 +49,8 @@ def _of_each_replica(make: Any) -> Any:
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
-        before = getattr(_here, "kept", False)
-        _here.kept = not kwargs.get("trainable", True)
-        try:
+        with _kept(not kwargs.get("trainable", True)):
             return make(*args, **kwargs)
-        finally:
-            _here.kept = before
 
     return made
 
@@ -87,16 +83,16 @@ Variable._map_synchronization = _synchronized(Variable._map_synchronization)
 def _seeded(upstream: Any) -> Any:
     @functools.wraps(upstream)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        with _kept():
+        with _kept(True):
             upstream(self, *args, **kwargs)
 
     return made
 
 
 @contextlib.contextmanager
-def _kept() -> Iterator[None]:
+def _kept(kept: bool) -> Iterator[None]:
     before = getattr(_here, "kept", False)
-    _here.kept = True
+    _here.kept = kept
     try:
         yield
     finally:

@@ -185,12 +185,6 @@ def draw_by_rank(model: Any, rank: int) -> None:
         generator.reset_from_key_counter(generator.key + rank, generator.state[:-1])
 
 
-def lowest_bits(model: Any) -> int:
-    """Bits of the narrowest floating-point type in which a layer of a model computes."""
-    types = {tf.as_dtype(one.compute_dtype) for one in model._flatten_layers() if one.compute_dtype}
-    return min((one.size * 8 for one in types if one.is_floating), default=32)
-
-
 def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
     """Seed the initial weights; TensorFlow's other draws follow, Python's and NumPy's do not.
 
@@ -217,17 +211,6 @@ def same_chance() -> Iterator[None]:
         vars(_SEED_GENERATOR).clear()
         vars(_SEED_GENERATOR).update(keras)
         tf.random.set_seed(seed)
-
-
-def new_optimizer(given: Any) -> Any:
-    """A new optimizer from what `Model.compile` takes: a name, or an instance, which is copied."""
-    optimizer = tf.keras.optimizers.get(given)
-    if optimizer is not given:
-        return optimizer
-    with schedule_as_it_is(optimizer):
-        copy = type(optimizer).from_config(optimizer.get_config())
-    keep_exclusions(optimizer, copy)
-    return copy
 
 
 @contextlib.contextmanager
