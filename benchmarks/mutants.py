@@ -103,25 +103,41 @@ def copied() -> Iterator[Path]:
         yield tree
 
 
-def plant(mutant: Mutant, tree: Path, *, try_only: bool = False) -> None:
-    """Apply a mutant's patch to a tree, or try whether it applies.
+def plant(mutant: Mutant, tree: Path) -> None:
+    """Apply a mutant's patch to a tree.
 
     Raises:
         RefusalError: the code has changed, and the patch does not fit it any more.
     """
+    obstacle = _applied(mutant, tree) or _no_python(mutant, tree)
+    if obstacle:
+        raise RefusalError(
+            "A patch must apply to the code as it is.",
+            received=f"{mutant.name}: {obstacle}",
+            advice=f"Adapt {mutant.patch}.",
+        )
+
+
+def _applied(mutant: Mutant, tree: Path, *flags: str) -> str:
+    """Apply a patch; what git says against it."""
     applied = subprocess.run(
-        ["git", "apply", "-C1", *(["--check"] if try_only else []), mutant.patch.resolve()],
+        ["git", "apply", "-C1", *flags, mutant.patch.resolve()],
         cwd=tree,
         env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},  # no repository there
         capture_output=True,
         text=True,
     )
-    if applied.returncode:
-        raise RefusalError(
-            "A patch must apply to the code as it is.",
-            received=f"{mutant.name}: {applied.stderr.strip()}",
-            advice=f"Adapt {mutant.patch}.",
-        )
+    return applied.stderr.strip() if applied.returncode else ""
+
+
+def _no_python(mutant: Mutant, tree: Path) -> str:
+    """What Python says against the patched files: a patch can apply at a wrong place."""
+    for name in re.findall(r"^\+\+\+ b/(.*\.py)$", mutant.patch.read_text("utf-8"), re.MULTILINE):
+        try:
+            compile((tree / name).read_text(encoding="utf-8"), name, "exec")
+        except SyntaxError as error:
+            return f"{name}, line {error.lineno}: {error.msg}"
+    return ""
 
 
 def run(command: str, tree: Path, cache: Path) -> Verdict:
@@ -222,9 +238,10 @@ def chosen(names: Sequence[str]) -> list[Mutant]:
     with copied() as tree:
         for mutant in mutants:
             try:
-                plant(mutant, tree, try_only=True)
+                plant(mutant, tree)
             except RefusalError as error:
                 obstacles.append(str(error))
+            _applied(mutant, tree, "--reverse")
     if obstacles:
         raise RefusalError("Every patch must apply.", received="\n".join(["", *obstacles]))
     return mutants
