@@ -39,6 +39,7 @@ from benchmarks.tax_sides import (
     log_ratio,
     plan_by_hand,
     run_script,
+    trains_keras_3,
     unlike,
 )
 from launch.flags import spec_from_flags
@@ -51,8 +52,14 @@ from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, wri
 from ringside_core.text import file_name
 
 BACKENDS = (
-    "serial,one_device,mirrored,central_storage,multi_worker_mirrored,parameter_server,"
-    "horovod,horovod:controller=mpi"
+    "serial",
+    "one_device",
+    "mirrored",
+    "central_storage",
+    "multi_worker_mirrored",
+    "parameter_server",
+    "horovod",
+    "horovod:controller=mpi",
 )
 SIZING_EPOCHS = WARM_UP_EPOCHS + 4
 AT_MOST = 1.02
@@ -130,11 +137,14 @@ def epochs_for(seconds: float, sizing: Timing) -> int:
 
 def main(
     *,
-    backends: Annotated[str, typer.Option(help="Names with commas between.")] = BACKENDS,
+    backends: Annotated[
+        str, typer.Option(help="Names with commas between. Default: all that can be compared.")
+    ] = "",
     replicas: Annotated[
         str, typer.Option(help="Replicas of each backend that can have several.")
     ] = "2",
     workload: Annotated[str, typer.Option(help=f"Either {' or '.join(WORKLOADS)}.")] = "digits",
+    keras: Annotated[int, typer.Option(min=2, max=3, help="2: legacy Keras, or 3.")] = 2,
     rounds: Annotated[int, typer.Option(min=1, help="Launches of both sides of each arm.")] = 5,
     seconds: Annotated[float, typer.Option(min=0.1, help="Timed part of each run.")] = 5.0,
     order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
@@ -144,7 +154,7 @@ def main(
 ) -> None:
     """Time each backend through Ringside against a hand-written script that does the same."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    specs = _specs(workload, backends, replicas)
+    specs = _specs(workload, backends, replicas, keras)
     folder = new_folder(output, f"tax-{workload}-{time.strftime('%Y%m%d-%H%M%S')}")
     command = shlex.join(["python", *sys.argv])
     tax = Tax(command, workload, order_seed, specs)
@@ -165,7 +175,7 @@ def main(
         raise typer.Exit(1)
 
 
-def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
+def _specs(workload: str, backends: str, replicas: str, keras: int) -> dict[str, RunSpec]:
     """The run of each arm as `ringside launch` makes it by default, on its share of the cores.
 
     Raises:
@@ -179,8 +189,16 @@ def _specs(workload: str, backends: str, replicas: str) -> dict[str, RunSpec]:
         )
     name, options = WORKLOADS[workload]
     run = spec_from_flags(
-        Surroundings(), backend="serial", workload=name, workload_option=options, save="record"
+        Surroundings(),
+        backend="serial",
+        workload=name,
+        workload_option=options,
+        save="record",
+        keras=keras,
     )
+    if not backends:
+        fits = (one for one in BACKENDS if run.keras == 2 or trains_keras_3(one))
+        backends = ",".join(fits)
     named = [text.strip() for text in backends.split(",")]
     arms = [arm for arm in parse_arms(backends, replicas) if arm.group in named]
     shared = Shared.from_run(run).with_cores(cores_here(arms))

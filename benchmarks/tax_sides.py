@@ -21,7 +21,7 @@ from launch.turns import Turns
 from launch.watch import WAITING, Progress
 from ringside.compare.live import QUIET
 from ringside.stats.pairs import middle_mean
-from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.specs import RefusalError, RunSpec, capabilities_of
 
 WARM_UP_EPOCHS = 2
 BLOCKS = 12
@@ -302,11 +302,17 @@ def _command(spec: RunSpec, workload: str, out: Path) -> tuple[str, ...]:
         "cores-per-replica": of_process.cores_per_replica,
         "intra": (of_process.intra_op_threads or 0) // share,
         "inter": (of_process.inter_op_threads or 0) // share,
+        "keras": spec.keras,
         "out": out,
     }
     module = f"benchmarks.reference.{spec.backend}"
     pairs = (part for name, value in flags.items() for part in (f"--{name}", str(value)))
     return (Site.here().python, "-u", "-m", module, *pairs)
+
+
+def trains_keras_3(arm: str) -> bool:
+    """Whether the script of an arm's backend trains Keras 3: `fit` of Keras does there."""
+    return capabilities_of(arm.partition(":")[0]).keras3_fit
 
 
 def check_options(label: str, spec: RunSpec) -> None:
@@ -317,6 +323,12 @@ def check_options(label: str, spec: RunSpec) -> None:
     """
     if not (Path(__file__).parent / "reference" / f"{spec.backend}.py").exists():
         raise RefusalError("There must be a hand-written script of the backend.", received=label)
+    if spec.keras == 3 and not trains_keras_3(spec.backend):
+        raise RefusalError(
+            "The stack's own way must train: `fit` of Keras 3 fails there (docs/upstream.md).",
+            received=label,
+            advice=f"Leave out {spec.backend}.",
+        )
     given = spec.options.model_dump(exclude_defaults=True)
     if set(given) - {"controller"}:
         raise RefusalError(

@@ -16,9 +16,6 @@ from typing import Any
 
 import numpy as np
 
-# Legacy Keras: the one under which every strategy's `fit` and Horovod work (keras#20585,
-# keras#18624, horovod#4290).
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -30,6 +27,8 @@ class Job:
         replicas: in all processes together.
         global_batch: examples in one update; in one update of each worker if asynchronous.
         cores_per_replica, intra, inter: processors and threads of one replica.
+        keras: 2: legacy Keras, the one under which every strategy's `fit` and Horovod work
+            (keras#20585, keras#18624, horovod#4290); or 3.
         out: the JSON file that the chief leaves behind.
     """
 
@@ -41,6 +40,7 @@ class Job:
     cores_per_replica: int
     intra: int
     inter: int
+    keras: int
     out: str
 
     @property
@@ -60,6 +60,7 @@ def job_from_flags() -> Job:
     parser.add_argument("--cores-per-replica", type=int, default=1)
     parser.add_argument("--intra", type=int, default=1)
     parser.add_argument("--inter", type=int, default=2)
+    parser.add_argument("--keras", type=int, choices=[2, 3], default=2)
     parser.add_argument("--out", required=True)
     return Job(**vars(parser.parse_args()))
 
@@ -73,10 +74,13 @@ def pin(job: Job, *, first_replica: int, replicas: int) -> None:
 
 def tensorflow(job: Job, *, replicas: int) -> Any:
     """TensorFlow with the threads of so many replicas; each has a logical CPU of its own."""
+    os.environ["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
     import tensorflow as tf
-    import tf_keras
 
-    sys.modules["keras"] = tf_keras  # Horovod imports `keras`: horovod#4290
+    if job.keras == 2:
+        import tf_keras
+
+        sys.modules["keras"] = tf_keras  # Horovod imports `keras`: horovod#4290
     tf.get_logger().setLevel("ERROR")
     tf.config.threading.set_intra_op_parallelism_threads(job.intra * replicas)
     tf.config.threading.set_inter_op_parallelism_threads(job.inter * replicas)
@@ -134,13 +138,16 @@ def batches(tf: Any, job: Job, batch: int, *, index: int = 0, count: int = 1) ->
     return dataset.with_options(options)
 
 
-def compiled_model(tf: Any, job: Job, wrap: Any = lambda optimizer: optimizer) -> Any:
-    """The model, ready for `fit`; called within a strategy's scope."""
-    layers = tf.keras.layers
+def compiled_model(
+    tf: Any, job: Job, wrap: Any = lambda optimizer: optimizer, kind: Any = None
+) -> Any:
+    """The model, a Sequential or another kind, ready for `fit`; called in a strategy's scope."""
+    layers, kind = tf.keras.layers, kind or tf.keras.Sequential
     if job.workload == "digits":
-        model = tf.keras.Sequential(
+        model = kind(
             [
-                layers.Conv2D(16, 3, padding="same", activation="relu", input_shape=(8, 8, 1)),
+                layers.InputLayer((8, 8, 1)),
+                layers.Conv2D(16, 3, padding="same", activation="relu"),
                 layers.Conv2D(32, 3, padding="same", activation="relu"),
                 layers.MaxPooling2D(),
                 layers.Flatten(),
@@ -150,9 +157,10 @@ def compiled_model(tf: Any, job: Job, wrap: Any = lambda optimizer: optimizer) -
         )
         optimizer = tf.keras.optimizers.Adam(2e-3)
     else:
-        model = tf.keras.Sequential(
+        model = kind(
             [
-                layers.Conv2D(32, 3, padding="same", activation="relu", input_shape=(32, 32, 3)),
+                layers.InputLayer((32, 32, 3)),
+                layers.Conv2D(32, 3, padding="same", activation="relu"),
                 layers.Conv2D(32, 3, padding="same", strides=2, activation="relu"),
                 layers.Conv2D(32, 3, padding="same", strides=2, activation="relu"),
                 layers.GlobalAveragePooling2D(),

@@ -40,8 +40,18 @@ ARMS = {
 SPLIT_MATTERS = ("batch_norm", "contrastive", "coupled_loss", "masked_output")
 # (name of the case, model, passes in which a replica's part of the batch is run)
 CASES = [*((name, name, 1) for name in ZOO), ("accumulated", "dense", 2)]
-# It differs from mirrored in where the variables are, so not every model is asked twice.
-IN_CENTRAL_STORAGE = ("dense", "embedding", "sync_batch_norm", "legacy_clipnorm", "adam")
+# The layers and optimizers are Keras' own under every backend, so not every model is asked of each:
+# of central_storage what its variables decide, of backends with several processes one of each kind.
+OF_SEVERAL_PROCESSES = (
+    "dense", "embedding", "batch_norm", "sync_batch_norm", "dropout", "two_in_two_out",
+    "global_clipnorm", "legacy_clipnorm", "adam", "class_weights", "contrastive", "added_loss",
+    "masked_output", "accumulated",
+)  # fmt: skip
+ASKED_OF = {
+    "central_storage": ("dense", "embedding", "sync_batch_norm", "legacy_clipnorm", "adam"),
+    "multi_worker_mirrored": OF_SEVERAL_PROCESSES,
+    "parameter_server": OF_SEVERAL_PROCESSES,
+}
 
 # What plain Keras cannot tell of them, see plain_keras.py.
 WITHOUT = {
@@ -53,7 +63,7 @@ WITHOUT = {
 
 def asked(label: str, name: str) -> bool:
     """Whether an arm runs a case."""
-    return not label.startswith("central_storage") or name in IN_CENTRAL_STORAGE
+    return name in ASKED_OF.get(label.split()[0], [name])
 
 
 def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
