@@ -72,6 +72,8 @@ def _print_matrix(console: Console, backends: list[str]) -> None:
                 text = f"{word} ({reasons.setdefault(reason, len(reasons) + 1)})"
             told.append(text)
         keras = f"{row.keras}, as shipped" if row.as_shipped else str(row.keras)
+        if row.against:
+            keras += f", against {row.against}"
         plain.print(f"| {keras} | {row.backend} ×{row.replicas} | {' | '.join(told)} |")
     plain.print()
     for reason, number in reasons.items():

@@ -53,12 +53,14 @@ class Row:
 
     Attributes:
         as_shipped: see RunSpec.
+        against: Keras of the serial run that its cells are held against; None: its own.
         replicas: 2, but where there is one, or where several have no single right result.
     """
 
     keras: KerasVersion
     as_shipped: bool
     backend: str
+    against: KerasVersion | None = None
 
     @property
     def replicas(self) -> int:
@@ -81,6 +83,7 @@ def rows(backends: Sequence[str]) -> list[Row]:
         for keras in (2, 3)
         for one in (REFERENCE, *others)
     ]
+    found.append(Row(3, as_shipped=False, backend=REFERENCE, against=2))
     shipped = [one for one in others if capabilities_of(one).family == "tf.distribute"]
     return [*found, *(Row(3, as_shipped=True, backend=one) for one in shipped)]
 
@@ -92,10 +95,47 @@ def tried(all_rows: Sequence[Row], folder: Path) -> dict[Row, dict[str, str]]:
         all_rows: with the serial ones.
         folder: for what the processes write; new or empty.
     """
-    jobs = [partial(_watched, row, folder / row.label) for row in all_rows]
-    watched = dict(zip(all_rows, side_by_side(jobs), strict=True))
-    serial = {row.keras: watched[row] for row in all_rows if row.backend == REFERENCE}
-    return {row: _cells(row, watched[row], serial[row.keras]) for row in all_rows}
+    starts = [row for row in all_rows if row.against is None]
+    jobs = [partial(_watched, row, folder / row.label) for row in starts]
+    watched = dict(zip(starts, side_by_side(jobs), strict=True))
+    serial = {row.keras: watched[row] for row in starts if row.backend == REFERENCE}
+    return {
+        row: _cells(row, watched[row], serial[row.keras])
+        if row.against is None
+        else _across(serial[row.keras], serial[row.against])
+        for row in all_rows
+    }
+
+
+def _across(serial: Watched, other: Watched) -> dict[str, str]:
+    """The cells of a serial run that is held against the one under another Keras.
+
+    Names of variables differ between them; the order of layers does not.
+    """
+    found = {}
+    for way, (program, _) in WAYS.items():
+        if program == "half":
+            continue  # 16 bits: the kernels may round otherwise
+        name = _folder(way)
+        traces = [next(iter(one.traces[name].values()), Trace()) for one in (serial, other)]
+        found[way] = next((f"fails: {one.error}" for one in traces if one.error), "") or _verdict(
+            _off(*(_numbered(one.final) for one in traces)), TOLERANCE
+        )
+    for name, group in zip(OF_LOOP, ("evaluation", "predictions"), strict=True):
+        values = [
+            _numbered(_last(getattr(next(iter(one.traces["loop"].values())), group), group))
+            for one in (serial, other)
+        ]
+        found[name] = _verdict(_off(*values), TOLERANCE)
+    return found
+
+
+def _numbered(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {str(number): value for number, value in enumerate(arrays.values())}
+
+
+def _folder(way: str) -> str:
+    return way.replace(" ", "-")
 
 
 def _watched(row: Row, folder: Path, interrupts: Interrupts) -> Watched:
@@ -107,7 +147,7 @@ def _case(row: Row, way: str) -> Case | RefusalError:
     """The training of a cell; an error: it is refused before anything starts."""
     try:
         return Case(
-            name=way.replace(" ", "-"),
+            name=_folder(way),
             spec=_spec(row, *WAYS[way]),
             steps=None,
             resumed=way == "resume",

@@ -16,13 +16,15 @@ OURS = [
     )
 ]
 SHIPPED = Row(3, as_shipped=True, backend="mirrored")
+LEGACY = Row(2, as_shipped=False, backend="serial")
+ACROSS = Row(3, as_shipped=False, backend="serial", against=2)
 Cells = dict[Row, dict[str, str]]
 
 
 @pytest.fixture(scope="module", name="cells")
 def cells_(tmp_path_factory: pytest.TempPathFactory) -> Cells:
-    """All of Keras 3, each backend started once."""
-    return tried([SERIAL, *OURS, SHIPPED], tmp_path_factory.mktemp("matrix"))
+    """All of Keras 3, each backend started once; and the serial run of legacy Keras."""
+    return tried([SERIAL, *OURS, SHIPPED, LEGACY, ACROSS], tmp_path_factory.mktemp("matrix"))
 
 
 @pytest.mark.slow
@@ -48,6 +50,16 @@ def test_keras_3_equals_its_serial_run(cells: Cells, row: Row, way: str) -> None
 def test_the_serial_run_equals_plain_keras_3(cells: Cells, way: str) -> None:
     """Keras' own training without Ringside."""
     assert cells[SERIAL][way].startswith("right "), cells[SERIAL][way]
+
+
+@pytest.mark.slow
+def test_both_keras_compute_the_same(cells: Cells) -> None:
+    """The same program from the same first weights: weights, evaluation, predictions."""
+    told = cells[ACROSS]
+
+    assert set(told) == {*WAYS, *OF_LOOP} - {"float16"}
+    for cell in told.values():
+        assert cell.startswith("right "), told
 
 
 @pytest.mark.slow
