@@ -39,9 +39,12 @@ compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
+# What TensorFlow 2.18 keeps: all without TensorFlow, and what each backend promises.
+TESTS = $(if $(filter 2.18,$(shell cat .venv/.tensorflow)),tests/unit tests/contract,tests)
+
 # Three on two cores: much of what is tested waits, for a launcher, a lost host, or a deadline.
-test: $(READY) ## every test, three files at a time, the longest first
-	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) tests
+test: $(READY) ## every test (TensorFlow 2.18: tests/unit, tests/contract), three files at a time
+	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
 test-fast: $(READY) ## tests without TensorFlow, in under a minute
 	@pytest -n 2 $(ARGS) tests/unit

@@ -8,6 +8,7 @@ As shipped, Keras 3 computes something else under several replicas (docs/upstrea
   mean is read, as in legacy Keras.
 - Each replica draws random numbers from a stream of its own. All would drop the same units.
 - A weight for each example weighs all of its loss, which may be a map of pixels.
+- A loss is divided by the number of replicas in its own type, not in float32.
 """
 
 import contextlib
@@ -140,6 +141,14 @@ def _weigh_examples(upstream: Any) -> Any:
 
 
 loss_module.reduce_weighted_values = _weigh_examples(loss_module.reduce_weighted_values)
+
+
+def _share_of_replicas(value: Any) -> Any:
+    """A loss divided by the number of replicas."""
+    return value / tf.cast(tf.distribute.get_strategy().num_replicas_in_sync, value.dtype)
+
+
+loss_module.scale_loss_for_distribution = _share_of_replicas
 
 
 def draw_by_rank(rank: int) -> None:

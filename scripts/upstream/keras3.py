@@ -52,6 +52,29 @@ def clips_before_reducing() -> Finding:
     return min(gaps.values()) > 1e-3, f"weights differ from serial by {said}"
 
 
+def divided(way: str) -> float:
+    """How far three replicas' shares of a loss are from it, as a share of it; float64."""
+    import keras
+    import tensorflow as tf
+
+    del way
+    keras.config.set_floatx("float64")
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
+    place = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(3)])
+    loss = keras.losses.MeanSquaredError()
+    shares = place.run(lambda: loss(tf.zeros((1, 1), tf.float64), tf.ones((1, 1), tf.float64)))
+    whole = place.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None)
+    return abs(float(whole.numpy()) - 1.0)
+
+
+@trap("keras3-loss-of-three-replicas")
+def loss_of_three_replicas() -> Finding:
+    """In float64 a loss is divided by three replicas in float32."""
+    (off,) = values(run(divided))
+    return off > 1e-10, f"a float64 loss is off by {off:.1e} of itself"
+
+
 def overflow(way: str) -> Any:
     """Weight and scale after three updates; in the second one the last replica overflows."""
     import keras

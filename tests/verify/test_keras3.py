@@ -19,8 +19,11 @@ HOW: dict[str, Any] = {
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_is_certified_under_both_families(tmp_path: Path) -> None:
-    """In float64 to 1e-10, each update by its size, resumed, as timed; dropout tied to examples."""
-    arms = [subject("mirrored", 2, **HOW), subject("horovod", 2, dict(GLOO), **HOW)]
+    """In float64 to 1e-10, each update by its size, resumed, as timed; dropout tied to examples.
+
+    A third has no end in binary: what is divided in float32 shows.
+    """
+    arms = [subject("mirrored", 3, **HOW), subject("horovod", 2, dict(GLOO), **HOW)]
 
     for certificate in certify(arms, folder=tmp_path):
         assert certificate.passed, certificate.reason
