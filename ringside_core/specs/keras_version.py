@@ -9,11 +9,14 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from ringside_core.specs.errors import RefusalError
 
-KerasVersion = Literal[2, 3]
+# A command line says it as text.
+KerasVersion = Annotated[Literal[2, 3], BeforeValidator(lambda v: int(v) if v in ("2", "3") else v)]
 SWITCH = "TF_USE_LEGACY_KERAS"
 _AS_SHIPPED = "RINGSIDE_KERAS_AS_SHIPPED"
 _PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}

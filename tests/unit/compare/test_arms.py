@@ -126,13 +126,15 @@ def test_settings_stand_in_the_name() -> None:
     """An option of the backend is one; every other name is a setting, and reaches the run."""
     shared = shared_of(intra_op_threads=1)
     text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true:prefetch=7"
-    arm = parse_arms(f"{text}:inter_op_threads=3:intra_op_threads=2", "2")[1]
+    more = "inter_op_threads=3:intra_op_threads=2:keras=3:policy=mixed_bfloat16"
+    arm = parse_arms(f"{text}:{more}", "2")[1]
 
     spec = shared.spec_of(arm)
 
     assert spec.options == HorovodOptions(cycle_time_ms=0.5)
     assert (spec.steps_per_execution, spec.jit_compile, spec.pipeline.prefetch) == (10, True, 7)
     assert (spec.resources.inter_op_threads, spec.resources.intra_op_threads) == (3, 2)
+    assert (spec.keras, spec.trained_by, spec.policy) == (3, "loop", "mixed_bfloat16")
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
