@@ -1,18 +1,20 @@
 """Run a plan: start its processes, watch them, end every one, and say what became of the run."""
 
+import fcntl
 import os
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import TextIO
 
 from launch.children import Child, Children, environment
 from launch.interrupts import Interrupts
 from launch.logs import Follower, last_lines
 from launch.outcome import Evidence, Records, Verdict, judge
 from launch.plan import LAUNCHER_NAME, Plan
-from launch.remote import host_facts, ssh
+from launch.remote import host_facts, ssh, sweep
 from launch.remote.keepers import Keepers
 from launch.turns import Turns
 from launch.watch import SERVING, Progress, Watch
@@ -56,25 +58,27 @@ def execute(
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
-        SystemExit: on SIGTERM or SIGHUP, likewise.
+        SystemExit: on SIGTERM or SIGHUP, likewise. But a run that saves is asked by the first
+            SIGTERM to end as `preempted`.
     """
     run_dir = Path(plan.run_dir)
     if program := _missing_program(plan):
         return _refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
     made = _missing(plan, run_dir)
-    if not _claimed(plan, run_dir):
+    if (claim := _claimed(plan, run_dir)) is None:
         return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
     records = Records(plan)
     try:
-        execution = _refusal(plan, run_dir, interrupts) or _run(
-            plan,
-            records,
-            deadline_s=deadline_s,
-            follower=Follower(run_dir) if live else None,
-            on_progress=on_progress or (lambda progress: None),
-            interrupts=interrupts,
-            turns=turns,
-        )
+        with claim:
+            execution = _refusal(plan, run_dir, interrupts) or _run(
+                plan,
+                records,
+                deadline_s=deadline_s,
+                follower=Follower(run_dir) if live else None,
+                on_progress=on_progress or (lambda progress: None),
+                interrupts=interrupts,
+                turns=turns,
+            )
     except BaseException:
         records.finish()
         if not _written(run_dir):
@@ -119,7 +123,7 @@ def _run(
                 while not state.over():
                     resting = turns is not None and turns.resting
                     children.wait(RESTING_POLL_S if resting else pause_after(took_s))
-                    interrupts.raise_noted()
+                    _pass_on(interrupts, plan, keepers)
                     if resting:
                         watch.rest()
                     began = time.monotonic()
@@ -141,6 +145,18 @@ def _run(
     return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
+def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers) -> None:
+    """Ask a run that saves to end at the first SIGTERM; raise at any other signal.
+
+    It raises too where no process would save yet.
+    """
+    if plan.spec.save == "all" and interrupts.preempts():
+        keepers.tell(sweep.PREEMPT)
+        if not (sweep.preempt_members(plan.run_id) or plan.remote_hosts):
+            interrupts.stop()
+    interrupts.raise_noted()
+
+
 def pause_after(look_s: float) -> float:
     """Seconds until the next look at all tasks, after one that took so long.
 
@@ -158,18 +174,34 @@ def _written(run_dir: Path) -> bool:
     return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
 
 
-def _claimed(plan: Plan, run_dir: Path) -> bool:
-    """Take a folder for this run; False: another run has it.
+def _claimed(plan: Plan, run_dir: Path) -> TextIO | None:
+    """Take a folder for this run; None: another run has it.
 
     The spec is what claims it: of two launches only one can create the file, on a shared disk too,
-    and no task ever reads the spec of another run.
+    and no task ever reads the spec of another run. While it is open, the run goes on (`goes_on`).
     """
     if holds_run(run_dir):
-        return False
+        return None
     run_dir.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), (run_dir / SPEC).open("x", encoding="utf-8") as file:
+    with suppress(FileExistsError):
+        file = (run_dir / SPEC).open("x", encoding="utf-8")
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write(plan.spec.to_json())
-        return True
+        file.flush()
+        return file
+    return None
+
+
+def goes_on(run_dir: Path) -> bool:
+    """Whether the launcher of the run in a folder is alive: the kernel holds its lock till then."""
+    with suppress(FileNotFoundError), (run_dir / SPEC).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
     return False
 
 

@@ -136,7 +136,13 @@ def spec_from_flags(
         typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),
     ] = "all",
     resume_from: Annotated[
-        str | None, typer.Option(help="checkpoint.npz of an earlier run.")
+        str | None,
+        typer.Option(
+            "--resume-from",
+            "--resume",
+            help="checkpoint.npz of an earlier run. auto: the newest whole one in the folder of "
+            "this run; if there is none, begin.",
+        ),
     ] = None,
     ledger: Annotated[
         Literal["digest", "full"],

@@ -14,10 +14,14 @@ class Interrupts:
 
     A handler that raises could interrupt us between the start of a process and the line that notes
     its id. Only the main thread can have handlers; in other threads this does nothing.
+
+    Attributes:
+        preempting: whether a SIGTERM was taken by `preempts`.
     """
 
     def __init__(self) -> None:
         self._noted: int | None = None
+        self.preempting = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int] = {}
 
     def __enter__(self) -> Self:
@@ -46,6 +50,13 @@ class Interrupts:
         """Let `raise_noted` raise from now on, in every thread that holds this."""
         if self._noted is None:
             self._noted = signal.SIGTERM
+
+    def preempts(self) -> bool:
+        """Whether SIGTERM asks to end early; it is forgotten, and the next one raises."""
+        if self._noted != signal.SIGTERM or self.preempting:
+            return False
+        self._noted, self.preempting = None, True
+        return True
 
     def raise_noted(self) -> None:
         """Raise the exception for a signal that was noted, if there is one.

@@ -35,6 +35,7 @@ from ringside_core.readings.process import (
 from ringside_core.specs import (
     EpochRecord,
     Outcome,
+    PreemptedError,
     RecordInProgress,
     RefusalError,
     RunSpec,
@@ -55,7 +56,7 @@ class Reporter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         self._aloud = aloud
-        self._total = 0
+        self._done = self._total = 0
         self._journal: Journal | None = None
         self.phase("starting")
 
@@ -63,17 +64,17 @@ class Reporter:
         """Keep the epochs of this record from now on, in its run's folder."""
         self._journal = Journal(record, run_dir)
 
-    def phase(self, name: str, step: int = 0) -> None:
+    def phase(self, name: str) -> None:
         """Note a phase: starting, importing, building, training, waiting, serving, finished."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
-        line = f"{time.time():.3f} {step} {self._total} {name}"
+        line = f"{time.time():.3f} {self._done} {self._total} {name}"
         with contextlib.suppress(OSError):  # a full disk
             os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
 
     def step(self, done: int, total: int) -> None:
         """Note an update."""
-        self._total = total
-        self.phase("training", done)
+        self._done, self._total = done, total
+        self.phase("training")
 
     def notes(self, notes: Sequence[str]) -> None:
         """Print what is done with the data, if there is no launcher that prints."""
@@ -83,7 +84,8 @@ class Reporter:
 
     def waiting(self, done: int) -> None:
         """Note that this many updates are done and that the next turn is awaited."""
-        self.phase(WAITING, done)
+        self._done = done
+        self.phase(WAITING)
 
     def epoch(self, number: int, record: EpochRecord, *, quiet: bool = False) -> None:
         """Keep an epoch; print how it went if there is no launcher that prints (`aloud`).
@@ -115,7 +117,7 @@ def run_process(
         aloud: print the progress, because no launcher does.
 
     Returns:
-        The exit code: 0 completed, 1 failed, 2 refused.
+        The exit code: 0 completed, 1 failed, 2 refused, 75 preempted.
 
     Raises:
         RefusalError: the run dir cannot be written, so no record is possible.
@@ -129,12 +131,9 @@ def run_process(
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")
-    except RefusalError as error:
-        outcome = Outcome(kind="refused", reason=str(error))
-        _say(f"{Path(sys.argv[0]).name}: {error}")
     except BaseException as error:
-        outcome = failed(error)
-        _say(outcome.traceback)
+        outcome = ended_by(error)
+        _say(outcome.traceback or f"{Path(sys.argv[0]).name}: {error}")
     path = end_record(record, outcome, run_dir)
     reporter.phase("finished")
     if aloud and record.is_chief:
@@ -161,8 +160,12 @@ def begun(spec: RunSpec, surroundings: Surroundings) -> RecordInProgress:
     return record
 
 
-def failed(error: BaseException) -> Outcome:
+def ended_by(error: BaseException) -> Outcome:
     """The outcome of a process that this error ends."""
+    if isinstance(error, RefusalError):
+        return Outcome(kind="refused", reason=str(error))
+    if isinstance(error, PreemptedError):
+        return Outcome(kind="preempted", reason=str(error))
     return Outcome(
         kind="failed",
         error_class=type(error).__name__,

@@ -31,7 +31,7 @@ from launch.task import (
     begun,
     end_process,
     end_record,
-    failed,
+    ended_by,
     must_be_writable,
     own_surroundings,
 )
@@ -185,9 +185,7 @@ def _train(session: _Session, asked: FitArguments) -> Any:
         history = _trained(session, asked, record, run_dir)
     except BaseException as error:
         if not first_launched:
-            refused = isinstance(error, RefusalError)
-            outcome = Outcome(kind="refused", reason=str(error)) if refused else failed(error)
-            end_record(record, outcome, run_dir)
+            end_record(record, ended_by(error), run_dir)
         raise
     if not first_launched:
         end_record(record, Outcome(kind="completed"), run_dir)

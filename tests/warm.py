@@ -50,7 +50,7 @@ def pass_on(number, frame):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, pass_on)
 code = int(answers.readline() or 1)
 if code < 0:

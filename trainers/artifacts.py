@@ -6,11 +6,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ringside_core.keras import get_weights, set_weights, tf
-from ringside_core.specs import EpochRecord, RecordInProgress, is_full, remove_halves
+from ringside_core.specs import AUTO, EpochRecord, RecordInProgress, is_full, remove_halves
 from trainers import checkpoint
 from trainers.driver import DivergedError, Listener, Training
 from trainers.resume import feed
-from trainers.totals import BegunEpoch
+from trainers.totals import BegunEpoch, updates_per_batch
 
 
 def savers(
@@ -29,10 +29,7 @@ def savers(
     if spec.ledger == "full" and is_chief:
         found.append(_FedLists(run_dir / "ledger"))
     if spec.save == "all":
-        path, every = run_dir / "checkpoint.npz", spec.checkpoint_steps
-        found.append(
-            _Checkpoint(path, record) if every is None else _CheckpointWithin(path, record, every)
-        )
+        found.append(Checkpoint(run_dir, record, spec.checkpoint_steps))
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
         if exported:
@@ -50,66 +47,98 @@ class _FedLists(Listener):
         checkpoint.write_arrays(self._folder / f"epoch-{epoch + 1:04d}.npz", {"fed": ids})
 
 
-class _Checkpoint(Listener):
-    """The newest checkpoint, after each epoch: read by all processes, written by the chief.
+class Checkpoint(Listener):
+    """The newest checkpoint and the one before it: read by all processes, written by the chief.
 
-    Weights that are no numbers never take the place of others. A checkpoint that does not fit on
-    the disk ends nothing: the one before it stays.
+    They are written after each epoch, and within one as far as is asked for. Weights that are no
+    numbers never take the place of others. A checkpoint that does not fit on the disk ends nothing:
+    the one before it stays. That of the epoch with the smallest validation loss is kept too.
+
+    Attributes:
+        said: what became of the last one, in words.
     """
 
-    def __init__(self, path: Path, record: RecordInProgress) -> None:
-        self._path, self._record = path, record
+    said = "nothing was saved"
+
+    def __init__(self, run_dir: Path, record: RecordInProgress, every: int | None) -> None:
+        """Save nothing yet.
+
+        Args:
+            run_dir: folder of the run.
+            record: of this process.
+            every: updates after which it also saves within an epoch; None: it does not.
+        """
+        self._run_dir, self._record, self._every = run_dir, record, every
+        self._path, self._epoch, self._best = run_dir / checkpoint.NEWEST, 0, float("inf")
 
     def on_start(self) -> None:
+        """Look which weights are numbers, and what has been kept."""
         # A layer may keep an infinity on purpose, as a mask.
         self._numbers = checkpoint.all_numbers(get_weights(self.training.model))
+        self._before = self._record.warnings
         if self.training.backend.is_chief:
             remove_halves(self._path)
+            if self.training.spec.resume_from == AUTO:
+                self._best = checkpoint.best_loss(self._run_dir)
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Note it."""
+        self._epoch = epoch
+
+    def on_step(self, done: int) -> None:
+        """Save if it is time. What this takes is the epoch's time."""
+        of_epoch = self._of_epoch(done)
+        if self._every is not None and of_epoch and of_epoch % self._every == 0:
+            self.save_after(done)
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
-        self._save(epochs_done=epoch + 1)
+        """Save, and keep the best."""
+        loss = record.validation.get("loss")
+        self._save(epochs_done=epoch + 1, loss=loss)
+        if loss is not None and loss < self._best and self.training.backend.is_chief:
+            self._best = loss
+            checkpoint.keep(self._path, self._run_dir / checkpoint.BEST)
 
-    def _save(self, epochs_done: int, begun: BegunEpoch | None = None) -> None:
+    def can_save_after(self, done: int) -> bool:
+        """Whether a checkpoint after this update would be one within an epoch."""
+        each = updates_per_batch(self.training.backend)  # all workers have had the same number
+        return self._of_epoch(done) > 0 and self._of_epoch(done) % each == 0
+
+    def save_after(self, done: int) -> None:
+        """Save within an epoch, after `done` updates of this run; all processes must call it."""
+        training, of_epoch = self.training, self._of_epoch(done)
+        training.backend.barrier()  # a dispatched step is not a finished one
+        # The chief writes what it holds, which must be what all hold.
+        training.backend.average_statistics(training.model)
+        self._save(self._epoch, training.totals.so_far(of_epoch, feed(training)))
+
+    def _of_epoch(self, done: int) -> int:
+        return (self.training.updates_before + done) % self.training.steps_per_epoch
+
+    def _save(
+        self, epochs_done: int, begun: BegunEpoch | None = None, loss: float | None = None
+    ) -> None:
         model = self.training.model
         arrays = checkpoint.snapshot(model)
         weights = checkpoint.values_in(arrays)[: len(self._numbers)]
         pairs = zip(self._numbers, checkpoint.all_numbers(weights), strict=True)
         if any(before and not now for before, now in pairs):
             raise DivergedError("weights are no longer numbers")
+        self.said = f"saved in {checkpoint.NEWEST}"
         if not self.training.backend.is_chief:
             return
         try:
-            checkpoint.write(self._path, arrays, epochs_done=epochs_done, begun=begun)
+            checkpoint.write(self._path, arrays, epochs_done=epochs_done, begun=begun, loss=loss)
         except OSError as error:
             if not is_full(error):
                 raise
-            self._record.warnings = (
+            self.said = (
                 f"No checkpoint could be written after epoch {epochs_done + (begun is not None)}: "
-                f"{error}. The one before it is kept.",
+                f"{error}. The one before it is kept."
             )
+            self._record.warnings = (*self._before, self.said)
         else:
-            self._record.warnings = ()
-
-
-class _CheckpointWithin(_Checkpoint):
-    """Also every so many updates within an epoch. The time that this takes is the epoch's."""
-
-    def __init__(self, path: Path, record: RecordInProgress, every: int) -> None:
-        super().__init__(path, record)
-        self._every, self._epoch = every, 0
-
-    def on_epoch_begin(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    def on_step(self, done: int) -> None:
-        training = self.training
-        of_epoch = (training.updates_before + done) % training.steps_per_epoch
-        if not of_epoch or of_epoch % self._every:
-            return
-        training.backend.barrier()  # a dispatched step is not a finished one
-        # The chief writes what it holds, which must be what all hold.
-        training.backend.average_statistics(training.model)
-        self._save(self._epoch, training.totals.so_far(of_epoch, feed(training)))
+            self._record.warnings = self._before
 
 
 class _TensorBoard(Listener):

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,15 @@ from ringside_core.keras import (
     trainable_of,
 )
 from ringside_core.specs import RefusalError, whole_file
+from ringside_core.specs.files import HALF
 from trainers.build import same_everywhere
 from trainers.totals import BegunEpoch
 from trainers.whole_batch import takes_true_examples
 
 BYTES_BESIDE = 1024  # the most that an array takes in an archive beside its values
+# In the folder of a run. The one before takes the place of a newest one that is damaged.
+NEWEST, BEFORE = "checkpoint.npz", "checkpoint.before.npz"
+BEST = "checkpoint.best.npz"  # after the epoch with the smallest validation loss
 
 
 @dataclass(frozen=True)
@@ -56,18 +62,37 @@ def write(
     *,
     epochs_done: int,
     begun: BegunEpoch | None = None,
+    loss: float | None = None,
 ) -> None:
-    """Write a snapshot and its position. Only the chief may call it."""
+    """Write a snapshot and its position; the file of before is kept beside it.
+
+    Only the chief may call it.
+
+    Args:
+        path: of the newest checkpoint.
+        arrays: see `snapshot`.
+        epochs_done: before now.
+        begun: the epoch that has begun; None: none has.
+        loss: of the validation after the last epoch.
+    """
     position = {"epochs_done": np.array(epochs_done)}
+    position |= {} if loss is None else {"validation_loss": np.array(loss)}
     if begun is not None:
         position |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
         position |= {f"total_{i:04d}": value for i, value in enumerate(begun.totals)}
         position |= {} if begun.fed is None else {"fed": begun.fed}
-    write_arrays(path, {**arrays, **position})
+    write_arrays(path, {**arrays, **position}, before=path.with_name(BEFORE))
 
 
-def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def write_arrays(
+    path: Path, arrays: dict[str, NDArray[Any]], *, before: Path | None = None
+) -> None:
     """Write arrays as .npz, whole or not at all; the file before it outlives a loss of power.
+
+    Args:
+        path: of the file.
+        arrays: by name.
+        before: where a file that is replaced is kept; None: it is not.
 
     Raises:
         OSError: they do not fit on the disk.
@@ -78,6 +103,28 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         os.posix_fallocate(stream.fileno(), 0, max(1, space))
         np.savez(stream, **arrays)
         stream.truncate()
+        if before is not None and path.exists():
+            keep(path, before)
+
+
+def keep(path: Path, other: Path) -> None:
+    """Give a file another name too, in the place of what has that name."""
+    spare = other.with_name(f".{other.name}{HALF}")
+    spare.unlink(missing_ok=True)
+    try:
+        spare.hardlink_to(path)
+    except OSError:  # a disk without links
+        shutil.copyfile(path, spare)
+    spare.replace(other)
+
+
+def best_loss(run_dir: Path) -> float:
+    """The validation loss of the best checkpoint of a run; infinity: it has none."""
+    try:
+        with (run_dir / BEST).open("rb") as stream, np.load(stream) as stored:
+            return float(stored["validation_loss"])
+    except _UNREADABLE:
+        return float("inf")
 
 
 def all_numbers(values: list[NDArray[Any]]) -> list[bool]:
@@ -160,20 +207,11 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
         RefusalError: no checkpoint, or a damaged one.
     """
     try:
-        # A .npy file gives an array, which has no `with`: TypeError. An empty file: EOFError. We
-        # open the file, because NumPy would not close a damaged one.
+        # We open the file, because NumPy would not close a damaged one.
         with path.open("rb") as stream, np.load(stream) as stored:
             arrays = dict(stored)
         return arrays, _position(arrays)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        LookupError,
-        EOFError,
-        zipfile.BadZipFile,
-        RefusalError,
-    ) as error:
+    except _UNREADABLE as error:
         raise RefusalError(
             "--resume-from must name a checkpoint of Ringside (.npz).", received=error
         ) from None
@@ -230,3 +268,10 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun)
+
+
+# A .npy file gives an array, which has no `with`: TypeError. An empty file: EOFError.
+_UNREADABLE = (
+    *(OSError, ValueError, TypeError, LookupError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, RefusalError),
+)

@@ -10,7 +10,7 @@ from ringside_core.specs import InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.adopt import adopt
-from trainers.artifacts import savers
+from trainers.artifacts import Checkpoint, savers
 from trainers.build import (
     build,
     check_same_data,
@@ -25,6 +25,7 @@ from trainers.driver import Driver, Listener, Training
 from trainers.ledger import FedTable
 from trainers.own_evaluation import evaluation
 from trainers.own_step import OwnStep
+from trainers.preemption import Preemption
 from trainers.resume import check_begun, reader, restored
 from trainers.sync_proof import SyncProof
 from trainers.totals import Totals, updates_per_batch
@@ -49,7 +50,7 @@ def prepare(
         workload: model and data.
         backend: started; this process is a replica or the coordinator.
         run_dir: where the chief puts checkpoint, log and model.
-        listeners: told after Ringside's own.
+        listeners: told after those that save.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
         adopted: the model of a script that builds it itself, compiled, in the backend's scope;
             None: the workload builds it.
@@ -83,7 +84,7 @@ def prepare(
     own = None
     if trial and trial.trained:
         own = OwnStep(model, backend, spec, train, trial, virtual_replicas)
-    position = restored(spec, model, backend)
+    position = restored(record, model, backend, run_dir)
     record.initial_digest = weights_digest(model)
     record.gradient_bytes = sum(
         variable.shape.num_elements() * variable.dtype.size for variable in trainable_of(model)
@@ -113,7 +114,10 @@ def prepare(
     )
     check_begun(training)
     saving = savers(training, record, run_dir, exported=adopted is None)
-    return Driver(training, record, [*callbacks, *_proof(training, record), *saving, *listeners])
+    # Last, so that all others have been told of what is saved.
+    ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
+    proof = _proof(training, record)
+    return Driver(training, record, [*callbacks, *proof, *saving, *listeners, *ending])
 
 
 def _callbacks(spec: RunSpec, workload: Workload) -> list[Listener]:

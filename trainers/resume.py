@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from ringside_core.keras import compiled_metrics, tf, told_as
-from ringside_core.specs import InputShard, RefusalError, RunSpec
+from ringside_core.specs import AUTO, InputShard, RecordInProgress, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from trainers import checkpoint
 from trainers.checkpoint import Position
@@ -16,6 +18,8 @@ from trainers.ledger import tagged
 
 # Fields of PipelineOptions that change how fast batches come, but not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}
+# What the chief tells in the place of a checkpoint's number.
+_NONE, _DAMAGED = -1, -2
 
 
 def feed(training: Training) -> str:
@@ -48,15 +52,25 @@ def _name(loss: Any) -> str:
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
-def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
-    """Restore the checkpoint of `spec.resume_from`, if there is one.
+def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Path) -> Position:
+    """Restore the checkpoint that the record's spec names, if there is one.
+
+    Args:
+        record: of this process; a checkpoint that is passed over is noted in it.
+        model: compiled.
+        backend: started.
+        run_dir: where checkpoints of this run are.
 
     Raises:
         RefusalError: no epochs are left, or the checkpoint does not fit this model.
     """
-    if not spec.resume_from:
+    spec = record.spec
+    path = Path(spec.resume_from) if spec.resume_from else None
+    if spec.resume_from == AUTO:
+        path = _newest(record, backend, run_dir)
+    if path is None:
         return Position(epochs_done=0)
-    position = checkpoint.restore(Path(spec.resume_from), model, backend)
+    position = checkpoint.restore(path, model, backend)
     if position.epochs_done >= spec.epochs:
         raise RefusalError(
             "A resumed run must have epochs left.",
@@ -64,6 +78,41 @@ def restored(spec: RunSpec, model: Any, backend: Backend) -> Position:
             advice="Ask for more epochs.",
         )
     return position
+
+
+def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:
+    """The newest whole checkpoint of a run that has epochs left, as the chief finds it.
+
+    A run that was ended after its last epoch makes the end of its training again.
+
+    Raises:
+        RefusalError: there are some, and none is whole.
+    """
+    names, damaged, whole = (checkpoint.NEWEST, checkpoint.BEFORE), list[str](), False
+    chosen = _NONE
+    for number, name in enumerate(names):
+        if not backend.is_chief or not (run_dir / name).exists():
+            continue
+        try:
+            position = checkpoint.read(run_dir / name)[1]
+        except RefusalError as error:
+            damaged.append(f"{name} is damaged ({error.received})")
+            continue
+        whole = True
+        if position.epochs_done < record.spec.epochs:
+            chosen = number
+            break
+    if damaged and not whole:
+        chosen = _DAMAGED
+    chosen = int(backend.broadcast(np.array(float(chosen))))
+    if chosen == _DAMAGED:
+        raise RefusalError(
+            "A run goes on from a whole checkpoint.",
+            received="; ".join(damaged) or "what the chief finds damaged",
+            advice=f"Remove them from {run_dir} to begin anew.",
+        )
+    record.warnings += tuple(f"{one}; gone on from the one before it." for one in damaged)
+    return None if chosen == _NONE else run_dir / names[chosen]
 
 
 def check_begun(training: Training) -> None:

@@ -18,7 +18,7 @@ from backends.tf_distribute.serving import hear_over, serve_until_over, tell_ove
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
 from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import VERSION, tf
-from ringside_core.specs import InputShard, RefusalError
+from ringside_core.specs import InputShard, PreemptedError, RefusalError
 from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import ParameterServerOptions
 
@@ -174,6 +174,6 @@ class ParameterServer(StrategyBackend):
 
     def __exit__(self, *exception: object) -> None:
         """A coordinator that ends in good order tells those that serve it."""
-        if self._coordinator is not None and exception[:1] in ((), (None,)):
+        if self._coordinator is not None and exception[:1] in ((), (None,), (PreemptedError,)):
             tell_over([task for task in self._task.cluster.tasks() if task.type != "chief"])
         super().__exit__(*exception)

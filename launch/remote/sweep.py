@@ -10,6 +10,7 @@ library, because it is also started by its path: on other machines as the run's 
 import argparse
 import contextlib
 import os
+import re
 import select
 import shlex
 import shutil
@@ -26,7 +27,9 @@ REMOTE_PATIENCE_S = 20.0
 # The launcher sends a byte a second. After this silence it is gone, or the link to it is.
 SILENCE_S = 15.0
 # Bytes from the launcher to a keeper, beside the byte of the heartbeat.
-FREEZE, THAW = b"f", b"t"
+FREEZE, THAW, PREEMPT = b"f", b"t", b"p"
+# By this a training saves and ends (trainers/preemption.py).
+ENDING = signal.SIGUSR1
 HALF = ".half"  # as in ringside_core/specs/files.py
 ENVIRONMENT = ".environment"  # in the folder of a run; see private.py
 JANITOR = b"multiprocessing.resource_tracker"
@@ -157,7 +160,9 @@ def keep(run_id: str) -> None:
     with contextlib.suppress(OSError):
         os.write(1, greeting(run_id).encode())
         while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
-            told = said.translate(None, b".")
+            if PREEMPT in said:
+                preempt_members(run_id)
+            told = said.translate(None, b"." + PREEMPT)
             if told:  # the last word counts
                 frozen = told.endswith(FREEZE)
                 signal_members(run_id, signal.SIGSTOP if frozen else signal.SIGCONT)
@@ -169,6 +174,24 @@ def signal_members(run_id: str, number: signal.Signals) -> None:
     for pid in members(run_id):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def preempt_members(run_id: str) -> bool:
+    """Ask the processes of the run that train to save and end; returns whether there are any.
+
+    They are those that have a handler for the signal. So has mpirun, which would pass it on to
+    ranks that have none yet.
+    """
+    told = False
+    for pid in members(run_id):
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            caught = int(re.findall(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)[0], 16)
+            program = Path(f"/proc/{pid}/exe").readlink().name
+            if caught >> (ENDING - 1) & 1 and program.startswith("python"):
+                os.kill(pid, ENDING)
+                told = True
+    return told
 
 
 def wait_until_gone(pid: int) -> None:

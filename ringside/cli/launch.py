@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from launch import LAUNCHERS, LauncherName, Site, execute, make_plan
+from launch import LAUNCHERS, LauncherName, Plan, Site, execute, make_plan
+from launch.attempts import attempt, set_aside
 from launch.execute import holds_run
 from launch.flags import with_spec_flags
+from launch.interrupts import Interrupts
 from launch.launchers.slurm import must_be_accepted
 from launch.remote.host_checks import check_hosts
 from ringside.cli.common import (
@@ -20,7 +22,7 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.compare.hosts import used_hosts
-from ringside_core.specs import RefusalError, RunSpec, Surroundings
+from ringside_core.specs import AUTO, Execution, RefusalError, RunSpec, Surroundings
 from ringside_core.specs.placement import spread
 from ringside_core.text import epoch_line
 
@@ -51,6 +53,14 @@ def command(
     run_dir: Annotated[
         Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
     ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Start a run that failed, hung or was preempted again, so often, from its newest "
+            "checkpoint.",
+        ),
+    ] = 0,
     deadline: Deadline = 120.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show every process's output live.")
@@ -81,15 +91,27 @@ def command(
             received=f"--slurm beside --launcher {launcher}",
             advice="Leave --launcher away. Use --nodes and --sbatch.",
         )
-    plan = make_plan(
-        spec,
-        run_dir=folder,
-        placement=placement,
-        launcher=LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else launcher,
-    )
+
+    def planned(spec: RunSpec) -> Plan:
+        return make_plan(
+            spec,
+            run_dir=folder,
+            placement=placement,
+            launcher=LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else launcher,
+        )
+
+    plan = planned(spec)
     if dry_run:
         print(plan.render(), end="")
         return
+    if restarts and spec.save != "all":
+        raise RefusalError(
+            "A run that is started again needs checkpoints.",
+            received=f"--restarts {restarts} with --save {spec.save}",
+            advice="Use --save all.",
+        )
+    if spec.resume_from == AUTO:
+        set_aside(folder)
     if holds_run(folder):
         raise RefusalError(
             "A run needs a folder of its own.",
@@ -102,7 +124,27 @@ def command(
         # A host of the file that the run does not use may be off.
         used = used_hosts([spec], placement)
         check_hosts(used, Site.here(), folder=folder, specs=[spec])
-    execution = execute(plan, deadline_s=deadline, live=verbose)
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        return execute(planned(spec), deadline_s=deadline, live=verbose, interrupts=interrupts)
+
+    execution, attempts = attempt(spec, folder, start, restarts=restarts, say=_say)
+    _tell(execution)
+    many = f" after {attempts}" if len(attempts.attempts) > 1 else ""
+    print(f"{execution.outcome} in {execution.wall_s:.1f} s{many}; records and logs: {folder}")
+    if not execution.outcome.completed:
+        if execution.last_lines:
+            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
+            print(*execution.last_lines, sep="\n", file=sys.stderr)
+        raise typer.Exit(execution.outcome.exit_code)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _tell(execution: Execution) -> None:
+    """What the chief's record says of the training."""
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:
         for note in chief.input_notes:
@@ -112,9 +154,3 @@ def command(
             print(epoch_line(number, epoch.train, epoch.validation, rate))
         for warning in chief.warnings:
             print(f"warning: {warning}", file=sys.stderr)
-    print(f"{execution.outcome} in {execution.wall_s:.1f} s; records and logs: {folder}")
-    if not execution.outcome.completed:
-        if execution.last_lines:
-            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
-            print(*execution.last_lines, sep="\n", file=sys.stderr)
-        raise typer.Exit(execution.outcome.exit_code)

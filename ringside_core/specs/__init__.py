@@ -31,7 +31,7 @@ from ringside_core.specs.comparison import (
     Shared,
     Trial,
 )
-from ringside_core.specs.errors import RefusalError, unknown_name
+from ringside_core.specs.errors import PreemptedError, RefusalError, unknown_name
 from ringside_core.specs.files import (
     is_full,
     remove_halves,
@@ -55,11 +55,12 @@ from ringside_core.specs.record import (
     Run,
     RunRecord,
 )
-from ringside_core.specs.run_spec import LearningRateRule, PipelineOptions, Resources, RunSpec
+from ringside_core.specs.run_spec import AUTO, LearningRateRule, PipelineOptions, Resources, RunSpec
 from ringside_core.specs.surroundings import Surroundings, read_surroundings
 from ringside_core.specs.topology import BatchPlan, InputShard, Topology
 
 __all__ = [
+    "AUTO",
     "BACKENDS",
     "CEILING",
     "LOAD_FILE",
@@ -100,6 +101,7 @@ __all__ = [
     "Outcome",
     "PipelineOptions",
     "Placement",
+    "PreemptedError",
     "RecordInProgress",
     "RefusalError",
     "Resources",

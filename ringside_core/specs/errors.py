@@ -30,6 +30,10 @@ class RefusalError(Exception):
         super().__init__(" ".join(parts))
 
 
+class PreemptedError(Exception):
+    """The training was asked to end early; it has ended where it can go on later."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:
     """Refuse a name that is not in a table, and suggest the nearest one."""
     names = sorted(known)

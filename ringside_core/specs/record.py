@@ -18,17 +18,21 @@ from ringside_core.specs.load import Load
 from ringside_core.specs.noun import Document, Noun, UnixSeconds, differences
 from ringside_core.specs.run_spec import RunSpec
 
+# As sysexits.h calls it: a failure that is none, try again later.
+EX_TEMPFAIL = 75
+
 
 class Outcome(Noun):
     """How a run, or one process of it, ended. Every run and process has one.
 
     Attributes:
         kind: `completed`; `refused` before anything was trained, with the reason; `failed` with the
-            class and message of the error; `hung` after `after_s` seconds without progress.
+            class and message of the error; `hung` after `after_s` seconds without progress;
+            `preempted` when it was asked to end early, and has saved where it was.
         traceback: of a failed process, as Python prints it.
     """
 
-    kind: Literal["completed", "refused", "failed", "hung"]
+    kind: Literal["completed", "refused", "failed", "hung", "preempted"]
     reason: str = ""
     error_class: str = ""
     after_s: NonNegativeFloat | None = None
@@ -47,8 +51,8 @@ class Outcome(Noun):
 
     @property
     def exit_code(self) -> int:
-        """0 completed, 1 failed or hung, 2 refused."""
-        return {"completed": 0, "refused": 2}.get(self.kind, 1)
+        """0 completed, 1 failed or hung, 2 refused, 75 preempted."""
+        return {"completed": 0, "refused": 2, "preempted": EX_TEMPFAIL}.get(self.kind, 1)
 
     def __str__(self) -> str:
         if self.kind == "completed":

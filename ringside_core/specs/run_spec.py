@@ -21,6 +21,7 @@ Option = str | int | float | bool
 # What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
 Ablation = Literal["none", "unused", "no_reduction", "no_input"]
 MAX_SEED = 2**31 - 1  # the shuffle counts in int32
+AUTO = "auto"  # as `resume_from`
 
 
 class PipelineOptions(Noun):
@@ -150,6 +151,8 @@ class RunSpec(TrainingSpec, Document):
     """One training run: the only thing that travels from a launcher to train.py.
 
     Attributes:
+        resume_from: a checkpoint to go on from. `auto`: the newest whole one in the run's own
+            folder; while there is none, it begins at the start.
         ledger: `full`: also record which example was fed where and when.
         checkpoint_steps: also write the checkpoint within an epoch, after every so many updates.
         ablation: what the run leaves out (the usual word of machine learning), to see what that
@@ -392,4 +395,6 @@ class RunSpec(TrainingSpec, Document):
     def run_name(self) -> str:
         """A readable name that is the same on every host: workload, arm and content hash."""
         arm = f"{self.backend}-{self.topology.num_replicas}r"
-        return f"{self.workload_name}-{arm}-{self.content_hash[:8]}"
+        # A run that goes on has the folder in which it began.
+        begun = self.replace(resume_from=None) if self.resume_from == AUTO else self
+        return f"{self.workload_name}-{arm}-{begun.content_hash[:8]}"

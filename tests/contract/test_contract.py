@@ -204,6 +204,8 @@ def test_only_the_chief_writes(start: Start, case: Case) -> None:
     folders = [str(Path(name).parent) for name in events]
     assert folders == ["tensorboard/train", "tensorboard/validation"]
     assert [name for name in written if name not in events] == [
+        "checkpoint.before.npz",
+        "checkpoint.best.npz",
         "checkpoint.npz",
         "model.keras",
         "spec.json",

@@ -22,9 +22,9 @@ STEPS = 4
 """Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""
 
 
-def momentum(dies_after: int = 0, twice: bool = False) -> Workload:
+def momentum(dies_after: int = 0, signalled_after: int = 0, twice: bool = False) -> Workload:
     """Linear regression; the options are for tests/training/broken/train.py."""
-    del dies_after, twice
+    del dies_after, signalled_after, twice
     return dataclasses.replace(
         linear(), optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9)
     )

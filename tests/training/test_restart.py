@@ -8,17 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launch import (
-    Site,
-    execute,
-    make_plan,
-)
-from ringside_core.specs import Execution, InputShard, RefusalError, Topology
+from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.workload import Workload
-from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
-from tests.contract.test_contract import load_weights
+from tests.contract.cases import NUM_TRAIN
 from tests.independent import splitmix64
-from tests.training.momentum import momentum, planned, spec_of, train_serial
+from tests.training.momentum import momentum, planned, train_serial
 from tests.training.test_pipeline import examples, pipeline, records
 
 BROKEN = Path(__file__).parent / "broken"
@@ -131,68 +125,6 @@ def test_a_begun_epoch_does_not_go_on_with_others(
             resume_from=str(tmp_path / "checkpoint.npz"),
             **{"ledger": "digest", **changes},
         )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "updates_per_batch"),
-    [
-        ("multi_worker_mirrored", 1),
-        ("horovod", 1),
-        ("parameter_server", 2),
-    ],
-)
-def test_two_replicas_go_on_after_a_death(
-    tmp_path: Path, backend: str, updates_per_batch: int
-) -> None:
-    """One process dies in the second epoch; the resumed run, and a serial one, complete it."""
-    single = backend == "mirrored"
-    spec = spec_of(
-        backend=backend,
-        topology=Topology(replicas_per_process=2) if single else Topology(processes_per_host=2),
-        checkpoint_steps=2 * updates_per_batch,
-    )
-    # Updates of an epoch: 4, or of two workers 4 and 3. In the second, past the first checkpoint.
-    dies_after = 4 + 3 if updates_per_batch == 1 else 7 + 5
-
-    died = launched(spec.replace(workload_options={"dies_after": dies_after}), tmp_path / "died")
-    checkpoint = str(tmp_path / "died" / "checkpoint.npz")
-    resumed = launched(spec.replace(resume_from=checkpoint), tmp_path / "resumed")
-    alone, alone_weights = train_serial(tmp_path / "alone", resume_from=checkpoint)
-
-    assert not died.outcome.completed
-    assert resumed.outcome.completed, f"{resumed.outcome}\n" + "\n".join(resumed.last_lines)
-    fed = np.load(tmp_path / "resumed" / "ledger" / "epoch-0002.npz")["fed"]
-    expected = planned(1, 2)
-    if updates_per_batch == 2:  # a worker's slice without an example is left out
-        expected[-1, 1] = -2
-    np.testing.assert_array_equal(fed, expected)
-    np.testing.assert_array_equal(alone.fed[0].reshape(4, -1)[:2], planned(1, 1).reshape(4, -1)[:2])
-    records = [record for record in resumed.records if record.role != "server"]
-    for epoch in [*(record.epochs[0] for record in records), *alone.epochs]:
-        assert (epoch.examples, epoch.resumed_examples) == (8, 2 * GLOBAL_BATCH)
-        assert epoch.ledger is not None
-        assert_each_once(epoch.ledger.count, epoch.ledger.id_sum, epoch.ledger.id_hash)
-    here = [ledger for record in records for ledger in record.epochs[0].ledger_here]
-    assert sum(ledger.count for ledger in here) == 8
-    if updates_per_batch == 2:
-        return
-    # Each replica: what it was fed in the last two steps of the epoch.
-    sums = [int(expected[2:, r][expected[2:, r] >= 0].sum()) for r in range(2)]
-    assert [ledger.id_sum for ledger in here] == sums
-    unbroken, weights = train_serial(tmp_path / "whole", save="record")
-    for found in (alone_weights, load_weights(tmp_path / "resumed" / "model.keras")):
-        for one, other in zip(weights, found, strict=True):
-            np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
-    for epoch in (records[0].epochs[0], alone.epochs[0]):
-        assert epoch.train == pytest.approx(unbroken.epochs[1].train, rel=1e-10)
-
-
-def launched(spec: object, run_dir: Path) -> Execution:
-    """Run a spec in fresh processes that do what its options say."""
-    site = dataclasses.replace(Site.here(), root=str(BROKEN))
-    plan = make_plan(spec, run_dir=run_dir, site=site)  # type: ignore[arg-type]
-    return execute(plan, deadline_s=120.0)
 
 
 def assert_each_once(count: int, id_sum: int, id_hash: str) -> None:

@@ -5,8 +5,9 @@ The options of the workload tell it (tests/training/momentum.py), so that every 
 
 import importlib.util
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,14 @@ from trainers.driver import Driver, Listener
 real_prepare = trainers.prepare.prepare
 
 
-def death(backend: Backend, after: int) -> list[Listener]:
-    """Ends the last process without a word after so many updates of its life."""
+def death(backend: Backend, options: Mapping[str, Any]) -> list[Listener]:
+    """Ends the last process without a word, or signals it, after so many updates of its life."""
+    acts = {
+        "dies_after": lambda: os._exit(9),
+        "signalled_after": lambda: os.kill(os.getpid(), signal.SIGUSR1),
+    }
     last = backend.rank == backend.size - 1 or backend.role == "coordinator"
-    return [OnceDone(after, lambda: os._exit(9))] if after and last else []
+    return [OnceDone(int(options[n]), act) for n, act in acts.items() if last and options.get(n)]
 
 
 def broken_prepare(
@@ -40,7 +45,7 @@ def broken_prepare(
     options = record.spec.workload_options
     if options.get("twice"):
         feed_twice()
-    listeners = [*listeners, *death(backend, int(options.get("dies_after", 0)))]
+    listeners = [*listeners, *death(backend, options)]
     return real_prepare(record, workload, backend, listeners=listeners, **named)
 
 

@@ -1,0 +1,143 @@
+"""A run that is started again in its folder, from its newest checkpoint, until it is over.
+
+What an attempt has left moves into `attempts/<number>/` before the next one begins. Checkpoints
+stay where they are.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from launch.execute import FOLDERS, SPEC, goes_on, holds_run
+from launch.interrupts import Interrupts
+from launch.watch import Progress, read_progress
+from ringside_core.specs import (
+    AUTO,
+    Execution,
+    Noun,
+    Outcome,
+    RefusalError,
+    RunSpec,
+    write_whole,
+)
+from ringside_core.specs.noun import Document
+
+FOLDER = "attempts"
+SUMMARY = "attempts.json"
+# A refused run would be refused again; one that was ended as a whole was meant to end.
+AGAIN = ("failed", "hung", "preempted")
+# Starts one attempt of a spec, and waits for its end.
+Start = Callable[[RunSpec, Interrupts], Execution]
+
+
+class Attempt(Noun):
+    """One attempt of a run.
+
+    Attributes:
+        updates: that it made.
+        lost: of them, those that the next attempt had to make again; None: nobody went on.
+    """
+
+    outcome: Outcome
+    updates: NonNegativeInt
+    lost: NonNegativeInt | None = None
+
+
+class Attempts(Document):
+    """What became of a run with its attempts, in order; the last one is the run's end."""
+
+    SCHEMA_VERSION: ClassVar[int] = 1
+
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def updates_lost(self) -> int:
+        """Updates that were made more than once."""
+        return sum(attempt.lost or 0 for attempt in self.attempts)
+
+    def __str__(self) -> str:
+        count = len(self.attempts)
+        return f"{count} attempts, {self.updates_lost} updates made again"
+
+
+def set_aside(run_dir: Path) -> PositiveInt | None:
+    """Move what an ended attempt has left out of the way.
+
+    Returns:
+        Its number; None: there is nothing.
+
+    Raises:
+        RefusalError: it has not ended.
+    """
+    if not holds_run(run_dir):
+        return None
+    if goes_on(run_dir):
+        raise RefusalError(
+            "A run goes on only after it has ended.",
+            received=f"{run_dir}, in which another launcher works",
+            advice="Wait for its end, or end it.",
+        )
+    earlier = [int(one.name) for one in (run_dir / FOLDER).glob("*") if one.name.isdigit()]
+    number = max(earlier, default=0) + 1
+    target = run_dir / FOLDER / str(number)
+    target.mkdir(parents=True)
+    for name in (*FOLDERS, SPEC):
+        if (run_dir / name).exists():
+            (run_dir / name).rename(target / name)
+    return number
+
+
+def attempt(
+    spec: RunSpec,
+    run_dir: Path,
+    start: Start,
+    *,
+    restarts: int,
+    say: Callable[[str], None],
+) -> tuple[Execution, Attempts]:
+    """Run a spec until it is over, or has been started again so often.
+
+    Args:
+        spec: of the run.
+        run_dir: its folder.
+        start: starts an attempt there.
+        restarts: at most.
+        say: told of each attempt that is not the last.
+
+    Returns:
+        What became of the last attempt, and of all.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: see `execute`.
+    """
+    made: list[Attempt] = []
+    left: int | None = None  # updates that were left when the attempt before ended
+    with Interrupts() as interrupts:
+        while True:
+            execution = start(spec, interrupts)
+            at = _furthest(run_dir)
+            if at is not None and left is not None:
+                made[-1] = made[-1].replace(lost=max(0, at.total_steps - left))
+            left = left if at is None else at.total_steps - at.step
+            made.append(Attempt(outcome=execution.outcome, updates=0 if at is None else at.step))
+            if len(made) > 1:
+                write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
+            again = execution.outcome.kind in AGAIN and not interrupts.preempting
+            if not again or len(made) > restarts:
+                return execution, Attempts(attempts=tuple(made))
+            say(f"{execution.outcome}; start {len(made) + 1} of {restarts + 1}")
+            set_aside(run_dir)
+            if any(run_dir.glob("checkpoint*.npz")):
+                spec = spec.replace(resume_from=AUTO)
+
+
+def _furthest(run_dir: Path) -> Progress | None:
+    """Where the task was that had made the most updates; None: none has made any."""
+    found = []
+    for file in (run_dir / "progress").glob("*"):
+        progress = read_progress(file.name, file.read_text(errors="replace"))
+        if progress is not None and progress.total_steps:
+            found.append(progress)
+    return max(found, key=lambda one: one.step, default=None)

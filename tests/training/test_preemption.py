@@ -1,0 +1,224 @@
+"""A run that is asked to end early saves, says `preempted`, and goes on as if nothing had been."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends import make_backend
+from launch import Site, execute, make_plan
+from launch.attempts import Attempts, attempt
+from launch.interrupts import Interrupts
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    AUTO,
+    Execution,
+    PreemptedError,
+    RecordInProgress,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+)
+from tests.contract.cases import GLOBAL_BATCH
+from tests.contract.test_contract import load_weights
+from tests.training.momentum import Kept, OnceDone, momentum, planned, spec_of, train_serial
+from tests.training.test_restart import assert_each_once
+from trainers import checkpoint
+from trainers.prepare import prepare
+from trainers.train import train
+
+BROKEN = Path(__file__).parent / "broken"
+CLOSE = 1e-12
+pytestmark = pytest.mark.usefixtures("warm")
+
+
+def train_signalled(run_dir: Path, after: int, number: int, **changes: object) -> str:
+    """Train in this process, which gets a signal after so many updates; what it ends by."""
+    spec = spec_of(**changes)
+    tf.keras.backend.set_floatx("float64")
+    kept = Kept([])
+    stop = OnceDone(after, lambda: os.kill(os.getpid(), number))
+    try:
+        with make_backend(spec, Surroundings()) as backend:
+            record = RecordInProgress.begun(spec)
+            train(prepare(record, momentum(), backend, run_dir=run_dir, listeners=[kept, stop]))
+    except PreemptedError as error:
+        return str(error)
+    finally:
+        tf.keras.backend.set_floatx("float32")
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("after", "number", "trained_by", "where"),
+    [
+        (2, signal.SIGTERM, "fit", "SIGTERM after update 2 of this run"),
+        (4, signal.SIGUSR1, "loop", "SIGUSR1 after epoch 1"),
+        (8, signal.SIGTERM, "fit", ""),
+    ],
+)
+def test_a_signal_saves_and_ends(
+    tmp_path: Path, after: int, number: int, trained_by: str, where: str
+) -> None:
+    """In the middle of an epoch, at its end; a training that is over has nothing left to end.
+
+    The weights are those of the unbroken run, bit by bit, and the handlers are those of before.
+    """
+    before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGUSR1)]
+    _, weights = train_serial(tmp_path / "whole", save="record", trained_by=trained_by)
+
+    said = train_signalled(tmp_path / "run", after, number, trained_by=trained_by)
+
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGUSR1)] == before
+    assert said == (f"ended by {where}; saved in checkpoint.npz" if where else "")
+    if not where:
+        return
+    resumed, again = train_serial(tmp_path / "run", resume_from=AUTO, trained_by=trained_by)
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert resumed.epochs[0].resumed_examples == (12 if "update" in where else 0)
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, damaged: int) -> None:
+    """The one before it is taken, and that is said; without a whole one nothing begins."""
+    _, weights = train_serial(tmp_path / "whole", save="record")
+    train_serial(tmp_path, stop_after=7, checkpoint_steps=1)
+    for name in (checkpoint.NEWEST, checkpoint.BEFORE)[:damaged]:
+        content = bytearray((tmp_path / name).read_bytes())
+        content[len(content) // 2] ^= 255
+        (tmp_path / name).write_bytes(content[: len(content) - 100])
+    if damaged == 2:
+        with pytest.raises(RefusalError, match=r"checkpoint.npz is damaged .* Remove them from"):
+            train_serial(tmp_path, resume_from=AUTO)
+        return
+
+    resumed, again = train_serial(tmp_path, resume_from=AUTO)
+
+    assert resumed.epochs[0].resumed_examples == 12  # two updates, not three
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_which_checkpoints_are_kept(tmp_path: Path) -> None:
+    """The newest, the one before it, and that of the smallest validation loss, over a restart."""
+    train_serial(tmp_path, epochs=4, stop_after=9, checkpoint_steps=1, ledger="digest")
+    kept, _ = train_serial(tmp_path, epochs=4, resume_from=AUTO, ledger="digest")
+
+    losses = [epoch.validation["loss"] for epoch in kept.epochs]
+    newest, before = (
+        checkpoint.read(tmp_path / name)[1] for name in (checkpoint.NEWEST, checkpoint.BEFORE)
+    )
+    assert (newest.epochs_done, before.epochs_done) == (4, 3)
+    with np.load(tmp_path / checkpoint.BEST) as best:
+        assert best["validation_loss"] <= min(losses)
+
+
+def test_a_run_that_was_over_makes_its_end_again(tmp_path: Path) -> None:
+    """Killed after its last checkpoint, before it had exported its model."""
+    _, weights = train_serial(tmp_path)
+    (tmp_path / "model.keras").unlink()
+
+    _, again = train_serial(tmp_path, resume_from=AUTO)
+
+    assert (tmp_path / "model.keras").exists()
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def attempts_of(
+    run_dir: Path, spec: RunSpec, arms: list[dict[str, Any]], orders: list[dict[str, Any]]
+) -> tuple[Execution, Attempts]:
+    """Run a spec in fresh processes: attempt k under arm k, in which order k happens."""
+    count = iter(range(len(arms)))
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        number = next(count)
+        site = dataclasses.replace(Site.here(), root=str(BROKEN))
+        spec = spec.replace(**arms[number], workload_options=orders[number])
+        return execute(make_plan(spec, run_dir=run_dir, site=site), interrupts=interrupts)
+
+    return attempt(spec, run_dir, start, restarts=len(arms) - 1, say=lambda text: None)
+
+
+TWO = Topology(processes_per_host=2)
+HOROVOD = {"backend": "horovod", "options": {}, "topology": TWO}
+WORKERS = {"backend": "multi_worker_mirrored", "options": {}, "topology": TWO}
+SERIAL = {"backend": "serial", "options": {}, "topology": Topology()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arms", [[HOROVOD, WORKERS, SERIAL], [WORKERS, HOROVOD, SERIAL]])
+def test_one_training_goes_on_under_other_backends(
+    tmp_path: Path, arms: list[dict[str, Any]]
+) -> None:
+    """Horovod ×2, then MultiWorkerMirrored ×2, then serial: three checkpoints, one training.
+
+    The last process of the first gets SIGUSR1 in its first epoch, and that of the second dies in
+    its second epoch.
+    """
+    orders: list[dict[str, Any]] = [{"signalled_after": 2}, {"dies_after": 5}, {}]
+    spec = spec_of(checkpoint_steps=2, epochs=3)
+
+    execution, told = attempts_of(tmp_path / "run", spec, arms, orders)
+
+    assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
+    first, second, third = told.attempts
+    assert (first.outcome.kind, first.outcome.exit_code) == ("preempted", 75), first.outcome
+    # To the second update; then to the third of the second epoch, of which two were saved.
+    assert (first.updates, first.lost) == (2, 0)
+    assert (second.outcome.kind, second.updates, second.lost) == ("failed", 5, 1), second.outcome
+    assert (third.updates, third.lost) == (6, None)
+    written = (tmp_path / "run" / "attempts.json").read_text()
+    assert Attempts.from_json(written, origin="attempts.json") == told
+    kept = [one.name for one in sorted((tmp_path / "run" / "attempts").iterdir())]
+    assert kept == ["1", "2"]
+    records = sorted((tmp_path / "run" / "attempts" / "1" / "records").glob("*.json"))
+    assert len(records) == 2
+    for number in range(3):
+        fed = np.load(tmp_path / "run" / "ledger" / f"epoch-000{number + 1}.npz")["fed"]
+        np.testing.assert_array_equal(fed.reshape(4, -1), planned(number, 1).reshape(4, -1))
+    (record,) = execution.records
+    assert [epoch.resumed_examples for epoch in record.epochs] == [2 * GLOBAL_BATCH, 0]
+    for epoch in record.epochs:
+        assert epoch.ledger is not None
+        assert_each_once(epoch.ledger.count, epoch.ledger.id_sum, epoch.ledger.id_hash)
+    (here,) = record.epochs[0].ledger_here
+    assert here.id_sum == sum(n for n in planned(1, 1)[2:].flat if n >= 0)
+    unbroken, weights = train_serial(tmp_path / "whole", save="record", epochs=3)
+    for one, other in zip(weights, load_weights(tmp_path / "run" / "model.keras"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
+    assert record.epochs[0].train == pytest.approx(unbroken.epochs[1].train, rel=1e-10)
+
+
+@pytest.mark.slow
+def test_parameter_servers_go_on(tmp_path: Path) -> None:
+    """The coordinator gets SIGUSR1, and in the next attempt it dies; no example is missed."""
+    arm = {
+        "backend": "parameter_server",
+        "options": backend_options("parameter_server", {}),
+        "topology": TWO,
+    }
+    orders: list[dict[str, Any]] = [{"signalled_after": 4}, {"dies_after": 7}, {}]
+    spec = spec_of(**arm, checkpoint_steps=4, epochs=2)
+
+    execution, told = attempts_of(tmp_path / "run", spec, [arm, arm, arm], orders)
+
+    assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
+    kinds = [one.outcome.kind for one in told.attempts]
+    assert kinds == ["preempted", "failed", "completed"], told.attempts[0].outcome
+    assert told.attempts[0].lost == 0
+    fed = np.load(tmp_path / "run" / "ledger" / "epoch-0002.npz")["fed"]
+    expected = planned(1, 2)
+    expected[-1, 1] = -2  # a worker's slice without an example is left out
+    np.testing.assert_array_equal(fed, expected)
+    for record in execution.records:
+        for epoch in record.epochs:
+            assert epoch.ledger is not None
+            assert_each_once(epoch.ledger.count, epoch.ledger.id_sum, epoch.ledger.id_hash)
