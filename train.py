@@ -29,6 +29,7 @@ from launch.task import (
 from launch.turns import allowed_until, takes_turns
 from ringside.verify.request import REQUEST
 from ringside_core.specs import (
+    AUTO,
     RecordInProgress,
     RefusalError,
     RunSpec,
@@ -123,7 +124,9 @@ def _by_hand(
     # Look only at the own record: other ranks of this run may have started, or ended, already.
     record = folder / "records" / f"{surroundings.task_name}.json"
     with must_be_writable():
-        if run_dir is None:
+        if spec.resume_from == AUTO:
+            pass  # it is kept, see `run_process`
+        elif run_dir is None:
             record.unlink(missing_ok=True)
         elif record.exists():
             raise RefusalError(

@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from launch.execute import FOLDERS, SPEC, goes_on, holds_run
 from launch.interrupts import Interrupts
+from launch.journal import ATTEMPTS
 from launch.watch import Progress, read_progress
 from ringside_core.specs import (
     AUTO,
@@ -24,7 +25,6 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.noun import Document
 
-FOLDER = "attempts"
 SUMMARY = "attempts.json"
 # A refused run would be refused again; one that was ended as a whole was meant to end.
 AGAIN = ("failed", "hung", "preempted")
@@ -79,9 +79,9 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
             received=f"{run_dir}, in which another launcher works",
             advice="Wait for its end, or end it.",
         )
-    earlier = [int(one.name) for one in (run_dir / FOLDER).glob("*") if one.name.isdigit()]
+    earlier = [int(one.name) for one in (run_dir / ATTEMPTS).glob("*") if one.name.isdigit()]
     number = max(earlier, default=0) + 1
-    target = run_dir / FOLDER / str(number)
+    target = run_dir / ATTEMPTS / str(number)
     target.mkdir(parents=True)
     for name in (*FOLDERS, SPEC):
         if (run_dir / name).exists():

@@ -21,6 +21,7 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.files import HALF
 
+ATTEMPTS = "attempts"  # in the folder of a run
 # Room for a record of some thousand steps, or for one without its epochs.
 RESERVED_BYTES = 256 << 10
 NOT_ENDED = Outcome(
@@ -36,6 +37,20 @@ def record_file(run_dir: Path, task: str) -> Path:
 def journal_file(run_dir: Path, task: str) -> Path:
     """Its epochs until then: a line with what was known before them, then a line for each."""
     return run_dir / "records" / f"{task}.jsonl"
+
+
+def set_record_aside(run_dir: Path, task: str) -> None:
+    """Keep what an earlier attempt of this task has left, in `attempts/<number>/records/`."""
+    files = [
+        one for one in (record_file(run_dir, task), journal_file(run_dir, task)) if one.exists()
+    ]
+    number = 1
+    while any((run_dir / ATTEMPTS / str(number) / "records").glob(f"{task}.json*")):
+        number += 1
+    folder = run_dir / ATTEMPTS / str(number) / "records"
+    for file in files:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.rename(folder / file.name)
 
 
 def _reserved_file(run_dir: Path, task: str) -> Path:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from launch.journal import Journal, write_record
+from launch.journal import Journal, set_record_aside, write_record
 from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
@@ -33,6 +33,7 @@ from ringside_core.readings.process import (
     start_ticks,
 )
 from ringside_core.specs import (
+    AUTO,
     EpochRecord,
     Outcome,
     PreemptedError,
@@ -123,6 +124,8 @@ def run_process(
         RefusalError: the run dir cannot be written, so no record is possible.
     """
     with must_be_writable():
+        if spec.resume_from == AUTO:
+            set_record_aside(run_dir, surroundings.task_name)
         reporter = Reporter(run_dir, surroundings.task_name, aloud=aloud)
     record = begun(spec, surroundings)
     with must_be_writable():

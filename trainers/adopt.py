@@ -10,6 +10,8 @@ from backends.base import Backend
 from ringside_core.keras import (
     COMPILED,
     build_optimizer,
+    count_draws,
+    draw_as_before,
     forget_traced,
     global_seed,
     optimizers_of,
@@ -51,6 +53,7 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
         workload.check_model(model)
         mark_losses(model, workload, one_pass=runs_in_one_pass(spec))
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
+        count_draws(model, spec.seed, backend.replica_number)
         backend.prepare_model(model)
         if workload.optimizer is None:
             check_compiled(model, spec)
@@ -83,6 +86,7 @@ def given_back(model: Any, backend: Backend) -> Iterator[None]:
                     delattr(one, name)
                 for name, function in functions.items():
                     setattr(one, name, function)
+            draw_as_before(model)
             vars(model).update(compiled)  # Keras tracks what is set otherwise
             for name in set(COMPILED) - set(compiled):
                 vars(model).pop(name, None)

@@ -16,6 +16,7 @@ from ringside_core.keras import (
     VERSION,
     build_optimizer,
     clear_session,
+    count_draws,
     get_weights,
     set_schedule,
     set_weights,
@@ -84,6 +85,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         # Without the rank, replicas in different processes would draw the same dropout masks. Not
         # before: a script seeds its own model.
         tf.random.set_seed(spec.seed + backend.rank)
+        count_draws(model, spec.seed, backend.replica_number)
         backend.prepare_model(model)
         set_weights(model, weights)
         if workload.optimizer is None:

@@ -75,6 +75,7 @@ def serve_until_over(coordinator: str, over: threading.Event) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # that is for the coordinator, which saves
     heard, refused, seen = time.monotonic(), 0, False
     while not over.wait(POLL_S):
         if ended.is_set():

@@ -95,8 +95,9 @@ class StrategyBackend(Backend):
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensor)
 
     def replica_number(self) -> Any:
-        """A process may hold several replicas."""
-        return tf.distribute.get_replica_context().replica_id_in_sync_group
+        """A process may hold several replicas; the first one stands for them outside of a step."""
+        context = tf.distribute.get_replica_context()
+        return 0 if context is None else context.replica_id_in_sync_group
 
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Keras has divided the gradients by the number of replicas, for their sum."""

@@ -14,6 +14,7 @@ from launch.launchers.pods import (
     CLAIM_FOLDER,
     LONGEST_LABEL,
     ROOT,
+    SAVE_S,
     SPEC_FOLDER,
     Manifest,
     Pods,
@@ -24,6 +25,7 @@ from launch.launchers.pods import (
 from launch.plan import Plan, rank_names
 from launch.site import Site
 from ringside_core.specs import (
+    AUTO,
     Cluster,
     ClusterTask,
     Placement,
@@ -41,9 +43,9 @@ SSH_FOLDER = "/home/ringside/.ssh"
 SSHD_CONFIG = "/etc/ringside/sshd_config"
 # Every pod has an address of its own, so one port is enough. It is above 1024: no pod runs as root.
 PORT = 2222
-# A lost worker of a parameter-server run joins again at its old address. Until then the coordinator
-# waits without an error. So the worker is restarted, but not for ever.
-WORKER_RESTARTS = 3
+# For each task: a run goes on from its newest checkpoint, but not for ever. The coordinator of a
+# parameter-server run waits, without an error, until a lost worker joins again at its old address.
+RESTARTS = 3
 
 
 class Kubernetes(Pods):
@@ -114,9 +116,16 @@ def _placed(spec: RunSpec, pods: Pods) -> RunSpec:
             received=f"{replicas} replicas, {each} per pod",
         )
     changes: dict[str, Any] = {"data_dir": spec.data_dir or f"{CLAIM_FOLDER}/data"}
+    if _goes_on(spec):
+        changes["resume_from"] = spec.resume_from or AUTO
     if spec.capabilities.process_model != "single":
         changes["topology"] = Topology(hosts=replicas // each, processes_per_host=each)
     return spec.replace(**changes)
+
+
+def _goes_on(spec: RunSpec) -> bool:
+    """Whether a run has checkpoints to go on from."""
+    return spec.save == "all" and spec.options.passes_per_reduction == 1
 
 
 def _name_of(spec: RunSpec) -> str:
@@ -217,10 +226,10 @@ class _Run:
     def job(self, role: str, pod: Manifest, *, tasks: int | None = None) -> Manifest:
         """A Job: `tasks` numbered pods that run together, or one pod without a number.
 
-        A failed pod is not started again, because a run cannot be joined later. Only a worker of a
-        parameter-server run can: it is restarted in its place.
+        A task that failed or was preempted is restarted in its place. A run cannot be joined later,
+        so its other tasks fail too, and all begin again together.
         """
-        restarts = WORKER_RESTARTS if pod["spec"]["restartPolicy"] == "OnFailure" else 0
+        restarts = RESTARTS * (tasks or 1) if pod["spec"]["restartPolicy"] == "OnFailure" else 0
         numbered: Manifest = {}
         if tasks is not None:
             numbered = {"completionMode": "Indexed", "completions": tasks, "parallelism": tasks}
@@ -276,19 +285,23 @@ class _Run:
             {"name": number, "valueFrom": {"fieldRef": {"fieldPath": field}}},
             {"name": "TF_CONFIG", "value": text},
         ]
-        lone = kind == "worker" and bool(cluster.ps)
-        pod = self.task_pod(kind, env=env, restart="OnFailure" if lone else "Never")
+        pod = self.task_pod(kind, env=env)
+        # A worker of a parameter-server run joins again also where nothing was saved.
+        if kind == "worker" and cluster.ps:
+            pod["spec"]["restartPolicy"] = "OnFailure"
         pod["spec"]["subdomain"] = self._name
         return pod
 
-    def task_pod(
-        self, role: str, *, env: list[Manifest] | None = None, restart: str = "Never"
-    ) -> Manifest:
+    @property
+    def _restart_policy(self) -> str:
+        return "OnFailure" if _goes_on(self._spec) else "Never"
+
+    def task_pod(self, role: str, *, env: list[Manifest] | None = None) -> Manifest:
         """A pod of one task."""
         container: Manifest = {"command": list(self._task_command())}
         if env:
             container |= {"env": env, "ports": [{"name": "tensorflow", "containerPort": PORT}]}
-        return template(self._pods, role, container, restart=restart)
+        return template(self._pods, role, container, restart=self._restart_policy)
 
     def mpi_job(self) -> Manifest:
         """An MPIJob (kubeflow.org/v2beta1): sshd in each worker, mpirun in the launcher."""
@@ -311,13 +324,13 @@ class _Run:
                 "launcherCreationPolicy": "WaitForWorkersReady",
                 "runPolicy": {
                     "cleanPodPolicy": "Running",  # the workers: their sshd never ends
-                    "backoffLimit": 0,
+                    "backoffLimit": RESTARTS if _goes_on(self._spec) else 0,
                     "activeDeadlineSeconds": self._pods.time_limit_s,
                 },
                 "mpiReplicaSpecs": {
                     "Launcher": {
                         "replicas": 1,
-                        "restartPolicy": "Never",
+                        "restartPolicy": self._restart_policy,
                         "template": template(self._pods, "launcher", launcher),
                     },
                     "Worker": {
@@ -337,6 +350,8 @@ class _Run:
             *("--mca", "pml", "ob1", "--mca", "btl", "^openib"),
             # Pods may forbid process_vm_readv, though the machine that built the image allows it.
             *("--mca", "btl_vader_single_copy_mechanism", "none"),
+            # mpirun passes SIGTERM on, and kills after this: until then its ranks can save.
+            *("--mca", "odls_base_sigkill_timeout", str(SAVE_S - 10)),
             *("--prefix", f"{ROOT}/.venv", "-x", "PATH"),
             *self._task_command(),
         ]

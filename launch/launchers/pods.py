@@ -17,6 +17,8 @@ SPEC_FOLDER = "/etc/ringside/spec"
 CLAIM_FOLDER = "/mnt/ringside"
 # mpirun only starts ranks and forwards their output.
 LAUNCHER_RESOURCES = {"cpu": "1", "memory": "1Gi"}
+# From SIGTERM to SIGKILL: for the tasks to agree, save and end (trainers/preemption.py).
+SAVE_S = 120
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
 
@@ -139,6 +141,7 @@ def template(pods: Pods, role: str, container: Manifest, *, restart: str = "") -
     tags = {**labels(pods.name, role), "sidecar.istio.io/inject": "false"}
     spec: Manifest = {
         **({"restartPolicy": restart} if restart else {}),
+        "terminationGracePeriodSeconds": SAVE_S,
         "automountServiceAccountToken": False,
         "securityContext": {
             "runAsNonRoot": True,

@@ -24,6 +24,8 @@ OWN = (
     *("--job-name", "-J", "--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--output", "-o"),
     *("--parsable", "--requeue", "--test-only", "--wait", "-W", "--wrap"),
 )
+# Before the time limit, for the tasks to agree, save and end (trainers/preemption.py).
+SAVE_S = 120
 # Slurm answers at once, or it waits for a controller that does not answer.
 ANSWER_S = 60.0
 _ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
@@ -214,7 +216,9 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
         [
             "#!/bin/bash",
             *(f"#SBATCH --{option}={value}" for option, value in told.items()),
-            "#SBATCH --no-requeue",  # a folder holds one run
+            # Its launcher follows it, and is what starts it again (--restarts).
+            "#SBATCH --no-requeue",
+            *([f"#SBATCH --signal=USR1@{SAVE_S}"] if spec.save == "all" else []),
             *(f"#SBATCH {line}" for line in lines),
             f"export {RUN_ID}={site.run_id}",
             "# They are of the machine that submits: no node would find what they name.",

@@ -82,6 +82,8 @@ variable_names = _keras.variable_names
 variables_of = _keras.variables_of
 weights_of = _keras.weights_of
 chance_of = _keras.chance_of
+count_draws = _keras.count_draws
+draw_as_before = _keras.draw_as_before
 clear_session = _keras.clear_session
 forget_traced = _keras.forget_traced
 COMPILED = _keras.COMPILED
@@ -115,7 +117,9 @@ __all__ = [
     "compiled_losses",
     "compiled_metrics",
     "control_flow_ops",
+    "count_draws",
     "count_step",
+    "draw_as_before",
     "draw_by_rank",
     "flat",
     "forget_traced",

@@ -12,6 +12,8 @@ from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics
 
 from ringside_core.keras.keras3_chance import (
     chance_of,
+    count_draws,
+    draw_as_before,
     draw_by_rank,
     generator_of,
     same_chance,
@@ -25,7 +27,7 @@ if not AS_SHIPPED:
     import ringside_core.keras.keras3_changes  # noqa: F401  # it changes Keras
 
 __all__ = ["chance_of", "draw_by_rank", "generator_of", "raw", "same_chance", "seed_weights"]
-__all__ += ["set_generator"]
+__all__ += ["count_draws", "draw_as_before", "set_generator"]
 
 Reduce = Callable[[list[Any], list[Any]], list[Any]]
 """(gradients, variables) → gradients combined over all replicas, in the same order."""

@@ -95,6 +95,16 @@ for _name, _function in _drawn.items():
     setattr(random_module, _name, _answered(_name, _function))
 
 
+def count_draws(model: Any, seed: int, replica: Any) -> None:
+    """Keras 3 counts draws by itself (`chance_of`)."""
+    del model, seed, replica
+
+
+def draw_as_before(model: Any) -> None:
+    """Nothing was changed."""
+    del model
+
+
 def draw_by_rank(model: Any, rank: int) -> None:
     """Let each rank draw from a stream of its own."""
     del model

@@ -14,7 +14,10 @@ from tf_keras.src.metrics.iou_metrics import _IoUBase
 from tf_keras.src.mixed_precision import policy
 from tf_keras.src.utils import losses_utils, metrics_utils
 
+from ringside_core.keras.legacy_chance import chance_of, count_draws, draw_as_before
 from ringside_core.keras.tensorflow import flat, global_seed, tf, with_rank
+
+__all__ = ["chance_of", "count_draws", "draw_as_before"]
 
 
 def _wide_in_float64(make: Any) -> Any:
@@ -534,12 +537,6 @@ COMPILED = (
 def forget_traced(model: Any) -> None:
     """Let a model trace its steps anew."""
     model._reset_compile_cache()
-
-
-def chance_of(model: Any) -> list[Any]:
-    """The variables that say how the random numbers of a model's layers go on: there are none."""
-    del model
-    return []
 
 
 def set_floatx(precision: str, policy: str | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import NUM_TRAIN
@@ -70,6 +71,41 @@ def test_a_serial_run_goes_on_bitwise(tmp_path: Path, cache: bool, stop_after: i
         assert found.ledger is not None
         assert_each_once(found.ledger.count, found.ledger.id_sum, found.ledger.id_hash)
     for one, other in zip(unbroken.fed[done:], resumed.fed, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def dropping() -> Workload:
+    """A model that draws in each update."""
+    workload = momentum()
+
+    def model() -> Any:
+        layers = tf.keras.layers
+        return tf.keras.Sequential(
+            [
+                layers.Input(workload.model().input_shape[1:]),
+                layers.Dense(8),
+                layers.Dropout(0.5),
+                layers.GaussianNoise(0.1),
+                layers.Dense(1),
+            ]
+        )
+
+    return dataclasses.replace(workload, model=model)
+
+
+@pytest.mark.parametrize(("trained_by", "stop_after"), [("fit", 3), ("loop", 5)])
+def test_random_layers_go_on(tmp_path: Path, trained_by: str, stop_after: int) -> None:
+    """They draw what the unbroken run draws from there on, and not the first numbers again."""
+    changes: dict[str, Any] = {"trained": dropping, "trained_by": trained_by}
+    unbroken, weights = train_serial(tmp_path / "whole", save="record", **changes)
+
+    train_serial(tmp_path, stop_after=stop_after, checkpoint_steps=1, **changes)
+    resumed, again = train_serial(
+        tmp_path / "again", resume_from=str(tmp_path / "checkpoint.npz"), **changes
+    )
+
+    assert resumed.epochs[-1].train == pytest.approx(unbroken.epochs[-1].train, rel=CLOSE)
+    for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

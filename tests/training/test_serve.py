@@ -11,12 +11,14 @@ import pytest
 from backends.tf_distribute import serving
 from backends.tf_distribute.serving import CoordinatorLostError, serve_until_over
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short pauses; signals are handled as before afterwards."""
     monkeypatch.setattr(serving, "POLL_S", 0.1)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -61,3 +61,31 @@ def test_a_signal_to_the_caller(
     if name == "SIGKILL":
         # The guard sweeps; otherwise nothing may be left the moment the caller has ended.
         wait_until(lambda: nothing_left(plan), seconds=5)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_run_that_saves_is_asked_to_end(arm: str, plan_of: PlanOf, tmp_path: Path) -> None:
+    """SIGTERM to the caller reaches what trains, whatever stands between; its outcome is told.
+
+    mpirun has a handler for the signal too, and servers have none.
+    """
+    plan = plan_of(**ARMS[arm], steps=1000, who="nobody", what="save when asked")
+    with subprocess.Popen(
+        caller_of(plan, tmp_path), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as caller:
+        assert caller.stdout is not None
+        ready = set()
+        for line in caller.stdout:
+            if "training" in line:
+                ready.add(
+                    line.split("task=")[-1].split()[0] if "task=" in line else line.split()[0]
+                )
+            if len(ready) == (1 if arm == "servers" else 2):
+                break
+
+        caller.send_signal(signal.SIGTERM)
+        said, _ = caller.communicate(timeout=30)
+
+    assert caller.returncode == 0
+    assert "preempted(" in said.splitlines()[-1], said
+    assert "ended by the launcher" in said.splitlines()[-1]

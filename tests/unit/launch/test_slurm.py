@@ -61,6 +61,7 @@ def test_script_of_horovod(site: Site) -> None:
         "#SBATCH --nodes=2\n"
         "#SBATCH --ntasks-per-node=2\n"
         "#SBATCH --no-requeue\n"
+        "#SBATCH --signal=USR1@120\n"
         "#SBATCH --partition=gpu\n"
         "#SBATCH --time=1:00:00\n"
         "export RINGSIDE_RUN_ID=00000000000000ab\n"

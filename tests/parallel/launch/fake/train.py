@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from ringside_core.specs import (
     MachineFacts,
     Outcome,
+    PreemptedError,
     RunRecord,
     RunSpec,
     read_surroundings,
@@ -73,6 +74,8 @@ class Task:
 
     def train(self) -> int:
         role = "coordinator" if self.name.startswith("chief") else "replica"
+        if self.order["what"] == "save when asked":
+            signal.signal(signal.SIGUSR1, self.asked)
         print(f"hello from {self.name}")
         self.meet()
         try:
@@ -82,10 +85,15 @@ class Task:
                 if self.order["who"] == self.name and self.order["at"] == step:
                     print(f"{self.name} does what it was told: {self.order['what']}")
                     self.misbehave()
+        except PreemptedError as error:
+            return self.record(Outcome(kind="preempted", reason=str(error)), role)
         except ValueError as error:
             outcome = Outcome(kind="failed", error_class="ValueError", reason=str(error))
             return self.record(outcome, role)
         return self.record(Outcome(kind="completed"), role)
+
+    def asked(self, number: int, frame: object) -> None:
+        raise PreemptedError("ended by the launcher")
 
     def meet(self) -> None:
         """Wait for all others to have started, as the first collective of a training does."""
