@@ -102,7 +102,7 @@ def count_draws(model: Any, seed: int, replica: Callable[[], Any]) -> None:
         replica: called in a replica's step; its number.
     """
     for place, layer in enumerate(_layers(model)):
-        upstream = getattr(layer, "_random_generator", None)
+        upstream: Any = getattr(layer, "_random_generator", None)
         if type(upstream) is RandomGenerator and upstream._rng_type == upstream.RNG_LEGACY_STATEFUL:
             # Not by the layer's own attribute, which would become a part of its checkpoints.
             vars(layer)["_random_generator"] = CountedRandom(upstream, seed, str(place), replica)
