@@ -119,7 +119,9 @@ def attempt(
             execution = start(spec, interrupts)
             at = _furthest(run_dir)
             if at is not None and left is not None:
-                made[-1] = made[-1].replace(lost=max(0, at.total_steps - left))
+                # Of the last one that trained, if one that did not came between.
+                last = max(n for n, one in enumerate(made) if one.updates)
+                made[last] = made[last].replace(lost=max(0, at.total_steps - left))
             left = left if at is None else at.total_steps - at.step
             made.append(Attempt(outcome=execution.outcome, updates=0 if at is None else at.step))
             if len(made) > 1:

@@ -115,7 +115,8 @@ def prepare(
     check_begun(training)
     saving = savers(training, record, run_dir, exported=adopted is None)
     # Last, so that all others have been told of what is saved.
-    ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
+    goes_on = spec.options.passes_per_reduction == 1  # what Horovod accumulates is in no checkpoint
+    ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint) and goes_on]
     proof = _proof(training, record)
     return Driver(training, record, [*callbacks, *proof, *saving, *listeners, *ending])
 

@@ -110,6 +110,8 @@ def command(
             received=f"--restarts {restarts} with --save {spec.save}",
             advice="Use --save all.",
         )
+    if restarts:
+        spec.replace(resume_from=AUTO)  # refused now, and not after the first attempt
     if spec.resume_from == AUTO:
         set_aside(folder)
     if holds_run(folder):

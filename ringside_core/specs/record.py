@@ -189,9 +189,8 @@ class RunRecord(Document):
     Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
     before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
     gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, warnings, run_id, and the outcome
-    `preempted`; an older file
-    has none.
+    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, warnings, run_id, the outcome
+    `preempted`; an older file has none.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3

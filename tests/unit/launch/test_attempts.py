@@ -1,0 +1,86 @@
+"""What attempts of one run leave, and what is counted of them."""
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from launch.attempts import Attempts, attempt, set_aside
+from launch.interrupts import Interrupts
+from launch.journal import set_record_aside
+from ringside_core.specs import AUTO, Execution, Outcome, RefusalError, RunSpec, Topology
+
+SPEC = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
+FAILED = Outcome(kind="failed", reason="it died")
+
+
+def left_by_a_run(run_dir: Path, step: int, total: int) -> None:
+    """What its launcher and its process would leave."""
+    for name in ("logs", "records", "progress"):
+        (run_dir / name).mkdir(parents=True)
+    (run_dir / "spec.json").write_text(SPEC.to_json())
+    (run_dir / "progress" / "rank-0").write_text(f"1.0 {step} {total} training")
+
+
+def run_of(
+    run_dir: Path, ends: list[tuple[Outcome, int, int]], restarts: int
+) -> tuple[Attempts, list[RunSpec]]:
+    """Attempts that end so: outcome, updates made, updates that there were to make."""
+    specs: list[RunSpec] = []
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        outcome, step, total = ends[len(specs)]
+        specs.append(spec)
+        left_by_a_run(run_dir, step, total)
+        (run_dir / "checkpoint.npz").touch()
+        return Execution(outcome=outcome, records=(), wall_s=1.0)
+
+    return attempt(SPEC, run_dir, start, restarts=restarts, say=lambda text: None)[1], specs
+
+
+def test_updates_made_again_are_counted(tmp_path: Path) -> None:
+    """Of 30: 12 made, 20 left after the restart; one that never trained; then 20 to the end."""
+    ends = [(FAILED, 12, 30), (FAILED, 0, 0), (Outcome(kind="completed"), 20, 20)]
+
+    told, specs = run_of(tmp_path, ends, restarts=5)
+
+    assert str(told) == "3 attempts, 2 updates made again"
+    assert [spec.resume_from for spec in specs] == [None, AUTO, AUTO]
+    assert sorted(one.name for one in (tmp_path / "attempts").iterdir()) == ["1", "2"]
+    assert (tmp_path / "attempts" / "1" / "spec.json").exists()
+    assert (tmp_path / "checkpoint.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "count"), [(FAILED, 3), (Outcome(kind="refused", reason="bad"), 1)]
+)
+def test_it_does_not_start_for_ever(tmp_path: Path, outcome: Outcome, count: int) -> None:
+    """So often as is asked for; a refused run would be refused again."""
+    _, specs = run_of(tmp_path, [(outcome, 0, 0)] * 4, restarts=2)
+
+    assert len(specs) == count
+
+
+def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
+    """Its launcher holds the lock of its spec; the kernel lets go of it when that ends."""
+    left_by_a_run(tmp_path, 1, 2)
+    with (tmp_path / "spec.json").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RefusalError, match="in which another launcher works"):
+            set_aside(tmp_path)
+
+    assert set_aside(tmp_path) == 1
+    assert set_aside(tmp_path) is None
+
+
+def test_a_task_keeps_its_earlier_records(tmp_path: Path) -> None:
+    """Of a pod that is restarted in its place, and has no launcher."""
+    for number in (1, 2):
+        (tmp_path / "records").mkdir(exist_ok=True)
+        (tmp_path / "records" / "rank-0.json").write_text(f"{number}")
+        (tmp_path / "records" / "rank-1.json").write_text("of another")
+        set_record_aside(tmp_path, "rank-0")
+
+    kept = [tmp_path / "attempts" / name / "records" / "rank-0.json" for name in ("1", "2")]
+    assert [file.read_text() for file in kept] == ["1", "2"]
+    assert (tmp_path / "records" / "rank-1.json").exists()
