@@ -114,7 +114,7 @@ def attempt(
     """
     made: list[Attempt] = []
     left: int | None = None  # updates that were left when the attempt before ended
-    with Interrupts() as interrupts:
+    with Interrupts(saves=True) as interrupts:
         while True:
             execution = start(spec, interrupts)
             at = _furthest(run_dir)

@@ -58,8 +58,8 @@ def execute(
 
     Raises:
         KeyboardInterrupt: on Ctrl-C, after everything was ended.
-        SystemExit: on SIGTERM or SIGHUP, likewise. But a run that saves is asked by the first
-            SIGTERM to end as `preempted`.
+        SystemExit: on SIGTERM or SIGHUP, likewise. But with interrupts that say so, a run that
+            saves is asked by the first SIGTERM to end as `preempted`.
     """
     run_dir = Path(plan.run_dir)
     if program := _missing_program(plan):

@@ -19,7 +19,13 @@ class Interrupts:
         preempting: whether a SIGTERM was taken by `preempts`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, saves: bool = False) -> None:
+        """Note nothing yet.
+
+        Args:
+            saves: whoever holds this can do something with a run that is ended as `preempted`.
+        """
+        self._saves = saves
         self._noted: int | None = None
         self.preempting = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int] = {}
@@ -53,7 +59,7 @@ class Interrupts:
 
     def preempts(self) -> bool:
         """Whether SIGTERM asks to end early; it is forgotten, and the next one raises."""
-        if self._noted != signal.SIGTERM or self.preempting:
+        if self._noted != signal.SIGTERM or self.preempting or not self._saves:
             return False
         self._noted, self.preempting = None, True
         return True

@@ -10,8 +10,13 @@ CALLER = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[2])
 from launch import Plan, execute
+from launch.interrupts import Interrupts
 plan = Plan.model_validate_json(pathlib.Path(sys.argv[1]).read_text())
-print(execute(plan, on_progress=lambda progress: print(progress, flush=True)).outcome)
+with Interrupts(saves=True) as interrupts:
+    execution = execute(
+        plan, on_progress=lambda progress: print(progress, flush=True), interrupts=interrupts
+    )
+print(execution.outcome)
 """
 
 

@@ -77,9 +77,7 @@ def test_a_run_that_saves_is_asked_to_end(arm: str, plan_of: PlanOf, tmp_path: P
         ready = set()
         for line in caller.stdout:
             if "training" in line:
-                ready.add(
-                    line.split("task=")[-1].split()[0] if "task=" in line else line.split()[0]
-                )
+                ready.add(line.split()[0])
             if len(ready) == (1 if arm == "servers" else 2):
                 break
 
