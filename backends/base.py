@@ -267,6 +267,12 @@ class Backend(ABC):
 
     # Steps outside `fit`
 
+    _on_step: Callable[[], None] = staticmethod(lambda: None)
+
+    def tell_steps(self, on_step: Callable[[], None]) -> None:
+        """Have a function called after each step of a `stepper`, so that a launcher hears of it."""
+        self._on_step = on_step
+
     def steps_over(
         self, step: Callable[[Any], Any], batches: Any, *, most: int = 1
     ) -> Callable[[int], None]:
@@ -326,6 +332,7 @@ class Backend(ABC):
             with self.scope():
                 for _ in range(steps):
                     make(1)
+                    self._on_step()
 
         return run
 

@@ -49,8 +49,8 @@ def execute(
 
     Args:
         plan: what to start; a plan is good for one execution.
-        deadline_s: if a task makes no progress for this time, the run ends as `hung`. Before the
-            first step a task has at least two minutes.
+        deadline_s: if a task makes no step for this time, the run ends as `hung`. What is no step
+            has more time, see `launch.watch.patience`.
         live: show the output of all tasks as it comes, each line with its task's name.
         on_progress: called at every change of any task.
         interrupts: held by a caller who executes several plans in threads; None: held here.

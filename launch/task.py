@@ -66,7 +66,7 @@ class Reporter:
         self._journal = Journal(record, run_dir)
 
     def phase(self, name: str) -> None:
-        """Note a phase: starting, importing, building, training, waiting, serving, finished."""
+        """Note a phase, see `launch.watch.Progress`."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
         line = f"{time.time():.3f} {self._done} {self._total} {name}"
         with contextlib.suppress(OSError):  # a full disk

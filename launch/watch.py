@@ -8,21 +8,27 @@ from pydantic import NonNegativeInt
 from ringside_core.specs import Noun
 
 TRAINING = "training"
+EVALUATING = "evaluating"
 WAITING = "waiting"  # for its turn beside other runs, see launch/turns.py
 SERVING = "serving"
 IN_SCRIPT = "in-script"  # runs what a user's script does before and after its training
 FINISHED = "finished"
-# Before the first step a task reports little, and the time depends on the machine: on two busy
-# cores it took 35 s to import, build and trace a small model.
+STEPPING = (TRAINING, EVALUATING, WAITING, FINISHED)  # they report often, or need not take long
+STARTING = ("", "starting", "importing")
+# To start depends on the machine, not on the workload: on two busy cores it took 35 s.
 START_PATIENCE_S = 120.0
+# Any other phase is one long call, in which nothing can be told: a download, a compiler, a
+# checkpoint on a slow disk.
+LONG_CALL_DEADLINES = 10
+LONG_CALL_PATIENCE_S = 600.0
 
 
 class Progress(Noun):
     """Where a task is.
 
     Attributes:
-        phase: starting, importing, building, training, waiting, serving or finished; empty: the
-            task has not reported yet.
+        phase: starting, importing, loading, building, compiling, training, evaluating, saving,
+            waiting, in-script, serving or finished; empty: the task has not reported yet.
     """
 
     task: str
@@ -53,6 +59,7 @@ class Watch:
         self._files = {task: run_dir / "progress" / task for task in tasks}
         self._content = dict.fromkeys(tasks, "")
         self._changed = dict.fromkeys(tasks, now)
+        self._patience_s = 0.0
         self.latest = {task: Progress(task=task) for task in tasks}
 
     def look(self) -> list[Progress]:
@@ -80,27 +87,44 @@ class Watch:
         """Count the time of every task from now on: it was not its turn."""
         self._changed = dict.fromkeys(self._changed, time.monotonic())
 
-    def standing_still(self, seconds: float) -> tuple[float, list[Progress]]:
-        """(the limit in seconds, tasks that have not moved for longer, the longest first).
+    def standing_still(self, deadline_s: float) -> tuple[float, list[Progress]]:
+        """(the limit in seconds, tasks that have not moved for longer, the first to look at first).
 
-        Before the first step of any task the limit is START_PATIENCE_S at least. Servers make no
-        steps, and finished tasks may wait for others, so neither counts. While any task is in a
-        user's own script, none stands still: the others may wait for it. When all tasks have
-        finished and their processes still run, all of them stand still.
+        The limit is that of the most patient phase of any task (`patience`), because the others may
+        wait for it; once it is over, the time of all counts anew. Servers make no steps, and
+        finished tasks may wait for others, so neither counts. While any task is in a user's own
+        script, none stands still. When all tasks have finished and their processes still run, all
+        of them stand still.
         """
-        unfinished = [t for t, at in self.latest.items() if at.phase not in (SERVING, FINISHED)]
         if any(at.phase == IN_SCRIPT for at in self.latest.values()):
-            return seconds, []
+            return deadline_s, []
+        of_each = {
+            task: patience(at.phase, deadline_s)
+            for task, at in self.latest.items()
+            if at.phase not in (SERVING, FINISHED)
+        }
+        limit_s = max(of_each.values(), default=deadline_s)
+        if limit_s < self._patience_s:
+            self.rest()
+        self._patience_s = limit_s
         now = time.monotonic()
-        if not any(at.phase in (TRAINING, WAITING, FINISHED) for at in self.latest.values()):
-            seconds = max(seconds, START_PATIENCE_S)
-        if unfinished:
-            still = [task for task in unfinished if now - self._changed[task] > seconds]
-        elif now - max(self._changed.values()) > seconds:
+        if of_each:
+            still = [task for task in of_each if now - self._changed[task] > limit_s]
+        elif now - max(self._changed.values()) > limit_s:
             still = list(self.latest)
         else:
             still = []
-        return seconds, [self.latest[t] for t in sorted(still, key=self._changed.__getitem__)]
+        still.sort(key=lambda task: (-of_each.get(task, 0.0), self._changed[task]))
+        return limit_s, [self.latest[task] for task in still]
+
+
+def patience(phase: str, deadline_s: float) -> float:
+    """Seconds that a task may be silent in a phase, where a step may take `deadline_s`."""
+    if phase in STEPPING:
+        return deadline_s
+    if phase in STARTING:
+        return max(deadline_s, START_PATIENCE_S)
+    return max(LONG_CALL_DEADLINES * deadline_s, LONG_CALL_PATIENCE_S)
 
 
 def read_progress(task: str, content: str) -> Progress | None:

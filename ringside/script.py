@@ -200,7 +200,11 @@ def _trained(
     with backend.scope():  # a model that is not built yet gets its weights now
         work = workload.workload_from(asked, session.script, session.fits - 1)
     calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
-    told = Progress(reporter.step, partial(reporter.epoch, quiet=not asked.verbose))
+    told = Progress(
+        reporter.step,
+        partial(reporter.epoch, quiet=not asked.verbose),
+        reporter.phase,
+    )
     with given_back(asked.model, backend):
         driver = prepare(
             record,

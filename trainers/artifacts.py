@@ -107,6 +107,7 @@ class Checkpoint(Listener):
     def save_after(self, done: int) -> None:
         """Save within an epoch, after `done` updates of this run; all processes must call it."""
         training, of_epoch = self.training, self._of_epoch(done)
+        self.tell_phase("saving")  # a disk may take its time; after this step: training
         training.backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
         training.backend.average_statistics(training.model)

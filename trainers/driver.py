@@ -67,12 +67,20 @@ class Listener:
 
     Attributes:
         training, clock: set before `on_start`.
+        tell_phase: likewise; it tells all listeners what is done now.
         measured: whether it does the same little work in each step, which `Driver.measure` repeats.
     """
 
     training: Training
     clock: Clock
+    tell_phase: Callable[[str], None]
     measured = False
+
+    def on_phase(self, name: str) -> None:
+        """What is done now: compiling, training, evaluating or saving.
+
+        It is told again after each step that can be heard of in no other way.
+        """
 
     def on_start(self) -> None:
         """All replicas hold the initial weights; no step has been made. Not timed."""
@@ -118,6 +126,7 @@ class Progress(Listener):
     Args:
         on_step: called with (updates done, updates in all) after each execution.
         on_epoch: called with (epoch, its record).
+        on_phase: called with what is done now, see `Listener.on_phase`.
     """
 
     measured = True
@@ -126,8 +135,13 @@ class Progress(Listener):
         self,
         on_step: Callable[[int, int], None],
         on_epoch: Callable[[int, EpochRecord], None] = lambda epoch, record: None,
+        on_phase: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._on_step, self._on_epoch = on_step, on_epoch
+        self._on_step, self._on_epoch, self._on_phase = on_step, on_epoch, on_phase
+
+    def on_phase(self, name: str) -> None:
+        """Pass it on."""
+        self._on_phase(name)
 
     def on_step(self, done: int) -> None:
         """Pass it on."""
@@ -204,16 +218,23 @@ class Driver:
             listeners: told in this order.
         """
         self.training, self.record, self.listeners = training, record, listeners
-        self._epoch = 0
+        self._epoch, self._stepping = 0, "training"
         self.clock = Clock(training.backend, training.model)
         self.step = step_teller((self.clock, *listeners))
 
     def start(self) -> None:
         """Make the replicas equal and tell all listeners; outside of the backend's scope."""
+        self.tell_phase("compiling")  # so it is until the first step has ended
+        self.training.backend.tell_steps(lambda: self.tell_phase(self._stepping))
         self.training.backend.begin_training(self.training.model)
         for one in self.listeners:
-            one.training, one.clock = self.training, self.clock
+            one.training, one.clock, one.tell_phase = self.training, self.clock, self.tell_phase
             one.on_start()
+
+    def tell_phase(self, name: str) -> None:
+        """Tell all listeners what is done now."""
+        for one in self.listeners:
+            one.on_phase(name)
 
     def begin_epoch(self, epoch: int) -> None:
         """Let everybody begin the epoch, then start the clock together with all processes.
@@ -224,6 +245,9 @@ class Driver:
         first = epoch == self.training.first_epoch
         if first:
             self.clock.begin_epoch()  # later ones begin where the one before them ended
+        else:
+            self._stepping = "training"
+            self.tell_phase("training")
         self.training.backend.begin_epoch()
         self.training.totals.begin(self.training.begun if first else None)
         for one in self.listeners:
@@ -269,6 +293,7 @@ class Driver:
             sent_bytes=clock.sent_bytes,
         )
         self.record.epochs += (record,)
+        self.tell_phase("saving")
         for one in self.listeners:
             one.on_epoch_end(self._epoch, record)
         # What the family and Keras pay from here on, such as resets, is the next epoch's.
@@ -289,6 +314,7 @@ class Driver:
 
     def end(self) -> None:
         """The last epoch is over; outside of the backend's scope."""
+        self.tell_phase("saving")
         for one in self.listeners:
             one.on_trained()
         self.record.final_digest = weights_digest(self.training.model)
@@ -319,6 +345,8 @@ class Driver:
         training.backend.average_statistics(training.model)
         if not training.workload.validates or isinstance(training.evaluate, NoEvaluation):
             return {}, 0
+        self._stepping = "evaluating"
+        self.tell_phase("compiling" if self._epoch == training.first_epoch else "evaluating")
         for one in self.listeners:
             one.on_test_begin()
         values, counted = training.evaluate()

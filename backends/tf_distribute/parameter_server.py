@@ -117,6 +117,10 @@ class ParameterServer(StrategyBackend):
         assert self._coordinator is not None
         return self._coordinator
 
+    def tell_steps(self, on_step: Callable[[], None]) -> None:
+        """Every step, as it ends: hundreds may be dispatched before the first one does."""
+        self._the_coordinator.on_step_end = on_step
+
     def step_ends(self) -> list[float] | None:
         """When each step of this epoch was finished, as the coordinator learned it."""
         return sorted(self._the_coordinator.finished_at)

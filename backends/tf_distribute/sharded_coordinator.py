@@ -69,6 +69,7 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
 
     Attributes:
         finished_at: `time.perf_counter()` at which each step was known to be finished.
+        on_step_end: called after each, in a thread of its worker.
     """
 
     def __init__(self, strategy: Any) -> None:
@@ -76,6 +77,7 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
             return  # Keras asks for "the" coordinator again; there is one for each strategy
         super().__init__(strategy)
         self.finished_at: list[float] = []
+        self.on_step_end: Callable[[], None] = lambda: None
         closures = self._cluster.closure_queue
         with closures._queue_lock:
             turns = _TurnQueue(self.num_workers, max_size=closures._queue.maxsize)
@@ -125,6 +127,7 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
 
         def mark_finished() -> None:
             self.finished_at.append(time.perf_counter())
+            self.on_step_end()
             # `wait` is to be woken when everybody is through, not only this worker.
             self._turns.reader.worker = None
             upstream()

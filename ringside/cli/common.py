@@ -68,8 +68,9 @@ Deadline = Annotated[
     typer.Option(
         min=1,
         callback=finite,
-        help="Seconds without progress after which a run counts as hung (before the first step: "
-        "at least 120).",
+        help="Seconds without a step, of training or evaluation, after which a run counts as hung. "
+        "It has 120 at least to start, and ten times as many, 600 at least, to load, build, "
+        "compile and save.",
     ),
 ]
 

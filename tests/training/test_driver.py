@@ -38,6 +38,9 @@ class Diary(Listener):
     def on_fed(self, epoch: int, ids: np.ndarray) -> None:
         self.told.append(("fed", epoch, ids.tolist()))
 
+    def on_phase(self, name: str) -> None:
+        self.told.append(("phase", name))
+
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         self.told.append(("epoch ends", epoch, record.steps, record.train, record.validation))
 
@@ -102,6 +105,14 @@ def test_listeners_are_told_the_same_by_the_loop(resumed: bool, tmp_path: Path) 
     expected = seen_by(by_fit, diary, tmp_path / "fit")
     assert seen_by(by_loop, other_diary, tmp_path / "loop") == expected
     updates = 2 * STEPS + resumed  # after three of the first four updates, nine are left
+    batches = ["evaluating"] * 2  # of 7 examples; each batch is told
+    first = ["compiling", "saving", "compiling", *batches, "saving"]
+    second = ["training", "saving", "evaluating", *batches, "saving"]
+    if resumed:  # an update is left of the first epoch, and no checkpoint within it
+        first.remove("saving")
+    phases = [told[1] for told in diary.told if told[0] == "phase"]
+    # Once more at the end, because steps were told to learn what that costs.
+    assert phases == [*first, *second, *(second if resumed else []), "saving"]
     steps = [told[1] for told in diary.told if told[0] == "step"]
     assert steps == list(range(1, updates + 1))
     for record in (by_fit, by_loop):

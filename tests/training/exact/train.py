@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def answer(spec: RunSpec, backend: Any, run_dir: Path) -> Iterator[Answer]:
         evaluate = Evaluation(model, workload, backend, pipeline)
         trained = trained_metrics(spec, workload, backend, model)
         evaluate()
+        told: list[None] = []
+        backend.tell_steps(partial(told.append, None))
         values, counted = evaluate()  # the second time counts from zero
+        values["steps told"] = len(told)
         predict = Prediction(model, backend, pipeline, like=evaluate.predictions)
         predictions = tf.nest.flatten(predict())
         values |= {f"train {key}": value for key, value in trained.items()}

@@ -73,43 +73,89 @@ def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
     assert watch.standing_still(200) == (200, [])
 
 
-def test_before_the_first_step_a_run_has_time(tmp_path: Path) -> None:
-    """At least two minutes until a task trains; then the deadline that was given."""
-    watch = Watch(tmp_path, ("rank-0", "rank-1"))
-    write_progress(tmp_path, "rank-0", "1.5 0 0 building")
-    write_progress(tmp_path, "rank-1", "1.5 0 0 building")
+@pytest.mark.parametrize(
+    ("phase", "deadline_s", "patience_s"),
+    [
+        ("importing", 20, 120),
+        ("importing", 200, 200),
+        ("loading", 20, 600),
+        ("building", 120, 1200),
+        ("compiling", 20, 600),
+        ("saving", 20, 600),
+        ("training", 20, 20),
+        ("evaluating", 20, 20),
+    ],
+)
+def test_each_phase_has_its_patience(
+    phase: str, deadline_s: float, patience_s: float, tmp_path: Path
+) -> None:
+    """What is one long call has ten times the deadline, at least ten minutes; it is named."""
+    watch = Watch(tmp_path, ("rank-0",))
+    write_progress(tmp_path, "rank-0", f"1.5 3 40 {phase}")
     watch.look()
-    age(watch, "rank-0", 110)
+    age(watch, "rank-0", patience_s - 10)
 
-    early = watch.standing_still(20)
-    age(watch, "rank-0", 15)
-    late = watch.standing_still(20)
-    write_progress(tmp_path, "rank-1", "2.5 1 40 training")
+    early = watch.standing_still(deadline_s)
+    age(watch, "rank-0", 11)
+    late = watch.standing_still(deadline_s)
+
+    assert early == (patience_s, [])
+    assert (late[0], [str(one) for one in late[1]]) == (
+        patience_s,
+        [f"rank-0 was {phase}, step 3 of 40"],
+    )
+
+
+def test_who_waits_for_a_patient_phase_has_time_too(tmp_path: Path) -> None:
+    """While one task saves, its peers wait at their next step, and afterwards too for a while."""
+    watch = Watch(tmp_path, ("worker-0", "worker-1"))
+    write_progress(tmp_path, "worker-0", "1.5 9 40 saving")
+    write_progress(tmp_path, "worker-1", "1.5 9 40 training")
     watch.look()
-    age(watch, "rank-0", -80)
-    training = watch.standing_still(20)
+    age(watch, "worker-0", 90)
+    age(watch, "worker-1", 95)
 
-    assert (early[0], list(early[1])) == (120, [])
-    assert (late[0], [progress.task for progress in late[1]]) == (120, ["rank-0"])
-    assert (training[0], [progress.task for progress in training[1]]) == (20, ["rank-0"])
+    saving = watch.standing_still(20)
+    write_progress(tmp_path, "worker-0", "91.5 9 40 training")
+    watch.look()
+    saved = watch.standing_still(20)
+    age(watch, "worker-1", 21)
+    later = watch.standing_still(20)
+
+    assert [saving, saved] == [(600, []), (20, [])]
+    assert [progress.task for progress in later[1]] == ["worker-1"]
+
+
+def test_who_does_one_long_call_is_named_first(tmp_path: Path) -> None:
+    """Its peers have been silent for longer: they wait for it."""
+    watch = Watch(tmp_path, ("worker-0", "worker-1"))
+    write_progress(tmp_path, "worker-0", "1.5 9 40 saving")
+    write_progress(tmp_path, "worker-1", "1.5 9 40 training")
+    watch.look()
+    age(watch, "worker-0", 601)
+    age(watch, "worker-1", 605)
+
+    seconds, still = watch.standing_still(20)
+
+    assert seconds == 600
+    assert [progress.task for progress in still] == ["worker-0", "worker-1"]
 
 
 def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
-    """The longest silence comes first; a task that was never heard of is silent too."""
+    """A task that was never heard of is silent too, and the first one to look at."""
     watch = Watch(tmp_path, ("rank-0", "rank-1", "rank-2"))
     write_progress(tmp_path, "rank-1", "1.5 3 40 training")
     write_progress(tmp_path, "rank-2", "1.5 4 40 training")
     watch.look()
-    age(watch, "rank-0", 50)
-    age(watch, "rank-1", 90)
+    age(watch, "rank-0", 130)
+    age(watch, "rank-1", 150)
 
     seconds, still = watch.standing_still(20)
 
-    assert seconds == 20
-    assert [progress.task for progress in still] == ["rank-1", "rank-0"]
+    assert seconds == 120
     assert [str(progress) for progress in still] == [
-        "rank-1 was training, step 3 of 40",
         "rank-0 was never heard of",
+        "rank-1 was training, step 3 of 40",
     ]
 
 

@@ -229,8 +229,10 @@ def test_the_queue_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     watch.look()
     in_the_queue = watch.standing_still(10)[1]
     (tmp_path / "progress").mkdir()
-    (tmp_path / "progress" / "rank-0").write_text("1.5 3 40 training")
+    for task in ("rank-0", "rank-1"):
+        (tmp_path / "progress" / task).write_text("1.5 3 40 training")
     watch.look()
+    watch.standing_still(10)
     clock[0] += 9
     just_started = watch.standing_still(10)[1]
     clock[0] += 2
