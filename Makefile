@@ -30,7 +30,7 @@ help: ## this list
 setup: $(READY) ## make .venv (every other target does so by itself)
 
 $(READY): requirements.lock requirements-2.18.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
-		scripts/check_horovod.py scripts/configure_mpi.py setup.cfg pyproject.toml $(MADE_HERE) $(MADE_FOR)
+		scripts/check_horovod.py scripts/configure_mpi.py scripts/listen.c setup.cfg pyproject.toml $(MADE_HERE) $(MADE_FOR)
 	@scripts/setup
 
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report

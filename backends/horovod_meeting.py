@@ -34,7 +34,10 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
         TimeoutError: rank 0 never came.
     """
     address, port = step.meeting_point
-    server = _serve(step, port) if step.rank == 0 else None
+    # On its own node a name may mean 127.0.1.1, where nobody else would find it.
+    here = step.node == step.nodes[0]
+    address = _own_address(step) if here else socket.gethostbyname(address)
+    server = _serve(step, address, port) if step.rank == 0 else None
     if server is None:
         _wait_for(address, port)
     own = slots(step)[step.rank]
@@ -47,7 +50,7 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
             "HOROVOD_CROSS_RANK": str(own.cross_rank),
             "HOROVOD_CROSS_SIZE": str(own.cross_size),
             "HOROVOD_HOSTNAME": own.hostname,
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(address),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
         }
     )
@@ -77,9 +80,10 @@ def slots(step: SlurmStep) -> tuple[SlotInfo, ...]:
     return tuple(found)
 
 
-def _serve(step: SlurmStep, port: int) -> RendezvousHTTPServer:
+def _serve(step: SlurmStep, address: str, port: int) -> RendezvousHTTPServer:
+    """Serve on the one interface by which the other nodes come: it asks nobody who he is."""
     try:
-        server = RendezvousHTTPServer(("", port), RendezvousHandler, 0)
+        server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)
     except OSError as error:
         raise RefusalError(
             "The port at which Horovod's ranks meet must be free.",
@@ -107,16 +111,21 @@ def _wait_for(address: str, port: int) -> None:
         time.sleep(POLL_S)
 
 
+def _own_address(step: SlurmStep) -> str:
+    """The address by which this node reaches the others."""
+    own = step.addresses[step.node]
+    peer = next((address for address in step.addresses if address != own), own)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((peer, 9))  # of a datagram socket: looks up the route, sends nothing
+        return str(probe.getsockname()[0])
+
+
 def _interface(step: SlurmStep) -> str:
     """The network interface by which this node reaches the others.
 
     Without it, Gloo would take the address of the host's name. On Debian that is 127.0.1.1.
     """
-    own = step.addresses[step.node]
-    peer = next((address for address in step.addresses if address != own), own)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((peer, 9))  # of a datagram socket: looks up the route, sends nothing
-        address = probe.getsockname()[0]
+    address = _own_address(step)
     for name, bound in psutil.net_if_addrs().items():
         if any(one.address == address for one in bound):
             return name

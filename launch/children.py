@@ -17,6 +17,7 @@ from typing import Self
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
 from launch.remote import private, ssh, sweep
+from launch.site import PRELOAD
 from ringside_core.readings.process import start_ticks
 from ringside_core.specs.surroundings import HOROVODRUN
 
@@ -43,6 +44,9 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
         and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
     }
     inherited["PATH"] = search_path(parent)
+    if (library := process.env.get(PRELOAD)) and (users := parent.get(PRELOAD)):
+        inherited[PRELOAD] = f"{library}:{users}"
+        process = process.replace(env={k: v for k, v in process.env.items() if k != PRELOAD})
     return {**inherited, **process.env, **({LAUNCHER: tell} if tell else {})}
 
 

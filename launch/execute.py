@@ -3,9 +3,11 @@
 import fcntl
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import TextIO
 
@@ -15,6 +17,7 @@ from launch.logs import Follower, last_lines
 from launch.outcome import Evidence, Records, Verdict, judge
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh, sweep
+from launch.remote.host_facts import interfaces
 from launch.remote.keepers import Keepers
 from launch.turns import Turns
 from launch.watch import SERVING, Progress, Watch
@@ -67,6 +70,8 @@ def execute(
     made = _missing(plan, run_dir)
     if (claim := _claimed(plan, run_dir)) is None:
         return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+    if plan.listens_everywhere:
+        _warn_of_open_ports(plan.remote_hosts, is_root=os.geteuid() == 0)
     records = Records(plan)
     try:
         with claim:
@@ -87,6 +92,20 @@ def execute(
     if execution.outcome.kind == "refused" and not execution.records:
         _remove(made)
     return execution
+
+
+@cache  # once, however many runs there are
+def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
+    """Say who can reach the servers of a run: they ask nobody who he is."""
+    here = ", ".join(f"{name} {there[0]}" for name, there in interfaces().items() if name != "lo")
+    where = f"this machine ({here or 'loopback only'})"
+    power = "AS ROOT read and write any file" if is_root else "read and write your files"
+    print(
+        f"warning: runs listen on every interface of {' and '.join([where, *hosts])}. Whoever "
+        f"reaches their ports can {power}. docs/security.md says how to close them.",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:

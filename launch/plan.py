@@ -12,6 +12,8 @@ RUN_ID = "RINGSIDE_RUN_ID"
 # `pid:start in ticks since boot` of the process that called execute(). A task ends itself when that
 # process ends.
 LAUNCHER = "RINGSIDE_LAUNCHER"
+# The interface on which a process listens where it would on all: see scripts/listen.c.
+LISTEN_ON = "RINGSIDE_LISTEN_ON"
 # Name of a process that starts the ranks itself: horovodrun, mpirun.
 LAUNCHER_NAME = "launcher"
 
@@ -85,6 +87,13 @@ class Plan(Noun):
         if not (self.processes or self.files):
             raise RefusalError("A plan must have processes or files.", received="neither")
         return self
+
+    @property
+    def listens_everywhere(self) -> bool:
+        """Whether it waits for connections on all interfaces; not said of a run that is queued."""
+        several = self.cluster is not None or self.expects[1:]
+        told = any(LISTEN_ON in process.render() for process in self.processes)
+        return bool(several) and not (told or self.queued)
 
     def render(self) -> str:
         """What --dry-run prints: the files, or for each process a line that a person could type."""

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from launch.plan import LISTEN_ON
 from launch.remote.host_facts import interfaces
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
+LOOPBACK = "lo"
+PRELOAD = "LD_PRELOAD"
 DISCARD_PORT = 9
 FIRST_LOCAL_PORT = 10000
 LOCAL_PORTS = 10000
@@ -66,6 +69,8 @@ class Site:
         program: file in the checkout that each task runs. It is started by its path, so that it
             imports this checkout, also where Ringside is not installed or another one is.
         interface_to: the name of the network interface through which other hosts are reached.
+        listen_library: makes a process listen on one interface (scripts/listen.c); empty: it was
+            not built.
     """
 
     python: str
@@ -78,6 +83,7 @@ class Site:
     free_ports: Callable[[int], tuple[int, ...]]
     program: str = "train.py"
     interface_to: Callable[[tuple[str, ...]], str] = field(default=interface_to)
+    listen_library: str = ""
 
     @classmethod
     def here(cls) -> Self:
@@ -86,6 +92,7 @@ class Site:
         own_name = socket.gethostname()
         memory = Path("/dev/shm")
         folder = memory if os.access(memory, os.W_OK) else Path("/tmp")
+        library = Path(sys.prefix) / "lib" / "ringside_listen.so"
         return cls(
             python=sys.executable,
             root=str(ROOT),
@@ -101,7 +108,18 @@ class Site:
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),
             free_ports=free_ports,
+            listen_library=str(library) if library.exists() else "",
         )
+
+    def listen_on(self, interface: str) -> dict[str, str]:
+        """Variables with which a process listens on one interface, where it would on all.
+
+        Args:
+            interface: its name; empty: on all, as it would without us.
+        """
+        if not (interface and self.listen_library):
+            return {}
+        return {LISTEN_ON: interface, PRELOAD: self.listen_library}
 
     def is_local(self, host: str) -> bool:
         """Whether a name of a host means this machine."""

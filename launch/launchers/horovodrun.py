@@ -8,7 +8,7 @@ from launch.placement import place
 from launch.plan import RUN_ID, Plan
 from launch.remote import private
 from launch.remote.sweep import ENVIRONMENT
-from launch.site import Site
+from launch.site import LOOPBACK, Site
 from ringside_core.specs import Placement, RunSpec
 
 # With Horovod's 30 s a rank fails if its peer imports TensorFlow slowly on a busy machine. No other
@@ -32,6 +32,8 @@ class Horovodrun:
         away = site.away(host.name for host in hosts)
         by_mpi = spec.options.horovod_controller == "mpi"
         env = {RUN_ID: site.run_id}
+        if not (away and by_mpi):  # Open MPI's daemons elsewhere get no environment from us
+            env |= site.listen_on(interface or LOOPBACK)
         scratch = hidden = ""
         command = site.task_command(run_dir)
         if by_mpi:

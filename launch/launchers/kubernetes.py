@@ -175,7 +175,7 @@ class _Run:
         else:
             work = [self.service(), *self.tf_config_jobs()]
         claim = [self.claim()] if self._pods.storage else []
-        return [*claim, self.config_map(), *work]
+        return [*claim, self.config_map(), self.network_policy(), *work]
 
     def task_names(self) -> tuple[str, ...]:
         """The tasks that write a record."""
@@ -207,6 +207,16 @@ class _Run:
             "kind": "ConfigMap",
             "metadata": self._metadata(spec_config_map(self._name)),
             "data": {"spec.json": self._spec.to_json() + "\n"},
+        }
+
+    def network_policy(self) -> Manifest:
+        """Nobody but the pods of the run may connect to them: their servers ask for no password."""
+        own = {"podSelector": {"matchLabels": labels(self._name)}}
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": self._metadata(self._name),
+            "spec": {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]},
         }
 
     def service(self) -> Manifest:

@@ -6,7 +6,7 @@ from pathlib import Path
 from launch.placement import place
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.remote import ssh
-from launch.site import Site
+from launch.site import LOOPBACK, Site
 from ringside_core.specs import Placement, RefusalError, RunSpec
 
 
@@ -43,6 +43,7 @@ class Mpirun:
         )
         scratch = "" if away else site.scratch
         env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+        env |= {} if away else site.listen_on(LOOPBACK)
         env |= spec.options.open_mpi_environment  # mpirun passes it to every rank
         return ranks_plan(
             spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch

@@ -6,7 +6,7 @@ from pathlib import Path
 from launch.placement import place
 from launch.plan import RUN_ID, Plan, Process
 from launch.remote import ssh
-from launch.site import LOOPBACK_NAMES, Site
+from launch.site import LOOPBACK, LOOPBACK_NAMES, Site
 from ringside_core.specs import Cluster, ClusterTask, Host, Placement, RefusalError, RunSpec
 from ringside_core.specs.cluster import refuse_too_long
 
@@ -34,7 +34,10 @@ class TFConfig:
         cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
         first = ClusterTask(cluster=cluster, type="worker", index=0)
         refuse_too_long(first.to_tf_config(), cluster)
-        env = {RUN_ID: site.run_id}
+        env = {
+            RUN_ID: site.run_id,
+            **site.listen_on(placement.interface or "" if away else LOOPBACK),
+        }
         processes = tuple(
             _process(
                 task,

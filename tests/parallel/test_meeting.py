@@ -37,6 +37,7 @@ def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -
 
     assert server is not None
     assert other is None
+    assert server.server_address[0] == "127.0.0.1"  # whoever reaches it can change the meeting
     where = f"http://127.0.0.1:{second['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
     with pytest.raises(urllib.error.HTTPError, match="404"):  # nobody has left anything there yet
         urllib.request.urlopen(where)

@@ -101,6 +101,7 @@ def test_manifests_are_as_published(case: str) -> None:
         ("multi_worker_mirrored", "Job", "spec.completionMod", "Indexed"),
         ("multi_worker_mirrored", "Job", "spec.template.spec.restart", "Never"),
         ("mirrored", "Job", "spec.template.spec.containers", None),
+        ("mirrored", "NetworkPolicy", "spec.podSelector.matchLabel", {}),
     ],
 )
 def test_a_broken_manifest_is_found(case: str, kind: str, path: str, value: object) -> None:
@@ -114,6 +115,29 @@ def test_a_broken_manifest_is_found(case: str, kind: str, path: str, value: obje
 
     with pytest.raises((kubernetes_validate.ValidationError, pydantic.ValidationError, ValueError)):
         check(manifest)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_pods_of_the_run_reach_its_pods(case: str) -> None:
+    """TensorFlow's servers, mpirun's daemons and sshd ask nobody, or little, who he is."""
+    manifests = _golden(case)
+    (policy,) = _of("NetworkPolicy", manifests)
+    own = policy["spec"]["podSelector"]["matchLabels"]
+
+    assert policy["spec"] == {
+        "podSelector": {"matchLabels": own},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": {"matchLabels": own}}]}],
+    }
+    assert own["app.kubernetes.io/instance"] == policy["metadata"]["name"]
+    templates = list(_templates(manifests))
+    assert templates
+    assert all(own.items() <= one["metadata"]["labels"].items() for one in templates)
+    # There before the first pod is.
+    kinds = [manifest["kind"] for manifest in manifests]
+    assert kinds.index("NetworkPolicy") < min(
+        at for at, kind in enumerate(kinds) if kind in ("Job", "MPIJob")
+    )
 
 
 @pytest.mark.parametrize("case", CASES)

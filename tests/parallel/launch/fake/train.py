@@ -5,6 +5,7 @@ The order comes in the spec's workload options: `who` does `what` when it has ma
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -38,6 +39,9 @@ class Task:
         self.run_id = os.environ["RINGSIDE_RUN_ID"]
         self.order: dict[str, Any] = {"steps": 20, "step_s": 0.04, "who": "", "at": 2, "what": ""}
         self.order |= spec.workload_options
+        if self.place.task is not None:  # as TensorFlow's servers do
+            _, _, port = self.place.task.address.rpartition(":")
+            self.server = socket.create_server(("", int(port)))
 
     def progress(self, step: int, phase: str) -> None:
         file = self.run_dir / "progress" / self.name

@@ -1,0 +1,76 @@
+"""On which interface the processes of a run listen, and what is said where it is every one."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from launch import Plan, Site
+from launch.children import environment
+from launch.execute import _warn_of_open_ports
+from launch.plan import Process
+
+PlanOf = Callable[..., Plan]
+HOSTS = "here slots=1\nthere slots=1\n"
+BUILT = "/venv/lib/ringside_listen.so"
+
+
+@pytest.mark.parametrize(
+    ("backend", "changes", "interface"),
+    [
+        ("multi_worker_mirrored", {}, "lo"),
+        ("parameter_server", {}, "lo"),
+        ("horovod", {}, "lo"),
+        ("horovod", {"options": {"controller": "mpi"}}, "lo"),
+        ("horovod", {"hostfile": HOSTS}, "eth7"),
+        ("horovod", {"hostfile": HOSTS, "interface": "ib0"}, "ib0"),
+        ("multi_worker_mirrored", {"hostfile": HOSTS, "interface": "ib0"}, "ib0"),
+        # Nobody knows the interfaces of the other host, or gives Open MPI's daemon an environment.
+        ("multi_worker_mirrored", {"hostfile": HOSTS}, None),
+        ("horovod", {"hostfile": HOSTS, "options": {"controller": "mpi"}}, None),
+        ("mirrored", {}, ""),
+    ],
+    ids=str,
+)
+def test_runs_listen_on_one_interface(
+    backend: str, changes: dict[str, Any], interface: str | None, plan_of: PlanOf, site: Site
+) -> None:
+    """Loopback on one machine, the chosen one between several; None: on all, and it is known."""
+    hosts = 2 if "hostfile" in changes else 1
+    built = dataclasses.replace(site, listen_library=BUILT)
+
+    plan = plan_of(backend, hosts=hosts, on=built, **changes)
+    bare = plan_of(backend, hosts=hosts, **changes)
+
+    for process in plan.processes:
+        told = f"RINGSIDE_LISTEN_ON={interface} LD_PRELOAD={BUILT}"
+        assert (told in process.render()) == bool(interface)
+    assert plan.listens_everywhere == (interface is None)
+    assert bare.listens_everywhere == (interface != "")
+    assert "LD_PRELOAD" not in bare.render()
+
+
+def test_a_library_that_the_user_loads_is_kept() -> None:
+    """jemalloc, for example."""
+    process = Process(name="a", argv=("b",), env={"LD_PRELOAD": BUILT})
+
+    env = environment({"LD_PRELOAD": "/lib/jemalloc.so"}, process, tell="")
+
+    assert env["LD_PRELOAD"] == f"{BUILT}:/lib/jemalloc.so"
+
+
+@pytest.mark.parametrize(("is_root", "power"), [(True, "AS ROOT"), (False, "your files")])
+def test_who_can_reach_a_run_is_said_once(
+    is_root: bool, power: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With this machine's interfaces and the other hosts; loudest as root."""
+    _warn_of_open_ports.cache_clear()
+
+    for _ in range(3):
+        _warn_of_open_ports(("there",), is_root=is_root)
+
+    said = capsys.readouterr().err
+    assert said.count("warning: runs listen on every interface of this machine (") == 1
+    assert ") and there. Whoever reaches their ports can " in said
+    assert power in said and "127.0.0.1" not in said
