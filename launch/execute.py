@@ -13,7 +13,7 @@ from typing import TextIO
 
 from launch.children import Child, Children, environment
 from launch.interrupts import Interrupts
-from launch.logs import Follower, last_lines
+from launch.logs import Follower, LogLimit, last_lines
 from launch.outcome import Evidence, Records, Verdict, judge
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh, sweep
@@ -126,6 +126,7 @@ def _run(
 ) -> Execution:
     """Start and watch the processes of a prepared run; see `execute`."""
     watch = Watch(Path(plan.run_dir), plan.expects, queued=plan.queued)
+    limit = LogLimit(Path(plan.run_dir))
     with (
         Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
         Keepers(plan) as keepers,
@@ -152,6 +153,7 @@ def _run(
                         on_progress(progress)
                     if follower is not None:
                         follower.copy()
+                    limit.keep()
                 state.look_for_lost_hosts()
             finally:
                 if turns is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import NonNegativeInt
 
 from ringside_core.specs import Noun
+from ringside_core.text import is_whole_number
 
 TRAINING = "training"
 EVALUATING = "evaluating"
@@ -130,6 +131,6 @@ def patience(phase: str, deadline_s: float) -> float:
 def read_progress(task: str, content: str) -> Progress | None:
     """Read `<unix time> <step> <total steps> <phase>`; None for an incomplete line."""
     words = content.split()
-    if len(words) != 4 or not (words[1].isdigit() and words[2].isdigit()):
+    if len(words) != 4 or not (is_whole_number(words[1]) and is_whole_number(words[2])):
         return None
     return Progress(task=task, step=int(words[1]), total_steps=int(words[2]), phase=words[3])

@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
+from ringside_core.archives import read_arrays
 from ringside_core.keras import (
     build_optimizer,
     chance_of,
@@ -121,8 +120,7 @@ def keep(path: Path, other: Path) -> None:
 def best_loss(run_dir: Path) -> float:
     """The validation loss of the best checkpoint of a run; infinity: it has none."""
     try:
-        with (run_dir / BEST).open("rb") as stream, np.load(stream) as stored:
-            return float(stored["validation_loss"])
+        return float(read_arrays(run_dir / BEST)["validation_loss"])
     except _UNREADABLE:
         return float("inf")
 
@@ -207,9 +205,7 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Position]:
         RefusalError: no checkpoint, or a damaged one.
     """
     try:
-        # We open the file, because NumPy would not close a damaged one.
-        with path.open("rb") as stream, np.load(stream) as stored:
-            arrays = dict(stored)
+        arrays = read_arrays(path)
         return arrays, _position(arrays)
     except _UNREADABLE as error:
         raise RefusalError(
@@ -270,8 +266,4 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     return Position(epochs_done, begun)
 
 
-# A .npy file gives an array, which has no `with`: TypeError. An empty file: EOFError.
-_UNREADABLE = (
-    *(OSError, ValueError, TypeError, LookupError, EOFError),
-    *(zipfile.BadZipFile, zlib.error, RefusalError),
-)
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, RecursionError, RefusalError)

@@ -1,7 +1,6 @@
 """Trace: everything that one process saw of one case, as arrays by name."""
 
 import json
-import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError, whole_file
 
 _META = "meta"
@@ -134,17 +134,16 @@ class Trace:
             RefusalError: no such file, or a damaged one.
         """
         try:
-            # NumPy keeps a damaged file open if it opened it.
-            with path.open("rb") as stream, np.load(stream) as stored:
-                arrays = dict(stored)
-            trace = cls(meta=json.loads(str(arrays.pop(_META))))
+            arrays = read_arrays(path)
+            trace = cls(meta=dict(json.loads(str(arrays.pop(_META)))))
             for name in _PLAIN:
                 setattr(trace, name, arrays.pop(name))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            groups = {group: getattr(trace, group) for group in _GROUPS}
+            for key, array in arrays.items():
+                group, _, name = key.partition("|")
+                groups[group][name] = array
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise RefusalError("A trace must be whole.", received=f"{path}: {error}") from None
-        for key, array in arrays.items():
-            group, _, name = key.partition("|")
-            getattr(trace, group)[name] = array
         return trace
 
 

@@ -69,7 +69,7 @@ class Arm(Noun):
 
     @model_validator(mode="before")
     @classmethod
-    def _type_the_options(cls, data: dict[str, Any]) -> dict[str, Any]:
+    def _type_the_options(cls, data: Any) -> Any:
         return with_typed_options(data)
 
     @model_validator(mode="after")

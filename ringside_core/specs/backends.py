@@ -253,9 +253,14 @@ def backend_options(backend: str, values: Mapping[str, Any]) -> BackendOptions:
     return kind(**values)
 
 
-def with_typed_options(data: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a noun that has `backend` and `options`, its options in the backend's type."""
-    options = data.get("options") or {}
-    if isinstance(options, BackendOptions):
+def with_typed_options(data: Any) -> Any:
+    """The fields of a noun that has `backend` and `options`, its options in the backend's type.
+
+    What is no such thing is left as it is: pydantic refuses it.
+    """
+    if not isinstance(data, dict):
         return data
-    return {**data, "options": backend_options(data.get("backend", ""), options)}
+    backend, options = data.get("backend"), data.get("options") or {}
+    if not (isinstance(backend, str) and isinstance(options, dict)):
+        return data
+    return {**data, "options": backend_options(backend, options)}

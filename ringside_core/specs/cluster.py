@@ -178,7 +178,7 @@ def parse_tf_config(text: str) -> ClusterTask:
     """
     try:
         body = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # the first also for a number of 5,000 digits
         raise RefusalError(
             "TF_CONFIG must be JSON.",
             received=f"{text!r} ({error})",
@@ -206,7 +206,7 @@ def parse_tf_config(text: str) -> ClusterTask:
                 "Each task type in TF_CONFIG must have a list of addresses.",
                 received=f"{kind}={addresses!r}",
             )
-    if task.get("type") not in Cluster.model_fields:
+    if task.get("type") not in [*Cluster.model_fields]:  # a list has no hash
         raise RefusalError(
             "The task type in TF_CONFIG must be chief, worker or ps.",
             received=repr(task.get("type")),

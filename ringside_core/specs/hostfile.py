@@ -84,9 +84,13 @@ def _refuse_name(name: str, where: str) -> None:
             advice=f"Write `{with_slots['name']} slots={with_slots['slots'] or 1}`.",
         )
     labels = name.removesuffix(".").split(".")
-    if not name[0].isalnum() or not all(1 <= len(label) <= LONGEST_LABEL for label in labels):
+    if (
+        ":" in name
+        or not name[0].isalnum()
+        or not all(1 <= len(label) <= LONGEST_LABEL for label in labels)
+    ):
         raise RefusalError(
-            "A host's name must begin with a letter or a digit, and have 1 to "
+            "A host's name must begin with a letter or a digit, have no colon, and 1 to "
             f"{LONGEST_LABEL} characters between its dots.",
             received=where,
         )

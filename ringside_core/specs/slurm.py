@@ -32,6 +32,8 @@ PORTS = 10000
 PORTS_BETWEEN_JOBS = 613
 PORTS_BETWEEN_STEPS = 31
 
+MOST_NODES = 100_000  # Slurm itself knows fewer
+
 _RUN = re.compile(r"(?P<tasks>[0-9]{1,9})(?:\(x(?P<nodes>[0-9]{1,9})\))?")
 
 # From a node list such as `node[1-3,7]` to the addresses of the nodes, in the same order.
@@ -187,7 +189,12 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
         match = _RUN.fullmatch(part)
         if match is None:
             raise RefusalError(f"{LAYOUT} must read like 2(x3),1.", received=repr(text))
-        found += [int(match["tasks"])] * int(match["nodes"] or 1)
+        nodes = int(match["nodes"] or 1)
+        if len(found) + nodes > MOST_NODES:
+            raise RefusalError(
+                f"{LAYOUT} must be of at most {MOST_NODES:,} nodes.", received=repr(text)
+            )
+        found += [int(match["tasks"])] * nodes
     return tuple(found)
 
 

@@ -113,6 +113,12 @@ def read_surroundings(
                 advice="Unset them, or start through the launcher.",
             )
         rank, size, local_rank, local_size = map(int, values)
+        if not (rank < size and local_rank < local_size <= size):
+            raise RefusalError(
+                f"The ranks that {kind} sets must be below their sizes.",
+                received=", ".join(f"{name}={env[name]}" for name in names),
+                advice="Unset them, or start through the launcher.",
+            )
         found = Surroundings(
             kind=kind, rank=rank, size=size, local_rank=local_rank, local_size=local_size
         )

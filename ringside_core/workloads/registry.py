@@ -102,7 +102,10 @@ def keras_of(name: str) -> KerasVersion | None:
     file = own_file(name)
     if file is not None:
         return version_of(Path(file))
-    module = Path(*name.rpartition(":")[0].split("."))
+    parts = name.rpartition(":")[0].split(".")
+    if not all(parts):  # to import it says why that is no module
+        return 2
+    module = Path(*parts)
     for folder in (Path.cwd(), *map(Path, sys.path)):
         for place in (folder / module.with_suffix(".py"), folder / module / "__init__.py"):
             if place.is_file():
@@ -126,6 +129,12 @@ def check_name(name: str) -> None:
         known = [*WORKLOADS, "path/to/file.py:function", "path/to/script.py"]
         raise unknown_name("workload", name, known)
     elif name not in WORKLOADS:
+        location, _, function = name.rpartition(":")
+        if not (location and function) or "\0" in name:
+            raise RefusalError(
+                "A workload is named file.py:function or package.module:function.",
+                received=repr(name),
+            )
         check_modules_beside(name)
 
 

@@ -154,6 +154,22 @@ def test_a_killed_middleman(
     assert execution.outcome.completed or execution.outcome.error_class == "ProcessDied"
 
 
+def test_a_long_log_is_cut_while_the_run_goes_on(
+    plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task notices nothing; its last words are kept."""
+    for name, value in (("MOST_BYTES", 20_000), ("KEPT_BYTES", 1000), ("LOOK_S", 0.0)):
+        monkeypatch.setattr(f"launch.logs.{name}", value)
+    plan = plan_of("mirrored", who="rank-0", what="talk", steps=4)
+
+    execution = execute(plan, deadline_s=20)
+
+    text = (Path(plan.run_dir) / "logs" / "rank-0.log").read_text()
+    assert execution.outcome.completed, execution
+    assert text.startswith("hello from rank-0\n") and "bytes are left out here]" in text
+    assert text.endswith(" and on\n") and len(text) < 3000
+
+
 @pytest.mark.parametrize("arm", ["tf_config", "mpirun", "horovodrun"])
 def test_an_exception(arm: str, plan_of: PlanOf) -> None:
     """An exception in one task is the outcome of the run, whoever reports what else."""

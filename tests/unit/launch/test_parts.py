@@ -49,7 +49,9 @@ def test_progress_is_told_once(tmp_path: Path) -> None:
     assert watch.look() == []
 
 
-@pytest.mark.parametrize("line", ["", "1.5 3", "1.5 x 40 training", "1.5 3 40 training twice"])
+@pytest.mark.parametrize(
+    "line", ["", "1.5 3", "1.5 x 40 training", "1.5 ² 40 training", "1.5 3 40 training twice"]
+)
 def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> None:
     """A half-written progress file is ignored; it is no error."""
     watch = Watch(tmp_path, ("rank-0",))

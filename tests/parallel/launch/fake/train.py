@@ -111,6 +111,9 @@ class Task:
             raise ValueError("a bad batch")
         elif what == "be of another run":
             self.run_id = "0ther"
+        elif what == "talk":
+            print("blah " * 10_000 + "\n", "and on", flush=True)
+            time.sleep(0.5)
         elif what == "exit 0":
             os._exit(0)
         elif what == "exit 3":
