@@ -253,12 +253,18 @@ def _identity(model: Any) -> dict[str, NDArray[Any]]:
     }
 
 
+def _count(array: NDArray[Any]) -> int:
+    if array.shape or array.dtype.kind not in "iu" or array < 0:
+        raise ValueError(f"{array} epochs or batches")
+    return int(array)
+
+
 def _position(arrays: dict[str, NDArray[Any]]) -> Position:
-    epochs_done = int(arrays["epochs_done"])
+    epochs_done = _count(arrays["epochs_done"])
     if "batches" not in arrays:
         return Position(epochs_done)
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
-    begun = BegunEpoch(int(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
+    begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
@@ -266,4 +272,8 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     return Position(epochs_done, begun)
 
 
-_UNREADABLE = (OSError, ValueError, TypeError, LookupError, RecursionError, RefusalError)
+# What reading a file, and what its bytes say, can end in.
+_UNREADABLE = (
+    *(OSError, ValueError, TypeError, LookupError),
+    *(ArithmeticError, RecursionError, RefusalError),
+)
