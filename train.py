@@ -94,9 +94,7 @@ def _train_once(
     reporter.phase("loading")
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     reporter.phase("building")
-    listeners: list[Listener] = [
-        Progress(reporter.step, reporter.epoch, reporter.phase)
-    ]
+    listeners: list[Listener] = [Progress(reporter.step, reporter.epoch, reporter.phase)]
     if takes_turns(run_dir):
         listeners.append(WaitForTurn(partial(allowed_until, run_dir), reporter.waiting))
     make_ready = prepare or prepared.prepare
