@@ -260,7 +260,7 @@ def with_typed_options(data: Any) -> Any:
     """
     if not isinstance(data, dict):
         return data
-    backend, options = data.get("backend"), data.get("options") or {}
+    backend, options = data.get("backend", ""), data.get("options") or {}
     if not (isinstance(backend, str) and isinstance(options, dict)):
         return data
     return {**data, "options": backend_options(backend, options)}
