@@ -8,6 +8,7 @@ TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -148,6 +149,8 @@ def _by_hand(
 
 def main(arguments: list[str]) -> int:
     """Run with these command-line arguments; returns the exit code."""
+    # Slurm sends it ahead of its limit, to processes too that have nothing to save yet, or no more.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     print_anything()
     try:
         if "--spec" in arguments:

@@ -4,6 +4,7 @@ What an attempt has left moves into `attempts/<number>/` before the next one beg
 stay where they are.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -26,8 +27,10 @@ from ringside_core.specs import (
 from ringside_core.specs.noun import Document
 
 SUMMARY = "attempts.json"
-# A refused run would be refused again; one that was ended as a whole was meant to end.
+# A refused run would be refused again, but for one that has run before: a host of it is not up yet,
+# or a port not free. One that was ended as a whole was meant to end.
 AGAIN = ("failed", "hung", "preempted")
+NOT_YET_S = 30.0
 # Starts one attempt of a spec, and waits for its end.
 Start = Callable[[RunSpec, Interrupts], Execution]
 
@@ -126,13 +129,23 @@ def attempt(
             made.append(Attempt(outcome=execution.outcome, updates=0 if at is None else at.step))
             if len(made) > 1:
                 write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
-            again = execution.outcome.kind in AGAIN and not interrupts.preempting
+            refused = execution.outcome.kind == "refused" and len(made) > 1
+            again = (refused or execution.outcome.kind in AGAIN) and not interrupts.preempting
             if not again or len(made) > restarts:
                 return execution, Attempts(attempts=tuple(made))
             say(f"{execution.outcome}; start {len(made) + 1} of {restarts + 1}")
+            if refused:
+                _wait(NOT_YET_S, interrupts)
             set_aside(run_dir)
             if any(run_dir.glob("checkpoint*.npz")):
                 spec = spec.replace(resume_from=AUTO)
+
+
+def _wait(seconds: float, interrupts: Interrupts) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        interrupts.raise_noted()
+        time.sleep(0.1)
 
 
 def _furthest(run_dir: Path) -> Progress | None:

@@ -20,7 +20,7 @@ from launch.remote import host_facts, ssh, sweep
 from launch.remote.host_facts import interfaces
 from launch.remote.keepers import Keepers
 from launch.turns import Turns
-from launch.watch import SERVING, Progress, Watch
+from launch.watch import SAVES, SERVING, Progress, Watch
 from ringside_core.readings.machine import boot_id
 from ringside_core.specs import Execution, Outcome, write_whole
 
@@ -143,7 +143,7 @@ def _run(
                 while not state.over():
                     resting = turns is not None and turns.resting
                     children.wait(RESTING_POLL_S if resting else pause_after(took_s))
-                    _pass_on(interrupts, plan, keepers)
+                    _pass_on(interrupts, plan, keepers, watch)
                     if resting:
                         watch.rest()
                     began = time.monotonic()
@@ -166,14 +166,15 @@ def _run(
     return execution.replace(started_unix_s=started_unix_s, boot_id=boot_id())
 
 
-def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers) -> None:
+def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch) -> None:
     """Ask a run that saves to end at the first SIGTERM; raise at any other signal.
 
     It raises too where no process would save yet.
     """
     if plan.spec.save == "all" and interrupts.preempts():
         keepers.tell(sweep.PREEMPT)
-        if not (sweep.preempt_members(plan.run_id) or plan.remote_hosts):
+        begun = any(at.phase in SAVES for at in watch.latest.values())
+        if not (sweep.preempt_members(plan.run_id) or (plan.remote_hosts and begun)):
             interrupts.stop()
     interrupts.raise_noted()
 

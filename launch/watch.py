@@ -16,6 +16,7 @@ IN_SCRIPT = "in-script"  # runs what a user's script does before and after its t
 FINISHED = "finished"
 STEPPING = (TRAINING, EVALUATING, WAITING, FINISHED)  # they report often, or need not take long
 STARTING = ("", "starting", "importing")
+SAVES = ("compiling", "saving", TRAINING, EVALUATING, WAITING)  # a training has begun
 # To start depends on the machine, not on the workload: on two busy cores it took 35 s.
 START_PATIENCE_S = 120.0
 # Any other phase is one long call, in which nothing can be told: a download, a compiler, a

@@ -1,7 +1,7 @@
 /* Loaded in front of libc (LD_PRELOAD): who would listen on all interfaces listens on one.
  *
  * TensorFlow's servers listen on 0.0.0.0 whatever TF_CONFIG says, and so do horovodrun and Open MPI. Nothing but
- * `bind` is changed: a run connects to others as before (docs/security.md).
+ * `bind` of a stream is changed: a run connects to others as before (docs/security.md).
  *
  *   RINGSIDE_LISTEN_ON   an interface; unset: nothing is changed
  */
@@ -52,13 +52,17 @@ int bind(int handle, const struct sockaddr *address, socklen_t length) {
     Bind libc_bind = (Bind)dlsym(RTLD_NEXT, "bind");
     const char *interface = getenv("RINGSIDE_LISTEN_ON");
     struct sockaddr_in6 own;
-    int only_six = 0;
+    int only_six = 0, type = 0;
     socklen_t size = sizeof only_six;
-    if (!interface || !address || length > sizeof own || !is_any(address, length))
+    getsockopt(handle, SOL_SOCKET, SO_TYPE, &type, &size);
+    if (!interface || !address || type != SOCK_STREAM || length > sizeof own || !is_any(address, length))
         return libc_bind(handle, address, length);
     memcpy(&own, address, length);
     /* A socket of both families listens on the IPv4 address: that is where others connect to. */
-    if (address->sa_family == AF_INET6) getsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &only_six, &size);
+    if (address->sa_family == AF_INET6) {
+        size = sizeof only_six;
+        getsockopt(handle, IPPROTO_IPV6, IPV6_V6ONLY, &only_six, &size);
+    }
     if (put_address(interface, only_six ? AF_INET6 : AF_INET, &own)) {
         errno = EADDRNOTAVAIL; /* rather nowhere than everywhere */
         return -1;

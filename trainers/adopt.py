@@ -53,7 +53,8 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
         workload.check_model(model)
         mark_losses(model, workload, one_pass=runs_in_one_pass(spec))
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
-        count_draws(model, spec.seed, backend.replica_number)
+        if backend.capabilities.synchronous:  # else the workers would share the count of a server
+            count_draws(model, spec.seed, backend.replica_number)
         backend.prepare_model(model)
         if workload.optimizer is None:
             check_compiled(model, spec)

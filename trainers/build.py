@@ -85,7 +85,8 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         # Without the rank, replicas in different processes would draw the same dropout masks. Not
         # before: a script seeds its own model.
         tf.random.set_seed(spec.seed + backend.rank)
-        count_draws(model, spec.seed, backend.replica_number)
+        if backend.capabilities.synchronous:  # else the workers would share the count of a server
+            count_draws(model, spec.seed, backend.replica_number)
         backend.prepare_model(model)
         set_weights(model, weights)
         if workload.optimizer is None:

@@ -30,8 +30,11 @@ class RefusalError(Exception):
         super().__init__(" ".join(parts))
 
 
-class PreemptedError(Exception):
-    """The training was asked to end early; it has ended where it can go on later."""
+class PreemptedError(BaseException):
+    """The training was asked to end early; it has ended where it can go on later.
+
+    As KeyboardInterrupt, so that a script's `except Exception` does not train on with half a model.
+    """
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:

@@ -5,10 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from launch import attempts
 from launch.attempts import Attempts, attempt, set_aside
 from launch.interrupts import Interrupts
 from launch.journal import set_record_aside
-from ringside_core.specs import AUTO, Execution, Outcome, RefusalError, RunSpec, Topology
+from ringside_core.specs import (
+    AUTO,
+    Execution,
+    Outcome,
+    PreemptedError,
+    RefusalError,
+    RunSpec,
+    Topology,
+)
 
 SPEC = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
 FAILED = Outcome(kind="failed", reason="it died")
@@ -59,6 +68,24 @@ def test_it_does_not_start_for_ever(tmp_path: Path, outcome: Outcome, count: int
     _, specs = run_of(tmp_path, [(outcome, 0, 0)] * 4, restarts=2)
 
     assert len(specs) == count
+
+
+def test_a_refusal_after_a_failure_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was lost is not ready yet."""
+    monkeypatch.setattr(attempts, "NOT_YET_S", 0.0)
+    not_ready = Outcome(kind="refused", reason="b is not ready")
+    ends = [(FAILED, 12, 30), (not_ready, 0, 0), (Outcome(kind="completed"), 20, 20)]
+
+    told, _ = run_of(tmp_path, ends, restarts=2)
+
+    assert told.attempts[-1].outcome.completed
+
+
+def test_a_script_does_not_take_a_preemption_for_an_error() -> None:
+    """Its `except Exception` would train on with half a model."""
+    assert not issubclass(PreemptedError, Exception)
 
 
 def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
