@@ -39,8 +39,9 @@ class Attempt(Noun):
     """One attempt of a run.
 
     Attributes:
-        updates: that it made.
-        lost: of them, those that the next attempt had to make again; None: nobody went on.
+        updates: that it made; of a script, in its last `fit`.
+        lost: of them, those that the next attempt had to make again; None: nobody went on, or a
+            script has several fits, whose updates are not counted together.
     """
 
     outcome: Outcome
@@ -55,14 +56,11 @@ class Attempts(Document):
 
     attempts: tuple[Attempt, ...]
 
-    @property
-    def updates_lost(self) -> int:
-        """Updates that were made more than once."""
-        return sum(attempt.lost or 0 for attempt in self.attempts)
-
     def __str__(self) -> str:
-        count = len(self.attempts)
-        return f"{count} attempts, {self.updates_lost} updates made again"
+        """How many, and the updates that were made more than once, where they are known."""
+        lost = [attempt.lost for attempt in self.attempts if attempt.lost is not None]
+        again = f", {sum(lost)} updates made again" if lost else ""
+        return f"{len(self.attempts)} attempts{again}"
 
 
 def set_aside(run_dir: Path) -> PositiveInt | None:
@@ -86,8 +84,10 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
     number = max(earlier, default=0) + 1
     target = run_dir / ATTEMPTS / str(number)
     target.mkdir(parents=True)
-    for name in (*FOLDERS, SPEC):
+    later_fits = [str(one.relative_to(run_dir)) for one in run_dir.glob("fit-*/records")]
+    for name in (*FOLDERS, SPEC, *later_fits):
         if (run_dir / name).exists():
+            (target / name).parent.mkdir(exist_ok=True)
             (run_dir / name).rename(target / name)
     return number
 
@@ -116,12 +116,14 @@ def attempt(
         KeyboardInterrupt, SystemExit: see `execute`.
     """
     made: list[Attempt] = []
+    found = _checkpoints(run_dir)  # of another run
     left: int | None = None  # updates that were left when the attempt before ended
     with Interrupts(saves=True) as interrupts:
         while True:
             execution = start(spec, interrupts)
             at = _furthest(run_dir)
-            if at is not None and left is not None:
+            several = any(run_dir.glob("fit-*"))  # trainings: progress is that of the last one
+            if at is not None and left is not None and not several:
                 # Of the last one that trained, if one that did not came between.
                 last = max(n for n, one in enumerate(made) if one.updates)
                 made[last] = made[last].replace(lost=max(0, at.total_steps - left))
@@ -137,7 +139,7 @@ def attempt(
             if refused:
                 _wait(NOT_YET_S, interrupts)
             set_aside(run_dir)
-            if any(run_dir.glob("checkpoint*.npz")):
+            if _checkpoints(run_dir) - found:
                 spec = spec.replace(resume_from=AUTO)
 
 
@@ -146,6 +148,11 @@ def _wait(seconds: float, interrupts: Interrupts) -> None:
     while time.monotonic() < end:
         interrupts.raise_noted()
         time.sleep(0.1)
+
+
+def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
+    """The checkpoints in a folder: name, and when it was written in nanoseconds."""
+    return {(one.name, one.stat().st_mtime_ns) for one in run_dir.glob("checkpoint*.npz")}
 
 
 def _furthest(run_dir: Path) -> Progress | None:

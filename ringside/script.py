@@ -25,6 +25,7 @@ from typing import Any
 
 from backends.base import Backend
 from launch.flags import spec_from_flags
+from launch.journal import set_record_aside
 from launch.launchers.slurm import node_addresses
 from launch.task import (
     Reporter,
@@ -38,6 +39,7 @@ from launch.task import (
 from launch.watch import IN_SCRIPT
 from ringside_core.keras import VERSION, seed_weights, tf
 from ringside_core.specs import (
+    AUTO,
     Outcome,
     RecordInProgress,
     RefusalError,
@@ -166,15 +168,17 @@ def _train(session: _Session, asked: FitArguments) -> Any:
     first_launched = session.launched and number == 0
     record, run_dir = session.record, session.run_dir
     if not first_launched:
-        # Another training has an order of its own, and a record.
+        # Another training has an order of its own, a record, and checkpoints.
         spec = record.spec.replace(
             global_batch=asked.global_batch,
             epochs=asked.epochs,
-            resume_from=None,
+            resume_from=AUTO if record.spec.resume_from == AUTO else None,
             seed=record.spec.seed + (number > 0),
         )
         run_dir = run_dir / f"fit-{number + 1}" if number else run_dir
         record = begun(spec, session.surroundings)
+        if spec.resume_from == AUTO:
+            set_record_aside(run_dir, record.task)
         if number:
             record.started_unix_s = time.time()
         record.role, record.is_chief = backend.role, backend.is_chief
@@ -219,7 +223,7 @@ def _trained(
             reporter.notes(record.input_notes)
         train(driver)
     reporter.phase(IN_SCRIPT)
-    return calls.history
+    return calls.history if record.epochs else workload.no_history(asked)
 
 
 def _here() -> _Session:

@@ -1,5 +1,6 @@
 """What a run leaves on disk beside its records: checkpoint, ledger, TensorBoard log, model."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ from numpy.typing import NDArray
 from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import AUTO, EpochRecord, RecordInProgress, is_full, remove_halves
 from trainers import checkpoint
+from trainers.checkpoint import Position
 from trainers.driver import DivergedError, Listener, Training
 from trainers.resume import feed
-from trainers.totals import BegunEpoch, updates_per_batch
+from trainers.totals import updates_per_batch
 
 
 def savers(
@@ -93,11 +95,9 @@ class Checkpoint(Listener):
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Save, and keep the best."""
-        loss = record.validation.get("loss")
-        self._save(epochs_done=epoch + 1, loss=loss)
-        if loss is not None and loss < self._best and self.training.backend.is_chief:
-            self._best = loss
-            checkpoint.keep(self._path, self._run_dir / checkpoint.BEST)
+        training = self.training
+        position = Position(epoch + 1, feed=feed(training), ended=training.model.stop_training)
+        self._save(position, record.validation.get("loss"))
 
     def can_save_after(self, done: int) -> bool:
         """Whether a checkpoint after this update would be one within an epoch."""
@@ -111,14 +111,13 @@ class Checkpoint(Listener):
         training.backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
         training.backend.average_statistics(training.model)
-        self._save(self._epoch, training.totals.so_far(of_epoch, feed(training)))
+        begun = training.totals.so_far(of_epoch, feed(training))
+        self._save(Position(self._epoch, begun))
 
     def _of_epoch(self, done: int) -> int:
         return (self.training.updates_before + done) % self.training.steps_per_epoch
 
-    def _save(
-        self, epochs_done: int, begun: BegunEpoch | None = None, loss: float | None = None
-    ) -> None:
+    def _save(self, position: Position, loss: float | None = None) -> None:
         model = self.training.model
         arrays = checkpoint.snapshot(model)
         weights = checkpoint.values_in(arrays)[: len(self._numbers)]
@@ -126,20 +125,36 @@ class Checkpoint(Listener):
         if any(before and not now for before, now in pairs):
             raise DivergedError("weights are no longer numbers")
         self.said = f"saved in {checkpoint.NEWEST}"
-        if not self.training.backend.is_chief:
-            return
+        if self.training.backend.is_chief:
+            self._record.warnings = self._before
+            epoch = position.epochs_done + (position.begun is not None)
+            if failure := self._unless_full(
+                lambda: checkpoint.write(self._path, arrays, position, loss=loss),
+                f"No checkpoint could be written after epoch {epoch}",
+            ):
+                self.said = failure
+            elif loss is not None and loss < self._best:
+                self._keep_best(loss, epoch)
+
+    def _keep_best(self, loss: float, epoch: int) -> None:
+        """Keep the newest checkpoint, which has just been written, as the best one."""
+        if not self._unless_full(
+            lambda: checkpoint.keep(self._path, self._run_dir / checkpoint.BEST),
+            f"No best checkpoint could be written after epoch {epoch}",
+        ):
+            self._best = loss
+
+    def _unless_full(self, write: Callable[[], None], otherwise: str) -> str:
+        """Write, if it fits on the disk; else a warning, which is in the record too."""
         try:
-            checkpoint.write(self._path, arrays, epochs_done=epochs_done, begun=begun, loss=loss)
+            write()
         except OSError as error:
             if not is_full(error):
                 raise
-            self.said = (
-                f"No checkpoint could be written after epoch {epochs_done + (begun is not None)}: "
-                f"{error}. The one before it is kept."
-            )
-            self._record.warnings = (*self._before, self.said)
-        else:
-            self._record.warnings = self._before
+            failure = f"{otherwise}: {error}. The one before it is kept."
+            self._record.warnings += (failure,)
+            return failure
+        return ""
 
 
 class _TensorBoard(Listener):

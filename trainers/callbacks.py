@@ -14,6 +14,8 @@ _kinds = tf.keras.callbacks
 # but the chief write into folders that it removes.
 _WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
 _WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
+# What they remember decides what they do, and is in no checkpoint.
+_REMEMBERING = (_kinds.EarlyStopping, _kinds.ReduceLROnPlateau, _kinds.ModelCheckpoint)
 _DONE_ANYWAY = (_kinds.ProgbarLogger, _kinds.TerminateOnNaN)
 
 
@@ -46,6 +48,11 @@ class Callbacks(Listener):
                     received="BackupAndRestore among the callbacks",
                     advice="Leave it out. Under ringside launch, go on with --resume-from.",
                 )
+
+    @property
+    def remembering(self) -> list[str]:
+        """The names of those whose memory a restart ends."""
+        return sorted({type(one).__name__ for one in self._given if isinstance(one, _REMEMBERING)})
 
     def on_start(self) -> None:
         """Tell them that the training begins."""
@@ -135,6 +142,13 @@ def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
     """
     within = any(looks_at_steps(one) for one in given if _is_called(one))
     return (CallbacksWithin if within else Callbacks)(given, first_epoch=first_epoch)
+
+
+def forgotten(listeners: Sequence[Listener]) -> tuple[str, ...]:
+    """A warning, if callbacks among the listeners of a resumed training begin anew."""
+    names = [n for one in listeners if isinstance(one, Callbacks) for n in one.remembering]
+    said = "what a callback remembers, such as patience and best, is in no checkpoint"
+    return (f"{', '.join(names)} began anew at the restart: {said}.",) if names else ()
 
 
 def _is_called(callback: Any) -> bool:

@@ -32,15 +32,25 @@ from trainers.whole_batch import takes_true_examples
 BYTES_BESIDE = 1024  # the most that an array takes in an archive beside its values
 # In the folder of a run. The one before takes the place of a newest one that is damaged.
 NEWEST, BEFORE = "checkpoint.npz", "checkpoint.before.npz"
+DAMAGED = "checkpoint.damaged.npz"  # a newest one that was passed over
 BEST = "checkpoint.best.npz"  # after the epoch with the smallest validation loss
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a training was when a checkpoint was written: epochs done, and the one begun."""
+    """Where a training was when a checkpoint was written.
+
+    Attributes:
+        epochs_done: before now.
+        begun: the epoch that has begun; None: none has.
+        feed: of the run, at the end of an epoch, see `trainers.resume.feed`; None: not known.
+        ended: a callback has stopped the training there.
+    """
 
     epochs_done: int
     begun: BegunEpoch | None = None
+    feed: str | None = None
+    ended: bool = False
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -56,12 +66,7 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
 
 
 def write(
-    path: Path,
-    arrays: dict[str, NDArray[Any]],
-    *,
-    epochs_done: int,
-    begun: BegunEpoch | None = None,
-    loss: float | None = None,
+    path: Path, arrays: dict[str, NDArray[Any]], position: Position, *, loss: float | None = None
 ) -> None:
     """Write a snapshot and its position; the file of before is kept beside it.
 
@@ -70,17 +75,17 @@ def write(
     Args:
         path: of the newest checkpoint.
         arrays: see `snapshot`.
-        epochs_done: before now.
-        begun: the epoch that has begun; None: none has.
+        position: of the training.
         loss: of the validation after the last epoch.
     """
-    position = {"epochs_done": np.array(epochs_done)}
-    position |= {} if loss is None else {"validation_loss": np.array(loss)}
-    if begun is not None:
-        position |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
-        position |= {f"total_{i:04d}": value for i, value in enumerate(begun.totals)}
-        position |= {} if begun.fed is None else {"fed": begun.fed}
-    write_arrays(path, {**arrays, **position}, before=path.with_name(BEFORE))
+    stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
+    stored |= {} if loss is None else {"validation_loss": np.array(loss)}
+    stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
+    if (begun := position.begun) is not None:
+        stored |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
+        stored |= {f"total_{i:04d}": value for i, value in enumerate(begun.totals)}
+        stored |= {} if begun.fed is None else {"fed": begun.fed}
+    write_arrays(path, {**arrays, **stored}, before=path.with_name(BEFORE))
 
 
 def write_arrays(
@@ -107,13 +112,21 @@ def write_arrays(
 
 
 def keep(path: Path, other: Path) -> None:
-    """Give a file another name too, in the place of what has that name."""
+    """Give a file another name too, in the place of what has that name.
+
+    Raises:
+        OSError: a copy, on a disk without links, does not fit.
+    """
     spare = other.with_name(f".{other.name}{HALF}")
     spare.unlink(missing_ok=True)
     try:
         spare.hardlink_to(path)
     except OSError:  # a disk without links
-        shutil.copyfile(path, spare)
+        try:
+            shutil.copyfile(path, spare)
+        except OSError:
+            spare.unlink(missing_ok=True)
+            raise
     spare.replace(other)
 
 
@@ -261,13 +274,16 @@ def _count(array: NDArray[Any]) -> int:
 
 def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     epochs_done = _count(arrays["epochs_done"])
+    feed = str(arrays["feed"]) if "feed" in arrays else None
+    if feed is not None and not isinstance(json.loads(feed), dict):
+        raise ValueError("it does not say what the run was fed")
     if "batches" not in arrays:
-        return Position(epochs_done)
+        return Position(epochs_done, feed=feed, ended=bool(arrays.get("ended", False)))
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
-    if not isinstance(json.loads(begun.feed), dict) or begun.examples < 0:
+    if begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun)
 

@@ -12,8 +12,8 @@ def fit(driver: Driver) -> None:
     """Train for the epochs of a prepared training (`trainers.prepare`)."""
     training = driver.training
     spec, model, backend = training.spec, training.model, training.backend
-    if VERSION == 3 and training.updates_before:
-        loop(driver)  # Keras 3 has no way to begin within an epoch
+    if (VERSION == 3 and training.updates_before) or not training.updates:
+        loop(driver)  # Keras 3 has no way to begin within an epoch; or nothing is left to make
         return
     driver.start()
     # Begin within an epoch, as legacy Keras' own BackupAndRestore does; the public arguments know

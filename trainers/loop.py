@@ -36,7 +36,8 @@ def loop(driver: Driver) -> None:
                 break
         if isinstance(model.optimizer, tf.keras.optimizers.Optimizer):
             model.optimizer.finalize_variable_values(model.trainable_variables)  # moving averages
-    driver.measure(partial)
+    if training.updates:
+        driver.measure(partial)
     driver.end()
 
 

@@ -19,14 +19,14 @@ from trainers.build import (
     tried_out,
     weights_digest,
 )
-from trainers.callbacks import calling
+from trainers.callbacks import calling, forgotten
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
 from trainers.ledger import FedTable
 from trainers.own_evaluation import evaluation
 from trainers.own_step import OwnStep
 from trainers.preemption import Preemption
-from trainers.resume import check_begun, reader, restored
+from trainers.resume import check_goes_on, reader, restored
 from trainers.sync_proof import SyncProof
 from trainers.totals import Totals, updates_per_batch
 from trainers.train_step import instrument
@@ -112,12 +112,14 @@ def prepare(
         updates_before=before,
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
-    check_begun(training)
+    check_goes_on(training, position)
+    if position.epochs_done or position.begun is not None:
+        record.warnings += forgotten(callbacks)
     saving = savers(training, record, run_dir, exported=adopted is None)
     # Last, so that all others have been told of what is saved.
     goes_on = spec.options.passes_per_reduction == 1  # what Horovod accumulates is in no checkpoint
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint) and goes_on]
-    proof = _proof(training, record)
+    proof = _proof(training, record) if training.updates else []  # nothing changes
     return Driver(training, record, [*callbacks, *proof, *saving, *listeners, *ending])
 
 

@@ -1,5 +1,6 @@
 """Resuming from a checkpoint, at the beginning of an epoch or within one."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from trainers.ledger import tagged
 
 # Fields of PipelineOptions that change how fast batches come, but not which.
 _SPEED_ONLY = {"parallel_map", "prefetch"}
+# Fields of `feed` by which a run knows its checkpoint at the end of an epoch.
+_WHOSE = ("workload", "seed", "global_batch", "examples", "data_digest")
 # What the chief tells in the place of a checkpoint's number.
 _NONE, _DAMAGED = -1, -2
 
@@ -55,6 +58,9 @@ def _name(loss: Any) -> str:
 def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Path) -> Position:
     """Restore the checkpoint that the record's spec names, if there is one.
 
+    Of a run that goes on in its folder, a training that was over is restored as it ended: it has no
+    epochs left. Who names a checkpoint wants to train on.
+
     Args:
         record: of this process; a checkpoint that is passed over is noted in it.
         model: compiled.
@@ -71,6 +77,11 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
     if path is None:
         return Position(epochs_done=0)
     position = checkpoint.restore(path, model, backend)
+    if spec.resume_from == AUTO:
+        if position.ended:
+            return dataclasses.replace(position, epochs_done=spec.epochs)
+        if position.epochs_done == spec.epochs and position.begun is None:
+            return position
     if position.epochs_done >= spec.epochs:
         raise RefusalError(
             "A resumed run must have epochs left.",
@@ -81,29 +92,30 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
 
 
 def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:
-    """The newest whole checkpoint of a run that has epochs left, as the chief finds it.
+    """The newest whole checkpoint of a run, as the chief finds it.
 
-    A run that was ended after its last epoch makes the end of its training again.
+    A damaged newest one is put aside: the next save would keep it in the place of the whole one.
 
     Raises:
         RefusalError: there are some, and none is whole.
     """
-    names, damaged, whole = (checkpoint.NEWEST, checkpoint.BEFORE), list[str](), False
+    names, damaged = (checkpoint.NEWEST, checkpoint.BEFORE), list[str]()
     chosen = _NONE
     for number, name in enumerate(names):
         if not backend.is_chief or not (run_dir / name).exists():
             continue
         try:
-            position = checkpoint.read(run_dir / name)[1]
+            checkpoint.read(run_dir / name)
         except RefusalError as error:
             damaged.append(f"{name} is damaged ({error.received})")
             continue
-        whole = True
-        if position.epochs_done < record.spec.epochs:
-            chosen = number
-            break
-    if damaged and not whole:
-        chosen = _DAMAGED
+        chosen = number
+        break
+    if damaged:
+        if chosen == _NONE:
+            chosen = _DAMAGED
+        else:
+            (run_dir / checkpoint.NEWEST).replace(run_dir / checkpoint.DAMAGED)
     chosen = int(backend.broadcast(np.array(float(chosen))))
     if chosen == _DAMAGED:
         raise RefusalError(
@@ -115,19 +127,21 @@ def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path |
     return None if chosen == _NONE else run_dir / names[chosen]
 
 
-def check_begun(training: Training) -> None:
-    """Refuse to continue an epoch with other settings than it began with.
+def check_goes_on(training: Training, position: Position) -> None:
+    """Refuse to continue an epoch with other settings than it began with, or another's run.
 
     Call it when the metrics exist.
     """
     begun = training.begun
     if begun is None:
+        if training.spec.resume_from == AUTO and position.feed is not None:
+            _check_whose(json.loads(feed(training)), json.loads(position.feed))
         return
     now, then = json.loads(feed(training)), json.loads(begun.feed)
     if differing := sorted(name for name in {*now, *then} if now.get(name) != then.get(name)):
         raise RefusalError(
             "A begun epoch must go on as it began.",
-            received=", ".join(f"{n}={now.get(n)}, was {then.get(n)}" for n in differing),
+            received=_changes(now, then, differing),
             advice="Resume as the epoch began, or from a checkpoint at the end of an epoch.",
         )
     spec, done = training.spec, training.updates_before
@@ -143,6 +157,21 @@ def check_begun(training: Training) -> None:
             received="a checkpoint without one",
             advice="Use --ledger digest, or a checkpoint at the end of an epoch.",
         )
+
+
+def _check_whose(now: dict[str, Any], then: dict[str, Any]) -> None:
+    """Refuse a checkpoint that another run has left in the folder."""
+    if differing := [name for name in _WHOSE if now.get(name) != then.get(name)]:
+        raise RefusalError(
+            "A run goes on in its folder only from a checkpoint of its own.",
+            received=_changes(now, then, differing),
+            advice="Choose another folder with --run-dir, or name the checkpoint with "
+            "--resume-from.",
+        )
+
+
+def _changes(now: dict[str, Any], then: dict[str, Any], names: list[str]) -> str:
+    return ", ".join(f"{name}={now.get(name)}, was {then.get(name)}" for name in names)
 
 
 def reader(spec: RunSpec, train: Pipeline, position: Position) -> Callable[[InputShard], Any]:

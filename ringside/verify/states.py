@@ -42,7 +42,7 @@ class KeepStates(Listener):
     def on_step(self, done: int) -> None:
         """The state after an update."""
         arrays = checkpoint.snapshot(self.training.model)
-        checkpoint.write(state_file(self._folder, done), arrays, epochs_done=0)
+        checkpoint.write(state_file(self._folder, done), arrays, checkpoint.Position(0))
 
 
 class FromStates(Listener):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError
 from tests.unit.fuzz.damage import VALUES, damaged_bytes, seeded
-from trainers.checkpoint import read, write
+from trainers.checkpoint import Position, read, write
 from trainers.totals import BegunEpoch
 
 OTHERS = (
@@ -31,7 +31,7 @@ def test_a_damaged_checkpoint_is_refused_or_read(
     file = tmp_path_factory.getbasetemp() / "checkpoint.npz"
     ledger = np.array([6, 15, 7, 1], dtype=np.int64)
     begun = BegunEpoch(batches=1, feed="{}", totals=(ledger, np.array([1.5])), fed=None)
-    write(file, {"weight_0000": np.arange(6.0)}, epochs_done=1, begun=begun)
+    write(file, {"weight_0000": np.arange(6.0)}, Position(1, begun))
     arrays: dict[str, Any] = read_arrays(file)
     name = data.draw(st.sampled_from(sorted(arrays)))
     if data.draw(st.booleans()):

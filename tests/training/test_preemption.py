@@ -102,6 +102,9 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, damaged: int) -> No
     resumed, again = train_serial(tmp_path, resume_from=AUTO)
 
     assert resumed.epochs[0].resumed_examples == 12  # two updates, not three
+    # The damaged one is put aside: the next save would keep it in the place of the whole one.
+    assert (tmp_path / checkpoint.DAMAGED).exists()
+    assert checkpoint.read(tmp_path / checkpoint.BEFORE)[1].epochs_done == 1
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -118,18 +121,6 @@ def test_which_checkpoints_are_kept(tmp_path: Path) -> None:
     assert (newest.epochs_done, before.epochs_done) == (4, 3)
     with np.load(tmp_path / checkpoint.BEST) as best:
         assert best["validation_loss"] <= min(losses)
-
-
-def test_a_run_that_was_over_makes_its_end_again(tmp_path: Path) -> None:
-    """Killed after its last checkpoint, before it had exported its model."""
-    _, weights = train_serial(tmp_path)
-    (tmp_path / "model.keras").unlink()
-
-    _, again = train_serial(tmp_path, resume_from=AUTO)
-
-    assert (tmp_path / "model.keras").exists()
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def attempts_of(

@@ -21,7 +21,7 @@ from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
 from tests.contract.linear import linear
 from trainers.build import apply_rule, build
-from trainers.checkpoint import read, restore, snapshot, write
+from trainers.checkpoint import Position, read, restore, snapshot, write
 from trainers.driver import DivergedError
 from trainers.evaluate import Evaluation
 from trainers.fit import fit
@@ -177,7 +177,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     model = linear().build_model()
     model.compile(tf.keras.optimizers.Adam(), "mse")
     model.optimizer.build(model.trainable_variables)
-    write(tmp_path / "c.npz", snapshot(model), epochs_done=1)
+    write(tmp_path / "c.npz", snapshot(model), Position(1))
     other = linear().build_model()
     other.compile(tf.keras.optimizers.SGD(), "mse")
 
@@ -223,8 +223,8 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
     """Where all shapes agree; an older file, which does not say whose it is, is taken."""
     arrays = snapshot(compiled(momentum))
     older = {n: a for n, a in arrays.items() if n not in ("optimizer", "optimizer variables")}
-    write(tmp_path / "new.npz", arrays, epochs_done=1)
-    write(tmp_path / "old.npz", older, epochs_done=1)
+    write(tmp_path / "new.npz", arrays, Position(1))
+    write(tmp_path / "old.npz", older, Position(1))
     other = compiled(optimizer, precision)
 
     with make_backend(serial_spec(), Surroundings()) as backend:
@@ -241,7 +241,7 @@ def test_variables_are_known_without_the_name_of_the_optimizer(tmp_path: Path) -
     fitted.compile(tf.keras.optimizers.SGD(momentum=0.9, name="DistributedSGD"), "mse")
     fitted.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
     assert any(v.name.startswith("DistributedSGD/m/") for v in fitted.optimizer.variables)
-    write(tmp_path / "c.npz", snapshot(fitted), epochs_done=1)
+    write(tmp_path / "c.npz", snapshot(fitted), Position(1))
 
     with make_backend(serial_spec(), Surroundings()) as backend:
         restore(tmp_path / "c.npz", model, backend)
@@ -261,7 +261,7 @@ def test_processes_resume_from_one_checkpoint(
 ) -> None:
     """Whether this process has the other file or a third one has: nothing is put in."""
     model = compiled(momentum)
-    write(tmp_path / "c.npz", snapshot(model), epochs_done=1)
+    write(tmp_path / "c.npz", snapshot(model), Position(1))
     other = compiled(momentum)
     other.set_weights([weight + 1 for weight in other.get_weights()])
     before = other.get_weights()
@@ -321,7 +321,7 @@ def test_a_begun_epoch_without_its_order_is_refused(tmp_path: Path) -> None:
     model.compile(tf.keras.optimizers.SGD(), "mse")
     model.optimizer.build(model.trainable_variables)
     begun = BegunEpoch(1, "{}", (np.zeros(3, np.int64), np.zeros(())), None)
-    write(tmp_path / "old.npz", snapshot(model), epochs_done=1, begun=begun)
+    write(tmp_path / "old.npz", snapshot(model), Position(1, begun))
 
     with pytest.raises(RefusalError, match="by an earlier version of Ringside"):
         read(tmp_path / "old.npz")
@@ -332,7 +332,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     model = linear().build_model()
     model.compile(tf.keras.optimizers.SGD(), "mse")
     model.optimizer.build(model.trainable_variables)
-    write(tmp_path / "whole.npz", snapshot(model), epochs_done=1)
+    write(tmp_path / "whole.npz", snapshot(model), Position(1))
     whole = (tmp_path / "whole.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "empty.npz").touch()
@@ -347,7 +347,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         "no-ledger.npz": dataclasses.replace(begun, totals=begun.totals[1:]),
         "odd-ledger.npz": dataclasses.replace(begun, totals=(np.zeros(2), *begun.totals)[::2]),
     }.items():
-        write(tmp_path / name, snapshot(model), epochs_done=0, begun=damaged)
+        write(tmp_path / name, snapshot(model), Position(0, damaged))
 
     names = [path.name for path in tmp_path.iterdir() if path.name != "whole.npz"]
     assert len(names) == 9

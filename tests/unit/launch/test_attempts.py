@@ -1,6 +1,7 @@
 """What attempts of one run leave, and what is counted of them."""
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ def test_updates_made_again_are_counted(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint.npz").exists()
 
 
+def test_of_several_trainings_nothing_is_counted(tmp_path: Path) -> None:
+    """Progress is that of one training: 3 of 8 were left of the first, 20 are the second's."""
+    (tmp_path / "fit-2").mkdir()
+
+    told, _ = run_of(tmp_path, [(FAILED, 5, 8), (Outcome(kind="completed"), 20, 20)], restarts=1)
+
+    assert str(told) == "2 attempts"
+    assert [one.lost for one in told.attempts] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("outcome", "count"), [(FAILED, 3), (Outcome(kind="refused", reason="bad"), 1)]
 )
@@ -86,6 +97,36 @@ def test_a_refusal_after_a_failure_is_tried_again(
 def test_a_script_does_not_take_a_preemption_for_an_error() -> None:
     """Its `except Exception` would train on with half a model."""
     assert not issubclass(PreemptedError, Exception)
+
+
+def test_a_run_goes_on_from_no_checkpoint_but_its_own(tmp_path: Path) -> None:
+    """One that lay there before is another run's; a damaged one that was put aside is none."""
+    (tmp_path / "checkpoint.npz").touch()
+    os.utime(tmp_path / "checkpoint.npz", (1, 1))
+    specs: list[RunSpec] = []
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        specs.append(spec)
+        left_by_a_run(tmp_path, 1, 2)
+        if len(specs) == 2:
+            (tmp_path / "checkpoint.npz").touch()
+        return Execution(outcome=FAILED, records=(), wall_s=1.0)
+
+    attempt(SPEC, tmp_path, start, restarts=2, say=lambda text: None)
+
+    assert [spec.resume_from for spec in specs] == [None, None, AUTO]
+
+
+def test_records_of_later_fits_are_set_aside(tmp_path: Path) -> None:
+    """Their checkpoints stay where they are."""
+    left_by_a_run(tmp_path, 1, 2)
+    (tmp_path / "fit-2" / "records").mkdir(parents=True)
+    (tmp_path / "fit-2" / "checkpoint.npz").touch()
+
+    set_aside(tmp_path)
+
+    assert (tmp_path / "attempts" / "1" / "fit-2" / "records").is_dir()
+    assert [one.name for one in (tmp_path / "fit-2").iterdir()] == ["checkpoint.npz"]
 
 
 def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:

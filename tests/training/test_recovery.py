@@ -1,0 +1,230 @@
+"""What a restart must not do: go on past an end, lose a whole checkpoint, take another run's."""
+
+import dataclasses
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ringside.script
+from backends import make_backend
+from launch.attempts import set_aside
+from launch.task import Reporter, begun
+from ringside_core.keras import tf
+from ringside_core.specs import (
+    AUTO,
+    RecordInProgress,
+    RefusalError,
+    RunRecord,
+    RunSpec,
+    Surroundings,
+    Topology,
+)
+from ringside_core.workloads.workload import Workload
+from tests.training.momentum import momentum, train_serial
+from trainers import checkpoint
+
+pytestmark = pytest.mark.usefixtures("warm")
+
+
+@pytest.fixture(name="records")
+def records_(monkeypatch: pytest.MonkeyPatch) -> list[RecordInProgress]:
+    """The records of the trainings that a test begins."""
+    found: list[RecordInProgress] = []
+    begun = RecordInProgress.begun
+
+    def kept(*arguments: Any, **named: Any) -> RecordInProgress:
+        found.append(begun(*arguments, **named))
+        return found[-1]
+
+    monkeypatch.setattr(RecordInProgress, "begun", kept)
+    return found
+
+
+def impatient() -> Workload:
+    """It stops after the second epoch: no loss is better by a million."""
+    stops = tf.keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)
+    return dataclasses.replace(momentum(), callbacks=[stops])
+
+
+def averaging() -> Workload:
+    """The weights at the end are moving averages, which are put in place only there."""
+    optimizer = lambda: tf.keras.optimizers.SGD(0.05, use_ema=True, ema_momentum=0.5)  # noqa: E731
+    return dataclasses.replace(momentum(), optimizer=optimizer)
+
+
+@pytest.mark.parametrize(
+    ("trained", "trained_by", "epochs"),
+    [(impatient, "fit", 5), (averaging, "fit", 1), (averaging, "loop", 2)],
+)
+def test_a_training_that_was_over_only_ends_again(
+    tmp_path: Path,
+    records: list[RecordInProgress],
+    trained: Callable[[], Workload],
+    trained_by: str,
+    epochs: int,
+) -> None:
+    """Killed after its last checkpoint, before it had exported its model; the one before is gone.
+
+    It may have been stopped early. The weights are those of its end, bit by bit.
+    """
+    changes: dict[str, Any] = {"trained": trained, "trained_by": trained_by, "epochs": epochs}
+    kept, weights = train_serial(tmp_path, **changes)
+    assert len(kept.epochs) == min(epochs, 2)
+    (tmp_path / "model.keras").unlink()
+    (tmp_path / checkpoint.BEFORE).unlink(missing_ok=True)
+
+    again, restored = train_serial(tmp_path, resume_from=AUTO, **changes)
+
+    assert not again.epochs
+    assert (tmp_path / "model.keras").exists()
+    for one, other in zip(weights, restored, strict=True):
+        np.testing.assert_array_equal(one, other)
+    told = [one for one in records[-1].warnings if "EarlyStopping" in one]
+    assert len(told) == (trained is impatient)
+    assert not records[0].warnings
+
+
+def no_space(*arguments: Any, **named: Any) -> None:
+    """As a disk without it answers."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_best_checkpoint_is_one_that_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and the third of three do not fit: neither ends the training, nor is the best."""
+    write, done = checkpoint.write, list[int]()
+
+    def sometimes(*arguments: Any, **named: Any) -> None:
+        done.append(arguments[2].epochs_done)
+        (no_space if done[-1] in (1, 3) else write)(*arguments, **named)
+
+    monkeypatch.setattr(checkpoint, "write", sometimes)
+
+    kept, _ = train_serial(tmp_path, epochs=3)
+
+    losses = [epoch.validation["loss"] for epoch in kept.epochs]
+    assert losses == sorted(losses, reverse=True)
+    assert done == [1, 2, 3]
+    assert checkpoint.read(tmp_path / checkpoint.BEST)[1].epochs_done == 2
+    assert checkpoint.best_loss(tmp_path) == losses[1]
+
+
+def test_a_best_checkpoint_that_does_not_fit_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[RecordInProgress]
+) -> None:
+    """On a disk without links it is a copy."""
+
+    def no_links(*arguments: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def half(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:100])
+        no_space()
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    monkeypatch.setattr(shutil, "copyfile", half)
+
+    train_serial(tmp_path, epochs=1)
+
+    assert checkpoint.read(tmp_path / checkpoint.NEWEST)[1].epochs_done == 1
+    assert records[0].warnings == (
+        "No best checkpoint could be written after epoch 1: [Errno 28] No space left on device. "
+        "The one before it is kept.",
+    )
+    assert [one.name for one in tmp_path.glob("checkpoint*")] == [checkpoint.NEWEST]
+    assert [one.name for one in tmp_path.glob(".*")] == []
+
+
+def test_a_run_does_not_go_on_from_a_checkpoint_of_another(tmp_path: Path) -> None:
+    """At the end of an epoch too; who names the checkpoint may."""
+    others: list[tuple[dict[str, Any], str]] = [
+        ({"seed": 6}, "seed=6, was 5"),
+        ({"global_batch": 12}, "global_batch=12, was 6"),
+        ({"trained": lambda: dataclasses.replace(momentum(), name="x")}, "workload=x, was linear"),
+    ]
+    train_serial(tmp_path, epochs=1)
+
+    for changes, words in others:
+        with pytest.raises(RefusalError, match=words):
+            train_serial(tmp_path, resume_from=AUTO, **changes)
+    named = str(tmp_path / checkpoint.NEWEST)
+    train_serial(tmp_path / "x", resume_from=named, seed=6)
+
+
+TWO_FITS = """
+import pathlib
+import sys
+import numpy as np
+import ringside
+from ringside import tf
+
+class Dies(tf.keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        mark = pathlib.Path(sys.argv[1]) / "died"
+        if epoch == 1 and not mark.exists():
+            mark.touch()
+            raise InterruptedError("broken off")
+
+x = np.random.default_rng(1).normal(size=(20, 3)).astype("float32")
+with ringside.scope():
+    layer = tf.keras.layers.Dense(1, input_shape=(3,), name="only", kernel_initializer="ones")
+    model = tf.keras.Sequential([layer])
+    model.compile(tf.keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+first = ringside.fit(model, x, x[:, :1], batch_size=4, epochs=2, verbose=0)
+second = ringside.fit(model, x, x[:, 1:2], batch_size=5, epochs=3, verbose=0, callbacks=[Dies()])
+print(first.history["loss"][-1], second.history["loss"][-1])
+np.savez(pathlib.Path(sys.argv[1]) / "weights.npz", *model.get_weights())
+"""
+
+
+def test_a_script_with_two_fits_goes_on_in_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is only restored; the weights are those of a script that nobody broke off."""
+    script = tmp_path / "two.py"
+    script.write_text(TWO_FITS)
+
+    def run(name: str, **changes: Any) -> RecordInProgress:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        spec = RunSpec(
+            workload=f"{script} {folder}",
+            backend="serial",
+            options={},
+            topology=Topology(),
+            global_batch=4,
+            epochs=2,
+            **changes,
+        )
+        surroundings = Surroundings()
+        record = begun(spec, surroundings)
+        monkeypatch.setattr(ringside.script, "_session", None)
+        with make_backend(spec, surroundings) as backend:
+            reporter = Reporter(folder, "rank-0", aloud=False)
+            ringside.script.run_whole(record, backend, surroundings, folder, reporter)
+        return record
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "died").touch()
+    run("whole")
+    with pytest.raises(InterruptedError):
+        run("run")
+    earlier = (tmp_path / "run" / "fit-2" / "records" / "rank-0.json").read_text()
+
+    assert set_aside(tmp_path / "run") == 1
+    record = run("run", resume_from=AUTO)
+
+    kept = tmp_path / "run" / "attempts" / "1" / "fit-2" / "records" / "rank-0.json"
+    assert kept.read_text() == earlier
+    assert record.epochs == ()
+    second = (tmp_path / "run" / "fit-2" / "records" / "rank-0.json").read_text()
+    assert [len(RunRecord.from_json(one).epochs) for one in (earlier, second)] == [2, 2]
+    whole, again = (np.load(tmp_path / one / "weights.npz") for one in ("whole", "run"))
+    for name in whole.files:
+        np.testing.assert_array_equal(whole[name], again[name])
