@@ -132,13 +132,16 @@ def _looked(backend: Any, seed: int) -> Looked:
 
 def watch(case: Case, folder: Path, train: Train) -> Trace:
     """Train one case and return its trace; an error ends the case, not the process."""
-    from ringside_core.keras import set_floatx
+    from ringside_core.keras import clear_session, set_floatx
 
     set_floatx(case.spec.precision, case.spec.policy)
     parts = [Trace() for _ in range(1 + case.resumed)]
     try:
+        # Layers that a workload makes when it is loaded are named as in a new process.
+        clear_session()
         if case.resumed:
             _train_to_stop(case, parts[0], folder, train)
+            clear_session()
         _train(case, parts[-1], folder, train)
     except Exception as error:
         # Ringside's own checks end a training in all processes at once. If another error ends it in
@@ -201,9 +204,11 @@ def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
     The workload is loaded anew: what train.py did with its own is seen too.
     """
     from ringside.verify.plain_keras import plain_keras
+    from ringside_core.keras import clear_session
     from ringside_core.workloads.registry import load_workload
 
     spec = case.spec
+    clear_session()  # as before the case itself
     try:
         own = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
         if case.steps is not None:

@@ -19,7 +19,7 @@ class Deviation(Noun):
 
     Attributes:
         value: largest |arm - reference| of this array, divided by the largest |reference| of all
-            arrays of its kind; None: not a number, or another shape.
+            arrays of its kind; None: not a number, missing, or of another shape.
         kind: what was compared. `replicas`: two replicas of the arm with each other.
         name: of the variable, metric or output.
         step: update after which it was seen, from 1; 0: before the first.
@@ -37,7 +37,8 @@ class Deviation(Noun):
         return self.value is None or self.value > tolerance
 
     def __str__(self) -> str:
-        size = "not a number" if self.value is None else f"{self.value:.1e}"
+        missing = "not a number, missing, or of another shape"
+        size = missing if self.value is None else f"{self.value:.1e}"
         return f"{size} in {self.kind} {self.name} after step {self.step} ({self.task})"
 
 
