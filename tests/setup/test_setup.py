@@ -114,33 +114,83 @@ def test_refuses_a_path_upstream_tools_cannot_stand(
     assert_refused(done, clone, str(clone), "Move it")
 
 
-def test_refuses_another_python(clone: Path, tools: Path, set_up: SetUp) -> None:
+def stand_in(path: Path, version: str) -> None:
+    """A Python that says it is of a version (3.12), and has no venv module."""
+    major, minor = version.split(".")
+    before = f"""import sys
+sys.version_info, sys._base_executable = ({major}, {minor}, 1), "{path}"
+sys.modules["ensurepip"] = None"""
+    body = f"""[ "$1" != -V ] || {{ echo Python {version}.1; exit; }}
+code=$3; shift 3
+exec "{base_python()}" -I -c '{before}
+'"$code" "$@\""""
+    script(path, body)
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.14"])
+def test_refuses_another_python(clone: Path, tools: Path, set_up: SetUp, version: str) -> None:
     """PYTHON naming another version is refused with the version it is."""
-    as_if = f"exec {base_python()} -I -c 'import sys; sys.version_info = (3, 12, 1)\n'\"$3\""
-    script(tools / "python3.12", f'[ "$1" != -V ] || {{ echo Python 3.12.1; exit; }}; {as_if}')
+    stand_in(tools / f"python{version}", version)
 
-    done = set_up(clone, PYTHON="python3.12")
+    done = set_up(clone, PYTHON=f"python{version}")
 
-    assert_refused(done, clone, "needs Python 3.11", "PYTHON=python3.12", "Python 3.12.1")
+    words = ("needs Python 3.11, 3.12 or 3.13", f"PYTHON=python{version}", f"Python {version}.1")
+    assert_refused(done, clone, *words)
+
+
+def test_refuses_a_python_on_which_the_lock_was_not_tried(
+    clone: Path, tools: Path, set_up: SetUp
+) -> None:
+    """A Python for TensorFlow 2.21 alone is refused where 2.18 is asked for."""
+    stand_in(tools / "python3.12", "3.12")
+
+    done = set_up(clone, PYTHON="python3.12", TENSORFLOW="2.18")
+
+    assert_refused(done, clone, "TensorFlow 2.18 needs Python 3.11 (", "Python 3.12.1")
 
 
 def test_refuses_a_machine_without_python(clone: Path, tools: Path, set_up: SetUp) -> None:
-    """Without a Python 3.11 in PATH the line names the package to install."""
+    """Without such a Python in PATH the line names the package to install."""
     (tools / "python3.11").unlink()
 
     done = set_up(clone)
 
-    assert_refused(done, clone, "no python3.11 in PATH", "apt-get install python3.11")
+    assert_refused(done, clone, "needs Python 3.11, 3.12 or 3.13; none in PATH", "python3-venv")
 
 
-def test_refuses_a_python_without_venv(clone: Path, tools: Path, set_up: SetUp) -> None:
-    """Debian's bare python3.11 cannot make a virtual environment: the line names what it lacks."""
-    bare = tools / "bare-python"
-    script(bare, f'case "$*" in *ensurepip*) exit 1;; *_base_exec*) echo {bare};; esac')
+@pytest.mark.parametrize(
+    ("there", "taken"),
+    [
+        ({"python3.11": "3.11", "python3.12": "3.12", "python3.13": "3.13"}, "python3.11"),
+        ({"python3.12": "3.12", "python3.13": "3.13"}, "python3.12"),
+        ({"python3.13": "3.13", "python3": "3.12"}, "python3.13"),
+        ({"python3": "3.13"}, "python3"),
+    ],
+)
+def test_takes_a_python_on_which_the_lock_was_tried(
+    clone: Path, tools: Path, set_up: SetUp, there: dict[str, str], taken: str
+) -> None:
+    """3.11 before 3.12 and 3.13, then python3. Without venv, Debian's name for it is told."""
+    (tools / "python3.11").unlink()
+    for name, version in there.items():
+        stand_in(tools / name, version)
 
-    done = set_up(clone, PYTHON=str(bare))
+    done = set_up(clone)
 
-    assert_refused(done, clone, "no venv module", "apt-get install python3.11-venv")
+    words = (f"{tools / taken} has no venv module", f"install python{there[taken]}-venv")
+    assert_refused(done, clone, *words)
+
+
+def test_keeps_the_python_of_the_venv(clone: Path, tools: Path, set_up: SetUp) -> None:
+    """A .venv of Python 3.12 stays one, though a python3.11 is in PATH."""
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    stand_in(tools / "elsewhere", "3.12")
+    (clone / ".venv" / "bin" / "python").symlink_to(tools / "elsewhere")
+
+    done = set_up(clone)
+
+    assert done.returncode == 2
+    assert f"{tools / 'elsewhere'} has no venv module" in done.stderr
 
 
 def test_refuses_a_tensorflow_without_a_lock(clone: Path, set_up: SetUp) -> None:
