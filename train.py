@@ -28,6 +28,7 @@ from launch.task import (
     run_process,
 )
 from launch.turns import allowed_until, takes_turns
+from ringside.drill.inside import drilled
 from ringside.verify.request import REQUEST
 from ringside_core.specs import (
     AUTO,
@@ -96,6 +97,7 @@ def _train_once(
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     reporter.phase("building")
     listeners: list[Listener] = [Progress(reporter.step, reporter.epoch, reporter.phase)]
+    listeners += drilled(run_dir, record.task)
     if takes_turns(run_dir):
         listeners.append(WaitForTurn(partial(allowed_until, run_dir), reporter.waiting))
     make_ready = prepare or prepared.prepare

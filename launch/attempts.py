@@ -6,6 +6,7 @@ stay where they are.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -157,9 +158,14 @@ def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
 
 def _furthest(run_dir: Path) -> Progress | None:
     """Where the task was that had made the most updates; None: none has made any."""
+    found = [one for one in progress_of(run_dir) if one.total_steps]
+    return max(found, key=lambda one: one.step, default=None)
+
+
+def progress_of(run_dir: Path) -> list[Progress]:
+    """What each task has last said of where it is."""
     found = []
     for file in (run_dir / "progress").glob("*"):
-        progress = read_progress(file.name, file.read_text(errors="replace"))
-        if progress is not None and progress.total_steps:
-            found.append(progress)
-    return max(found, key=lambda one: one.step, default=None)
+        with suppress(FileNotFoundError):  # another attempt begins
+            found.append(read_progress(file.name, file.read_text(errors="replace")))
+    return [one for one in found if one is not None]

@@ -37,6 +37,7 @@ from launch.task import (
     own_surroundings,
 )
 from launch.watch import IN_SCRIPT
+from ringside.drill.inside import drilled
 from ringside_core.keras import VERSION, seed_weights, tf
 from ringside_core.specs import (
     AUTO,
@@ -215,7 +216,7 @@ def _trained(
             work,
             backend,
             run_dir=run_dir,
-            listeners=[told],
+            listeners=[told, *drilled(run_dir, record.task)],
             adopted=asked.model,
             callbacks=[calls],
         )

@@ -25,6 +25,7 @@ COMMANDS = {
     ),
     "check": ("ringside.cli.check", "Say what will be done with a program, and train nothing."),
     "verify": ("ringside.cli.verify", "Prove that every backend computes the same; certificates."),
+    "drill": ("ringside.cli.drill", "Make faults in a run of each backend; what each loses."),
     "launch": ("ringside.cli.launch", "Start one run under one backend: plan, processes, outcome."),
     "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),
     "allreduce": (

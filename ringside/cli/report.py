@@ -29,6 +29,11 @@ def command(
     if now is not None:
         _side_by_side(folder, now)
         return
+    report_again(folder)
+
+
+def report_again(folder: Path) -> None:
+    """Write the pages of a comparison from what its folder holds."""
     results = read_results(folder)
     from ringside.report.write import write_pages
 

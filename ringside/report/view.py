@@ -17,6 +17,7 @@ from ringside.report.sections.headline import Headline, headlines
 from ringside.report.sections.noise import noise_line, noise_section, rounds_line
 from ringside.report.sections.proof import Proof, not_comparable, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
+from ringside.report.sections.safety import safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import evidence_table, results_table, runs_table
 from ringside.report.sections.tuning import tuning_section
@@ -95,10 +96,10 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         breakdown=breakdowns_of(comparison, summary),
         digest=digest or digest_of(comparison.to_json().encode()),
     )
-    return replace(view, sections=tuple(_sections(view)))
+    return replace(view, sections=tuple(_sections(view, folder)))
 
 
-def _sections(view: View) -> Iterator[Section]:
+def _sections(view: View, folder: Path | None) -> Iterator[Section]:
     """In the order in which a reader asks his questions."""
     comparison, summary = view.comparison, view.summary
     yield verdicts_section(summary)
@@ -113,6 +114,7 @@ def _sections(view: View) -> Iterator[Section]:
     yield noise_section(comparison, summary)
     yield tuning_section(comparison, summary)
     yield resources_section(arm_resources(summary), summary)
+    yield from safety_section(folder)
     yield from _not_run_section(comparison)
     yield from failures_section(view.failures)
     yield environment_section(comparison, view.digest)

@@ -17,14 +17,12 @@ pytestmark = [
 
 WORKLOADS = Path(__file__).with_name("workloads.py")
 EXACT = [
-    subject("one_device", 1),
     subject("parameter_server", 1),
     subject("mirrored", 2),
-    subject("mirrored", 3),
     subject("multi_worker_mirrored", 2),
     subject("horovod", 2, MPI),
     subject("horovod", 3, GLOO),
-]  # test_controls.py and test_zoo.py also ask central_storage, and other sizes
+]  # test_zoo.py also asks central_storage and other sizes, test_matrix.py one_device
 SERVERS = subject("parameter_server", 2)
 FEWER_UPDATES = subject("horovod", 2, {"controller": "gloo", "backward_passes_per_step": 2})
 

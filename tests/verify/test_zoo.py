@@ -42,15 +42,20 @@ SPLIT_MATTERS = ("batch_norm", "contrastive", "coupled_loss", "masked_output")
 CASES = [*((name, name, 1) for name in ZOO), ("accumulated", "dense", 2)]
 # The layers and optimizers are Keras' own under every backend, so not every model is asked of each:
 # of central_storage what its variables decide, of backends with several processes one of each kind.
-OF_SEVERAL_PROCESSES = (
+OF_HOROVOD = (
     "dense", "embedding", "batch_norm", "sync_batch_norm", "dropout", "two_in_two_out",
     "global_clipnorm", "legacy_clipnorm", "adam", "class_weights", "contrastive", "added_loss",
     "masked_output", "accumulated",
 )  # fmt: skip
+OF_STRATEGIES = (
+    "embedding", "sync_batch_norm", "dropout", "global_clipnorm", "adam", "contrastive",
+    "added_loss", "accumulated",
+)  # fmt: skip
 ASKED_OF = {
-    "central_storage": ("dense", "embedding", "sync_batch_norm", "legacy_clipnorm", "adam"),
-    "multi_worker_mirrored": OF_SEVERAL_PROCESSES,
-    "parameter_server": OF_SEVERAL_PROCESSES,
+    "central_storage": ("embedding", "sync_batch_norm", "legacy_clipnorm"),
+    "horovod:controller=gloo": OF_HOROVOD,
+    "multi_worker_mirrored": OF_STRATEGIES,
+    "parameter_server": OF_STRATEGIES,
 }
 
 # What plain Keras cannot tell of them, see plain_keras.py.

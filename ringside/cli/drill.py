@@ -1,0 +1,151 @@
+"""`ringside drill`."""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from launch import LauncherName
+from launch.flags import with_spec_flags
+from ringside.cli.common import (
+    NOT_OF_SEVERAL_ARMS,
+    BackendNames,
+    Deadline,
+    FolderName,
+    HostfileFlag,
+    InterfaceFlag,
+    OutputFolder,
+    OversubscribeFlag,
+    ServersOnFlag,
+    Sizes,
+    default_name,
+    new_folder,
+    placement_from,
+)
+from ringside.cli.report import report_again
+from ringside.compare.arms import REFERENCE
+from ringside.compare.choose import able_here, choose_arms, on_hosts
+from ringside.compare.hosts import all_slots
+from ringside.drill.cells import RESULT, Drill
+from ringside.drill.drill import drill
+from ringside.drill.faults import FAULTS
+from ringside.drill.table import COLUMNS, MEANING, markdown, row_of
+from ringside.report.source import read_results
+from ringside.verify.certify import Subject
+from ringside.verify.processes import Start
+from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, write_whole
+
+PAGE = "drill.md"
+
+
+@with_spec_flags(
+    Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record", precision="float64"
+)
+def command(
+    *,
+    spec: RunSpec,
+    faults: Annotated[
+        str | None,
+        typer.Option(help=f"Comma-separated. Default: all of {', '.join(FAULTS)}."),
+    ] = None,
+    backends: BackendNames = None,
+    replicas: Sizes = None,
+    checkpoint_steps: Annotated[
+        int, typer.Option(min=2, help="Updates between two checkpoints within an epoch.")
+    ] = 4,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
+    launcher: Annotated[
+        LauncherName,
+        typer.Option(help="Of arms with several processes; auto: what each backend joins."),
+    ] = "auto",
+    deadline: Deadline = 20.0,
+    comparison: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a comparison, whose report will show the tables too."),
+    ] = None,
+    name: FolderName = None,
+    output: OutputFolder = Path("runs"),
+) -> None:
+    """Make the same faults in a run of each backend, and show what each of them loses."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    chosen_faults = _chosen(faults)
+    if comparison is not None:
+        read_results(comparison)  # refused now, and not after the drill
+    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    sizes = replicas or str(all_slots(placement) or 2)
+    chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
+    if backends is not None and REFERENCE not in backends.split(","):
+        # A certificate needs the serial run; a drill compares each arm with itself.
+        arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
+        chosen = dataclasses.replace(chosen, arms=arms)
+    for arm in chosen.arms:  # refuses an arm that the launcher cannot start
+        Start(placement, launcher).plan(chosen.spec_of(arm), output)
+    chosen, _ = on_hosts(chosen, output)
+    folder = new_folder(output, name or f"drill-{default_name(spec)}").resolve()
+    start = Start(chosen.placement, launcher)
+    saving = {"save": "all", "ledger": "full", "checkpoint_steps": checkpoint_steps}
+    able, _ = able_here(console, chosen)
+    subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
+    if not subjects:
+        raise typer.Exit(1)
+    began = time.monotonic()
+    found: Drill | None = None
+    with console.status("") as status:
+
+        def keep(so_far: Drill) -> None:
+            nonlocal found
+            found = so_far
+            write_whole(folder / RESULT, found.to_json())
+            write_whole(folder / PAGE, "\n".join(markdown(found)) + "\n")
+            last = found.cells[-1]
+            console.print(f"{last.arm}: {': '.join(row_of(last)[:2])}", highlight=False)
+
+        drill(
+            subjects,
+            chosen_faults,
+            folder,
+            start=start,
+            deadline_s=deadline,
+            on_start=status.update,
+            on_cell=keep,
+        )
+    assert found is not None  # there are arms and faults
+    _print(console, found)
+    console.print(f"It took {time.monotonic() - began:.0f} s. {folder / PAGE}", highlight=False)
+    if comparison is not None:
+        write_whole(comparison / RESULT, found.to_json())
+        report_again(comparison)
+    if not found.lost_nothing:
+        raise typer.Exit(1)
+
+
+def _chosen(faults: str | None) -> list[str]:
+    names = [one.strip() for one in (faults or ",".join(FAULTS)).split(",")]
+    for name in names:
+        if name not in FAULTS:
+            raise RefusalError(
+                "A fault must be one that a drill can make.",
+                received=repr(name),
+                advice=f"Choose from {', '.join(FAULTS)}.",
+            )
+    return list(dict.fromkeys(names))
+
+
+def _print(console: Console, found: Drill) -> None:
+    for label, after in found.struck_after.items():
+        table = Table(*COLUMNS, title=f"{label}, after update {after}", title_justify="left")
+        for cell in found.cells:
+            if cell.arm == label:
+                safe = cell.lost_nothing(found.tolerance)
+                table.add_row(*row_of(cell), style=None if safe else "red")
+        console.print(table)
+    for name, what in MEANING.items():
+        console.print(f"{name}: {what}", highlight=False)

@@ -1,0 +1,100 @@
+"""Run each arm once untouched, and once with each fault."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ringside.drill.cells import Cell, Drill
+from ringside.drill.faults import obstacle
+from ringside.drill.left import trainers_of
+from ringside.drill.run import Run
+from ringside.verify.certify import Subject
+from ringside.verify.processes import Start
+from ringside_core.specs import RefusalError, RunRecord, RunSpec
+from ringside_core.text import file_name
+
+
+def drill(
+    subjects: Sequence[Subject],
+    faults: Sequence[str],
+    folder: Path,
+    *,
+    start: Start,
+    deadline_s: float,
+    on_start: Callable[[str], None],
+    on_cell: Callable[[Drill], None],
+) -> None:
+    """Make every fault in every arm, one after the other.
+
+    Args:
+        subjects: arms, with runs that save and write their ledger in full.
+        faults: names.
+        folder: of the drill; new.
+        start: where and by which launcher.
+        deadline_s: see `launch.execute`.
+        on_start: told what begins, in words.
+        on_cell: given all that has been found so far, after each cell.
+
+    Raises:
+        RefusalError: an arm does not train without a fault, or is over too soon.
+    """
+    cells: list[Cell] = []
+    struck_after: dict[str, int] = {}
+    for subject in subjects:
+        label, spec = subject.arm.label, subject.spec
+        own = folder / file_name(label)
+        on_start(f"{label} without a fault")
+        updates, after = _whole(Run(subject, "", own / "whole", start, deadline_s))
+        struck_after[label] = after
+        for fault in faults:
+            run = Run(subject, fault, own / fault, start, deadline_s)
+            if why := obstacle(fault, spec, run.plan, start.placement):
+                cell = Cell(arm=label, fault=fault, obstacle=why)
+            else:
+                on_start(f"{label}, {fault}")
+                cell = run.with_its_fault(own / "whole", updates=updates, after=after)
+            cells.append(cell)
+            found = Drill(
+                spec=subjects[0].spec,
+                deadline_s=deadline_s,
+                struck_after=struck_after,
+                cells=tuple(cells),
+            )
+            on_cell(found)
+
+
+def _whole(run: Run) -> tuple[int, int]:
+    """Train without a fault: (updates, those after which faults are made)."""
+    outcome = run.without_a_fault()
+    if not outcome.completed:
+        raise RefusalError(
+            "A drill needs a program that trains without a fault.",
+            received=f"{run.label}: {outcome}",
+            advice=f"Look into {run.folder}, or leave that arm out with --backends.",
+        )
+    updates = max(one.total_steps for one in trainers_of(run.folder))
+    files = (run.folder / "records").glob("*.json")
+    records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
+    of_epoch = max(one.epochs[0].steps for one in records if one.epochs)
+    return updates, between_checkpoints(run.spec, updates, of_epoch)
+
+
+def between_checkpoints(spec: RunSpec, updates: int, of_epoch: int) -> int:
+    """An update in the middle of a run after which nothing is saved.
+
+    Args:
+        spec: of the run.
+        updates: of the run.
+        of_epoch: updates of an epoch.
+
+    Raises:
+        RefusalError: there is none.
+    """
+    every = spec.checkpoint_steps or of_epoch
+    for update in range(max(2, updates // 2 + every // 2), updates - 1):
+        if update % of_epoch % every:
+            return update
+    raise RefusalError(
+        "A drill makes its faults in the middle of a run, between two checkpoints.",
+        received=f"{updates} updates, a checkpoint after every {every}",
+        advice="Use more --epochs, or a smaller --global-batch.",
+    )

@@ -1,0 +1,63 @@
+"""What a run has left in its folder: how far it is, what it was fed, what it has learnt."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from launch.attempts import progress_of
+from launch.watch import Progress
+from ringside_core.archives import read_arrays
+
+CHECKPOINT = "checkpoint.npz"
+
+
+def trainers_of(run_dir: Path) -> list[Progress]:
+    """Where the tasks are that count updates, in the present attempt."""
+    return [one for one in progress_of(run_dir) if one.total_steps]
+
+
+def unlike(run_dir: Path, whole: Path) -> tuple[int, int]:
+    """(missed, repeated): examples that were fed less, or more often than in the whole run.
+
+    They are counted epoch by epoch.
+    """
+    missed = repeated = 0
+    for file in sorted((whole / "ledger").glob("*.npz")):
+        wanted, found = _fed(file), _fed(run_dir / "ledger" / file.name)
+        missed += (wanted - found).total()
+        repeated += (found - wanted).total()
+    return missed, repeated
+
+
+def deviation(run_dir: Path, whole: Path) -> float | None:
+    """Largest difference between the last checkpoints of two runs.
+
+    Returns:
+        As a share of the largest number of its array; None: one of them is missing, or they hold
+        other arrays.
+    """
+    try:
+        found, wanted = read_arrays(run_dir / CHECKPOINT), read_arrays(whole / CHECKPOINT)
+    except OSError:
+        return None
+    if {name: one.shape for name, one in found.items()} != {
+        name: one.shape for name, one in wanted.items()
+    }:
+        return None
+    shares = [_share(found[name], one) for name, one in wanted.items() if one.dtype.kind == "f"]
+    return max(shares, default=0.0) if np.isfinite(shares).all() else None
+
+
+def _share(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+    scale = float(np.abs(wanted).max(initial=0.0)) or 1.0
+    return float(np.abs(found - wanted).max(initial=0.0)) / scale
+
+
+def _fed(file: Path) -> Counter[int]:
+    if not file.exists():
+        return Counter()
+    ids = read_arrays(file)["fed"].ravel()
+    return Counter(ids[ids >= 0].tolist())

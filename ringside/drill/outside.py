@@ -1,0 +1,148 @@
+"""The faults that are made from outside of a run's tasks, and the processes of a run."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from launch.launchers.slurm import node_addresses
+from ringside.drill.faults import CUT_S
+from ringside.drill.left import CHECKPOINT
+from ringside.lab.lab import Lab
+from ringside.lab.names import lab_of
+from ringside_core.specs import RefusalError, read_surroundings
+
+SIGNALS = {
+    "rank-killed": signal.SIGKILL,
+    "rank-frozen": signal.SIGSTOP,
+    "rank-terminated": signal.SIGTERM,
+    "server-killed": signal.SIGKILL,
+    "checkpoint-damaged": signal.SIGKILL,
+}
+FILLER = "filler"
+LEAST_DAMAGE_BYTES = 64
+_CLONE_NEWNS = 0x00020000
+
+
+class Strike:
+    """Makes one fault from outside of the run in a folder.
+
+    Args:
+        fault: its name.
+        run_dir: of the run.
+        task: of which it is made.
+        host: on which that task runs; empty: this machine.
+        supervisor: process id of the run's supervisor.
+    """
+
+    def __init__(self, fault: str, run_dir: Path, task: str, host: str, supervisor: int) -> None:
+        self.fault, self.run_dir, self.task, self.host = fault, run_dir, task, host
+        self.supervisor = supervisor
+
+    def make(self) -> None:
+        """Make it."""
+        if self.fault == "checkpoint-damaged":
+            damage(self.run_dir / CHECKPOINT)
+        if self.fault in SIGNALS:
+            os.kill(process_of(self.run_dir, self.task), SIGNALS[self.fault])
+        elif self.fault == "launcher-killed":
+            os.kill(self.supervisor, signal.SIGKILL)
+        elif self.fault == "starter-killed":
+            os.kill(starter_of(self.supervisor), signal.SIGKILL)
+        elif self.fault == "disk-full":
+            fill(self.run_dir / FILLER)
+        elif self.fault in CUT_S:
+            Lab.find(lab_of(self.host)).cut(self.host)
+
+    def undo(self) -> None:
+        """Mend what nobody else can mend: a disk, a link."""
+        if self.fault == "disk-full":
+            (self.run_dir / FILLER).unlink(missing_ok=True)
+        elif self.fault in CUT_S:
+            Lab.find(lab_of(self.host)).mend(self.host)
+
+
+def processes_of(run_dir: Path) -> list[psutil.Process]:
+    """The living processes of a run that name its folder: its tasks, and who started them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and str(run_dir) in process.cmdline():
+                found.append(process)
+    return found
+
+
+def process_of(run_dir: Path, task: str) -> int:
+    """The process id of one task.
+
+    Raises:
+        RefusalError: no process on this machine is that task.
+    """
+    for process in processes_of(run_dir):
+        with contextlib.suppress(psutil.Error):
+            words = [word for word in process.cmdline()[1:] if not word.startswith("-")]
+            if not words or Path(words[0]).name != "train.py":
+                continue  # what started it has its words too
+            if read_surroundings(process.environ(), node_addresses).task_name == task:
+                return int(process.pid)
+    raise RefusalError(
+        "A drill strikes processes of this machine, or of a lab on it.",
+        received=f"{task} is not among the processes that name {run_dir}",
+        advice="Use hosts of a lab (ringside lab up), or no --hostfile.",
+    )
+
+
+def starter_of(supervisor: int) -> int:
+    """The process id of horovodrun or mpirun under a supervisor."""
+    for child in psutil.Process(supervisor).children():
+        with contextlib.suppress(psutil.Error):
+            if {Path(word).name for word in child.cmdline()[:2]} & {"horovodrun", "mpirun"}:
+                return int(child.pid)
+    raise ProcessLookupError(f"no horovodrun or mpirun under process {supervisor}")
+
+
+def damage(file: Path) -> None:
+    """Change bytes in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    for at in range(middle, min(middle + LEAST_DAMAGE_BYTES, len(content))):
+        content[at] ^= 0xFF
+    file.write_bytes(content)
+
+
+def fill(file: Path) -> None:
+    """Write a file until the disk is full."""
+    with file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while True:
+            out.write(bytes(4096))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
+    """A folder that is a disk of its own, for this process and those that it starts; for root.
+
+    It lies in memory. If this process is killed, it is gone.
+    """
+    _own_mounts()
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "ringside-drill", str(folder)],
+        check=True,
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def _own_mounts() -> None:
+    """Let nobody else see what this process mounts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "unshare of the mounts")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -1,0 +1,177 @@
+"""One supervised run with a fault, or without."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ringside.drill.cells import Cell
+from ringside.drill.faults import (
+    CUT_S,
+    FOLDER,
+    REACHED,
+    STRUCK,
+    FaultRequest,
+    victim,
+    write_request,
+)
+from ringside.drill.left import CHECKPOINT, deviation, trainers_of, unlike
+from ringside.drill.outside import Strike, processes_of, small_disk
+from ringside.drill.supervisor import Ended, Supervised
+from ringside.verify.certify import Subject
+from ringside.verify.processes import Start
+from ringside_core.specs import Outcome, write_whole
+
+RESTARTS = 3
+POLL_S = 0.02
+FULL_S = 3.0  # a disk stays full so long
+SUPERVISED, SAID = "supervised.json", "attempts.jsonl"
+CHECKPOINTS_ON_DISK = 8  # the newest two, the best, halves of each; and as much again
+LEAST_DISK_BYTES = 64 << 20
+
+
+class Run:
+    """One run of an arm, under a supervisor of its own.
+
+    Args:
+        subject: the arm, with a run that saves and writes its ledger in full.
+        fault: its name; empty: none.
+        folder: of the run; new.
+        start: where and by which launcher.
+        deadline_s: see `launch.execute`.
+    """
+
+    def __init__(
+        self, subject: Subject, fault: str, folder: Path, start: Start, deadline_s: float
+    ) -> None:
+        self.spec, self.label, self.exact = subject.spec, subject.arm.label, subject.exact
+        self.fault, self.folder = fault, folder
+        self.plan = start.plan(self.spec, folder)
+        self._asked = Supervised(
+            spec=self.spec,
+            run_dir=str(folder),
+            placement=start.placement,
+            launcher=start.launcher_of(self.spec),
+            restarts=RESTARTS if fault else 0,
+            deadline_s=deadline_s,
+        )
+
+    def without_a_fault(self) -> Outcome:
+        """Run it, and say how it ended."""
+        with self._begun():
+            self._process.wait()
+        ended = self._ended()
+        return ended[-1].outcome if ended else Outcome(kind="failed", reason=self._complaint())
+
+    def with_its_fault(self, whole: Path, *, updates: int, after: int) -> Cell:
+        """Run it, make the fault, and compare what is left with what the whole run has left.
+
+        Args:
+            whole: folder of the run without a fault.
+            updates: that it made.
+            after: updates after which the fault is made.
+        """
+        task = victim(self.fault, self.spec, self.plan)
+        with contextlib.ExitStack() as stack:
+            if self.fault == "disk-full":
+                size = CHECKPOINTS_ON_DISK * (whole / CHECKPOINT).stat().st_size
+                stack.enter_context(small_disk(self.folder, size + LEAST_DISK_BYTES))
+            request = FaultRequest(fault=self.fault, task=task, update=after)
+            write_request(self.folder, request)
+            stack.enter_context(self._begun())
+            cell = Cell(arm=self.label, fault=self.fault, exact=self.exact)
+            if (done := self._all_have_reached()) is not None:
+                cell = self._struck(cell, task, updates - done)
+            self._process.wait()
+            missed, repeated = unlike(self.folder, whole)
+            return cell.replace(
+                outcomes=tuple(one.outcome for one in self._ended()),
+                missed=missed,
+                repeated=repeated,
+                deviation=deviation(self.folder, whole),
+            )
+
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        """The supervisor, started; at the end it is gone, and with it the run."""
+        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / FOLDER / SUPERVISED, self._asked.to_json())
+        self._supervise()
+        try:
+            yield
+        finally:
+            self._process.kill()
+            self._process.communicate()
+
+    def _supervise(self) -> None:
+        folder = self.folder / FOLDER
+        with (folder / SAID).open("ab") as said, (folder / "supervisor.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ringside.drill.supervisor", str(folder / SUPERVISED)],
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=log,
+            )
+
+    def _ended(self) -> list[Ended]:
+        """The attempts that have ended."""
+        lines = (self.folder / FOLDER / SAID).read_text(encoding="utf-8").splitlines()
+        return [Ended.model_validate_json(line) for line in lines]
+
+    def _complaint(self) -> str:
+        log = (self.folder / FOLDER / "supervisor.log").read_text(errors="replace")
+        return (log.strip().splitlines() or ["its supervisor said nothing"])[-1]
+
+    def _all_have_reached(self) -> int | None:
+        """The updates that every task has done that will wait; None: the run was over before."""
+        coordinated = self.spec.capabilities.process_model == "coordinator"
+        tasks = 1 if coordinated else self.spec.topology.num_processes
+        while self._process.poll() is None:
+            files = list((self.folder / FOLDER).glob(f"{REACHED}*"))
+            if len(files) == tasks:
+                return max(int(file.read_text()) for file in files)
+            time.sleep(POLL_S)
+        return None
+
+    def _struck(self, cell: Cell, task: str, left: int) -> Cell:
+        """Make the fault, and follow the run until it has gone beyond it, or ends."""
+        host = self.plan.remote_hosts[-1] if self.fault in CUT_S else ""
+        strike = Strike(self.fault, self.folder, task, host, self._process.pid)
+        struck = time.time()
+        try:
+            strike.make()
+            write_whole(self.folder / FOLDER / STRUCK, f"{struck}\n")
+            if self.fault == "launcher-killed":
+                self._process.wait()
+                while processes_of(self.folder):
+                    time.sleep(POLL_S)
+                cell = cell.replace(noticed_s=time.time() - struck)
+                self._supervise()
+            mended_at = struck + CUT_S.get(self.fault, FULL_S)
+            while self._process.poll() is None:
+                if time.time() >= mended_at:
+                    strike.undo()
+                    mended_at = float("inf")
+                if (again := self._beyond(left)) is not None:
+                    cell = cell.replace(back_s=time.time() - struck, again=again)
+                    break
+                time.sleep(POLL_S)
+            if mended_at < float("inf"):
+                time.sleep(max(0.0, mended_at - time.time()))
+        finally:
+            strike.undo()
+        if cell.noticed_s is None and (ended := self._ended()) and not ended[0].outcome.completed:
+            cell = cell.replace(noticed_s=max(0.0, ended[0].at_unix_s - struck))
+        return cell
+
+    def _beyond(self, left: int) -> int | None:
+        """Updates that were made once more, when every task has fewer left; None: not yet."""
+        attempts = len(self._ended()) + (self.fault == "launcher-killed")
+        if attempts and not (self.folder / "attempts" / str(attempts)).exists():
+            return None  # what is there is of the attempt that has ended
+        told = trainers_of(self.folder)
+        if not told or not all(one.total_steps - one.step < left for one in told):
+            return None
+        return max(0, max(one.total_steps for one in told) - left) if attempts else 0

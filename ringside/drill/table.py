@@ -1,0 +1,70 @@
+"""A drill in words: a table for each arm, for a terminal or as Markdown."""
+
+from collections.abc import Iterator
+
+from ringside.drill.cells import Cell, Drill
+from ringside.drill.faults import FAULTS
+
+COLUMNS = ("fault", "ended", "noticed", "back", "again", "examples", "weights")
+MEANING = {
+    "ended": "how the attempt ended; and how the run did, if it was not completed",
+    "noticed": "seconds until every process of that attempt was gone; –: the attempt went on",
+    "back": "seconds until an update that had not been made before",
+    "again": "updates that were made once more",
+    "examples": "missed or repeated, epoch by epoch, against the run without a fault",
+    "weights": "largest difference from the run without a fault; async: there is no right result",
+}
+
+
+def row_of(cell: Cell) -> tuple[str, ...]:
+    """The cells of one line, in the order of COLUMNS."""
+    if cell.obstacle:
+        return (cell.fault, f"not made: {cell.obstacle}", *["–"] * 5)
+    return (
+        cell.fault,
+        _ended(cell),
+        _seconds(cell.noticed_s),
+        _seconds(cell.back_s),
+        "–" if cell.again is None else str(cell.again),
+        _examples(cell),
+        _weights(cell),
+    )
+
+
+def markdown(drill: Drill) -> Iterator[str]:
+    """Lines of Markdown."""
+    for label, after in drill.struck_after.items():
+        yield f"### {label}, after update {after}"
+        yield ""
+        yield f"| {' | '.join(COLUMNS)} |"
+        yield f"|{'---|' * len(COLUMNS)}"
+        for cell in drill.cells:
+            if cell.arm == label:
+                yield f"| {' | '.join(row_of(cell))} |"
+        yield ""
+    yield from (f"- **{name}**: {what}" for name, what in {**FAULTS, **MEANING}.items())
+
+
+def _ended(cell: Cell) -> str:
+    kinds = [one.kind for one in cell.outcomes]
+    if not kinds:
+        return "completed" if cell.deviation is not None else "gone"
+    told = kinds[0] if cell.fault != "launcher-killed" else "killed"
+    end = kinds[-1]
+    return told if end == "completed" or len(kinds) == 1 else f"{told}, then {end}"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} s"
+
+
+def _examples(cell: Cell) -> str:
+    wrong = {"missed": cell.missed, "repeated": cell.repeated}
+    told = ", ".join(f"{count} {name}" for name, count in wrong.items() if count)
+    return told or "each once"
+
+
+def _weights(cell: Cell) -> str:
+    if not cell.exact:
+        return "async"
+    return "nothing left" if cell.deviation is None else f"{cell.deviation:.0e}"

@@ -1,0 +1,44 @@
+"""Which arm is safer: what faults did to each, if a drill was made beside the comparison."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ringside.drill.cells import RESULT, Drill
+from ringside.drill.table import COLUMNS, MEANING, row_of
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms
+from ringside_core.text import plural
+
+
+def safety_section(folder: Path | None) -> Iterator[Section]:
+    """The tables of a drill; nothing where there was none.
+
+    Raises:
+        RefusalError: a drill.json that cannot be read.
+    """
+    if folder is None or not (folder / RESULT).exists():
+        return
+    drill = Drill.from_json((folder / RESULT).read_text(encoding="utf-8"), origin=RESULT)
+    made = [cell for cell in drill.cells if not cell.obstacle]
+    lost = [cell for cell in made if not cell.lost_nothing(drill.tolerance)]
+    told = "no run lost an example or ended with other weights."
+    if lost:
+        named = ", ".join(f"{cell.fault} under {cell.arm}" for cell in lost)
+        told = f"{len(lost)} of them cost a run something: {named}."
+    answer = f"{plural(len(made), 'fault')} {'was' if len(made) == 1 else 'were'} made; {told}"
+    blocks: list[Block] = []
+    for label, after in drill.struck_after.items():
+        rows = tuple(
+            tuple(
+                Cell(text, bad=not cell.lost_nothing(drill.tolerance) and not place)
+                for place, text in enumerate(row_of(cell))
+            )
+            for cell in drill.cells
+            if cell.arm == label
+        )
+        columns = tuple(Column(name, numeric=False) for name in COLUMNS)
+        blocks += [
+            Heading(f"{label}, after update {after}"),
+            Table(columns, rows, label=f"faults under {label}"),
+        ]
+    blocks.append(Terms(tuple(MEANING.items())))
+    yield Section("safety", "Which is safer?", "Safety", answer, tuple(blocks))

@@ -1,0 +1,84 @@
+"""`ringside drill` as it is typed, with real processes and real signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ringside.drill.cells import Drill
+from ringside.drill.outside import processes_of
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 280
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(LIMIT_S + 20),
+    pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
+]
+
+
+def drilling(folder: Path, *flags: str) -> "subprocess.Popen[str]":
+    """A drill of a small model with dropout, in a folder of its own."""
+    return subprocess.Popen(
+        [
+            sys.executable, "-m", "ringside.cli.main", "drill",
+            "--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "slow=false",
+            "--global-batch", "6", "--epochs", "3",
+            "--name", "drill", "--output", str(folder), *flags,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+
+
+def test_a_killed_rank_and_a_killed_launcher_cost_one_update(tmp_path: Path) -> None:
+    """Both runs end where the untouched one does; the pages say what happened."""
+    running = drilling(
+        tmp_path, "--backends", "horovod", "--faults", "rank-killed,launcher-killed,server-killed"
+    )
+    said, _ = running.communicate(timeout=LIMIT_S)
+
+    assert running.returncode == 0, said
+    found = Drill.from_json((tmp_path / "drill" / "drill.json").read_text())
+    killed, launcher, server = found.cells
+    assert server.obstacle == "it has no server"
+    assert [one.kind for one in killed.outcomes] == ["failed", "completed"]
+    assert "rank-1 was killed by SIGKILL after step 17" in killed.outcomes[0].reason
+    assert [one.kind for one in launcher.outcomes] == ["completed"]
+    for cell in (killed, launcher):
+        assert cell.again == 1  # saved after 16
+        assert cell.noticed_s is not None
+        assert cell.back_s is not None
+        assert 0 < cell.noticed_s < cell.back_s
+        assert (cell.missed, cell.repeated) == (0, 0)
+        assert cell.deviation is not None
+        assert cell.deviation <= 1e-10
+    page = (tmp_path / "drill" / "drill.md").read_text()
+    assert "| rank-killed | failed |" in page
+
+
+def test_a_killed_drill_leaves_no_run_behind(tmp_path: Path) -> None:
+    """kill -9, while its run trains."""
+    running = drilling(tmp_path, "--backends", "mirrored", "--faults", "nan", "-w", "slow=true")
+    folder = tmp_path / "drill" / "mirrored-x2" / "whole"
+    try:
+        end = time.monotonic() + LIMIT_S / 2
+        while not list((folder / "progress").glob("*")):
+            assert running.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        os.kill(running.pid, signal.SIGKILL)
+    finally:
+        running.kill()
+        running.communicate()
+
+    end = time.monotonic() + 30
+    while processes_of(folder) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not processes_of(folder)

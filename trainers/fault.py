@@ -1,0 +1,62 @@
+"""A fault that is made on purpose, in the middle of a training, to see what becomes of it."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ringside_core.keras import get_weights, set_weights
+from trainers.driver import Listener
+
+POLL_S = 0.01
+FOR_EVER_S = 1e6
+
+
+class PlantedError(RuntimeError):
+    """An error that a drill has asked for."""
+
+
+class Fault(Listener):
+    """Waits after an update until a fault may be made; in one task it makes it.
+
+    Args:
+        update: after which it waits, once.
+        reached: called there with the updates done.
+        may_go_on: whether the fault has been made, or may be made.
+        makes: `rank-asleep`, `rank-raises` or `nan`; empty: another one makes it.
+    """
+
+    def __init__(
+        self,
+        update: int,
+        *,
+        reached: Callable[[int], None],
+        may_go_on: Callable[[], bool],
+        makes: str,
+    ) -> None:
+        self._update, self._reached, self._may_go_on = update, reached, may_go_on
+        self._makes = makes
+        self._over = may_go_on()  # in an attempt before this one
+
+    def on_step(self, done: int) -> None:
+        """Wait, and make the fault."""
+        if self._over or done < self._update:
+            return
+        self._over = True
+        self._reached(done)
+        while not self._may_go_on():
+            time.sleep(POLL_S)
+        if self._makes == "rank-raises":
+            raise PlantedError("raised by the drill")
+        if self._makes == "rank-asleep":
+            time.sleep(FOR_EVER_S)
+        if self._makes == "nan":
+            self._poison()
+
+    def _poison(self) -> None:
+        model = self.training.model
+        weights = get_weights(model)
+        first = next(n for n, one in enumerate(weights) if np.issubdtype(one.dtype, np.floating))
+        weights[first] = np.full_like(weights[first], np.nan)
+        with self.training.backend.scope():
+            set_weights(model, weights)
