@@ -18,7 +18,6 @@ NONE: dict[str, object] = {}
 MIRRORED, HOROVOD, WORKERS = ("mirrored", NONE), ("horovod", GLOO), ("multi_worker_mirrored", NONE)
 ZOO = {
     "sampled": [MIRRORED],
-    "tutorial": [MIRRORED],
     "rotated": [HOROVOD],
     "cast_in_loss": [WORKERS],
     "critic": [MIRRORED, HOROVOD],

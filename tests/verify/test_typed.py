@@ -73,16 +73,3 @@ def test_bad_input_is_told_at_once(words: tuple[str, ...], said: str, tmp_path: 
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_program_as_its_author_wrote_it_is_certified(tmp_path: Path) -> None:
-    """A GAN: two optimizers, random numbers in its own step, no labels, no call, no validation."""
-    done = typed(
-        "--workload", f"{ROOT / 'examples' / 'gan.py'}:workload",
-        "--backends", "mirrored,horovod", "--steps", "8",
-        cwd=tmp_path,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 of 3 arms certified" in done.stdout

@@ -35,41 +35,6 @@ class OnlyInTraining(Sampling):
         return super().call(x) if training else mean
 
 
-class Positions(tf.keras.layers.Layer):
-    """As in TensorFlow's own tutorial of a transformer: embeddings scaled and placed in float32."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = layers.Embedding(20, 8)
-        self.places = tf.constant(_rows(3, 6, 8), tf.float32)
-
-    def call(self, x: Any) -> Any:
-        return self.embedding(x) * tf.math.sqrt(tf.cast(8, tf.float32)) + self.places
-
-
-def tutorial() -> Workload:
-    """Attention over tokens, trained by Adam."""
-
-    def model() -> Any:
-        tokens = layers.Input((6,), dtype="int64")
-        placed = Positions()(tokens)
-        seen = placed + layers.MultiHeadAttention(2, 4)(placed, placed)
-        pooled = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(seen))
-        return tf.keras.Model(tokens, layers.Dense(3)(pooled))
-
-    generator = np.random.default_rng(5)
-    x, y = generator.integers(0, 20, (60, 6)), generator.integers(0, 3, 60)
-    return Workload(
-        name="tutorial",
-        model=model,
-        train=(x, y),
-        validation=(x[:13], y[:13]),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=lambda: tf.keras.optimizers.Adam(0.01),
-        metrics=lambda: ["accuracy"],
-    )
-
-
 def rotated() -> Workload:
     """Keras' own augmentation computes in float32 only."""
 
