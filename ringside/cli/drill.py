@@ -28,7 +28,6 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.cli.report import report_again
-from ringside.compare.arms import REFERENCE
 from ringside.compare.choose import able_here, choose_arms, on_hosts
 from ringside.compare.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
@@ -38,7 +37,7 @@ from ringside.drill.table import COLUMNS, MEANING, markdown, row_of
 from ringside.report.source import read_results
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
-from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, write_whole
+from ringside_core.specs import REFERENCE, RefusalError, RunSpec, Shared, Surroundings, write_whole
 
 PAGE = "drill.md"
 

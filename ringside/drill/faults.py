@@ -1,7 +1,9 @@
 """The faults of a drill: what each of them is, where it cannot be made, and how a run is told."""
 
-import os
+import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,11 +11,13 @@ from pydantic import PositiveInt
 
 from launch import Plan
 from launch.plan import LAUNCHER_NAME
-from ringside_core.specs import Document, Placement, RunSpec, write_whole
+from ringside.lab.lab import Lab
+from ringside.lab.names import lab_of
+from ringside_core.specs import Document, Placement, RefusalError, RunSpec, write_whole
 
 FOLDER = "drill"  # in the folder of a run
 REQUEST = "fault.json"
-STRUCK = "struck"
+STRUCK, TO_STRIKE = "struck", "to-strike"
 REACHED = "reached-"
 
 # What each one does to a run, in the order in which they are made.
@@ -56,7 +60,13 @@ class FaultRequest(Document):
 def write_request(run_dir: Path, request: FaultRequest) -> None:
     """Tell the tasks of a run that has not begun."""
     (run_dir / FOLDER).mkdir(parents=True)
+    (run_dir / FOLDER / TO_STRIKE).touch()
     write_whole(run_dir / FOLDER / REQUEST, request.to_json())
+
+
+def tell_struck(run_dir: Path) -> None:
+    """Let all tasks go on. Nothing is written: the disk may be full."""
+    (run_dir / FOLDER / TO_STRIKE).rename(run_dir / FOLDER / STRUCK)
 
 
 def victim(fault: str, spec: RunSpec, plan: Plan) -> str:
@@ -76,10 +86,26 @@ def obstacle(fault: str, spec: RunSpec, plan: Plan, placement: Placement) -> str
         return "its tasks have no other launcher than Ringside"
     if fault == "server-killed" and spec.capabilities.process_model != "coordinator":
         return "it has no server"
-    if fault == "disk-full" and placement.names:
-        return "its disk is not of this machine alone"
-    if fault == "disk-full" and os.geteuid() != 0:
-        return "only root can make a small disk"
     if fault in CUT_S and len(plan.remote_hosts) < 2:
         return "it is on one host"
+    if fault not in INSIDE and not all(map(_is_of_a_lab, placement.names)):
+        return "its hosts are not of a lab on this machine"
+    if fault == "disk-full" and placement.names:
+        return "its disk is not of this machine alone"
+    if fault == "disk-full" and not _may_mount():
+        return "only root can make a small disk"
     return ""
+
+
+def _is_of_a_lab(host: str) -> bool:
+    with suppress(RefusalError):
+        return bool(Lab.find(lab_of(host)).host(host))
+    return False
+
+
+@cache
+def _may_mount() -> bool:
+    try:
+        return subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
+    except OSError:
+        return False

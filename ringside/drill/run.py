@@ -12,8 +12,8 @@ from ringside.drill.faults import (
     CUT_S,
     FOLDER,
     REACHED,
-    STRUCK,
     FaultRequest,
+    tell_struck,
     victim,
     write_request,
 )
@@ -82,8 +82,11 @@ class Run:
             write_request(self.folder, request)
             stack.enter_context(self._begun())
             cell = Cell(arm=self.label, fault=self.fault, exact=self.exact)
-            if (done := self._all_have_reached()) is not None:
-                cell = self._struck(cell, task, updates - done)
+            if (done := self._all_have_reached()) is None:
+                ended = self._ended()
+                how = str(ended[-1].outcome) if ended else self._complaint()
+                return cell.replace(obstacle=f"its run ended before update {after}: {how}")
+            cell = self._struck(cell, task, updates - done)
             self._process.wait()
             missed, repeated = unlike(self.folder, whole)
             return cell.replace(
@@ -142,7 +145,7 @@ class Run:
         struck = time.time()
         try:
             strike.make()
-            write_whole(self.folder / FOLDER / STRUCK, f"{struck}\n")
+            tell_struck(self.folder)
             if self.fault == "launcher-killed":
                 self._process.wait()
                 while processes_of(self.folder):

@@ -18,7 +18,7 @@ HOW: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module", name="certificates")
-def certificates_(tmp_path_factory: pytest.TempPathFactory) -> list[Certificate]:
+def certificates_(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, ...]:
     """Of both families, and of what Keras 3 does as shipped; from one look at the serial run.
 
     A third has no end in binary: what is divided in float32 shows with three replicas.
@@ -33,7 +33,7 @@ def certificates_(tmp_path_factory: pytest.TempPathFactory) -> list[Certificate]
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_it_is_certified_under_both_families(certificates: list[Certificate]) -> None:
+def test_it_is_certified_under_both_families(certificates: tuple[Certificate, ...]) -> None:
     """In float64 to 1e-10, each update by its size, resumed, as timed; dropout tied to examples."""
     for certificate in certificates[:2]:
         assert certificate.passed, certificate.reason
@@ -46,7 +46,7 @@ def test_it_is_certified_under_both_families(certificates: list[Certificate]) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_as_shipped_it_is_not_certified(certificates: list[Certificate]) -> None:
+def test_as_shipped_it_is_not_certified(certificates: tuple[Certificate, ...]) -> None:
     """It clips each replica's gradient by itself."""
     shipped = certificates[2]
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from launch import Plan, make_plan
+from ringside.drill import faults
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
@@ -18,7 +19,7 @@ from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
 from ringside.drill.table import COLUMNS, markdown, row_of
 from ringside_core.archives import read_arrays
-from ringside_core.specs import THIS_MACHINE, Outcome, RefusalError, RunSpec
+from ringside_core.specs import THIS_MACHINE, Host, Outcome, Placement, RefusalError, RunSpec
 from tests.unit.stats.factory import spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
@@ -49,7 +50,7 @@ def test_the_last_task_is_struck(backend: str, fault: str, task: str, tmp_path: 
 
 def test_what_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each obstacle is of the arm or of the machine."""
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(faults, "_may_mount", lambda: False)
     told = {
         backend: {
             fault: why
@@ -64,6 +65,16 @@ def test_what_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
     assert told["horovod"].keys() == {*everywhere, "server-killed"}
     assert told["parameter_server"].keys() == {*everywhere, "starter-killed"}
     assert told["mirrored"]["disk-full"] == "only root can make a small disk"
+
+
+def test_processes_of_other_machines_are_not_struck(tmp_path: Path) -> None:
+    """Only what a task does by itself can be done there."""
+    hosts = Placement(hosts=(Host(name="far-1", slots=1), Host(name="far-2", slots=1)))
+    run = planned("horovod", tmp_path)
+
+    told = {fault: obstacle(fault, *run, hosts) for fault in ("rank-killed", "rank-raises")}
+
+    assert told == {"rank-killed": "its hosts are not of a lab on this machine", "rank-raises": ""}
 
 
 @pytest.mark.parametrize(
