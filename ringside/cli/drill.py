@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from launch import LauncherName
@@ -81,7 +82,7 @@ def command(
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
-    if backends is not None and REFERENCE not in backends.split(","):
+    if backends is not None and REFERENCE not in [one.strip() for one in backends.split(",")]:
         # A certificate needs the serial run; a drill compares each arm with itself.
         arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
         chosen = dataclasses.replace(chosen, arms=arms)
@@ -105,7 +106,9 @@ def command(
             write_whole(folder / RESULT, found.to_json())
             write_whole(folder / PAGE, "\n".join(markdown(found)) + "\n")
             last = found.cells[-1]
-            console.print(f"{last.arm}: {': '.join(row_of(last)[:2])}", highlight=False)
+            console.print(
+                f"{last.arm}: {': '.join(row_of(last)[:2])}", highlight=False, markup=False
+            )
 
         drill(
             subjects,
@@ -144,7 +147,7 @@ def _print(console: Console, found: Drill) -> None:
         for cell in found.cells:
             if cell.arm == label:
                 safe = cell.lost_nothing(found.tolerance)
-                table.add_row(*row_of(cell), style=None if safe else "red")
+                table.add_row(*map(escape, row_of(cell)), style=None if safe else "red")
         console.print(table)
     for name, what in MEANING.items():
         console.print(f"{name}: {what}", highlight=False)

@@ -20,9 +20,9 @@ class Cell(Noun):
         outcomes: of each attempt, in order; the last one is the run's.
         noticed_s: from the fault to the end of the attempt, with all of its processes; None: it
             went on.
-        back_s: from the fault to the next update that had not been made before; None: there was
+        back_s: from the fault to the first update beyond it that lasted; None: there was
             none.
-        again: updates that were made once more; None: as `back_s`.
+        again: updates before the fault that were made once more; None: as `back_s`.
         missed, repeated: examples that were fed less often, or more often, than in the run without
             a fault.
         deviation: largest difference of a weight or an optimizer variable at the end, as a share of
@@ -45,7 +45,7 @@ class Cell(Noun):
     def lost_nothing(self, tolerance: float) -> bool:
         """Whether the run ended as one without a fault does."""
         if self.obstacle:
-            return True
+            return not self.outcomes  # a run that ended before its fault says nothing
         if not (self.outcomes and self.outcomes[-1].completed) or self.missed or self.repeated:
             return False
         return not self.exact or (self.deviation is not None and self.deviation <= tolerance)

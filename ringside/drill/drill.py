@@ -71,6 +71,12 @@ def _whole(run: Run) -> tuple[int, int]:
             received=f"{run.label}: {outcome}",
             advice=f"Look into {run.folder}, or leave that arm out with --backends.",
         )
+    if list(run.folder.glob("fit-*")):
+        raise RefusalError(
+            "A drill follows one training.",
+            received=f"{run.spec.workload}, which has several fits",
+            advice="Drill a program with one ringside.fit.",
+        )
     updates = max(one.total_steps for one in trainers_of(run.folder))
     files = (run.folder / "records").glob("*.json")
     records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
@@ -90,8 +96,9 @@ def between_checkpoints(spec: RunSpec, updates: int, of_epoch: int) -> int:
         RefusalError: there is none.
     """
     every = spec.checkpoint_steps or of_epoch
-    for update in range(max(2, updates // 2 + every // 2), updates - 1):
-        if update % of_epoch % every:
+    # After two checkpoints: one of them may be damaged.
+    for update in range(max(2 * every + 1, updates // 2 + every // 2), updates - 1):
+        if update % of_epoch % every and update % spec.steps_per_execution == 0:
             return update
     raise RefusalError(
         "A drill makes its faults in the middle of a run, between two checkpoints.",

@@ -1,9 +1,7 @@
 """The faults of a drill: what each of them is, where it cannot be made, and how a run is told."""
 
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,7 +30,6 @@ FAULTS: Mapping[str, str] = {
     "launcher-killed": "`ringside launch` gets SIGKILL, and is started again",
     "server-killed": "the parameter server gets SIGKILL",
     "checkpoint-damaged": "bytes of the newest checkpoint change, then the last rank is killed",
-    "disk-full": "the disk of the run is full for some updates",
     "link-cut": "the last host's link is cut for 5 s",
     "host-lost": "the last host's link is cut for 40 s: for the others it is gone",
 }
@@ -65,7 +62,7 @@ def write_request(run_dir: Path, request: FaultRequest) -> None:
 
 
 def tell_struck(run_dir: Path) -> None:
-    """Let all tasks go on. Nothing is written: the disk may be full."""
+    """Let all tasks go on."""
     (run_dir / FOLDER / TO_STRIKE).rename(run_dir / FOLDER / STRUCK)
 
 
@@ -90,10 +87,6 @@ def obstacle(fault: str, spec: RunSpec, plan: Plan, placement: Placement) -> str
         return "it is on one host"
     if fault not in INSIDE and not all(map(_is_of_a_lab, placement.names)):
         return "its hosts are not of a lab on this machine"
-    if fault == "disk-full" and placement.names:
-        return "its disk is not of this machine alone"
-    if fault == "disk-full" and not _may_mount():
-        return "only root can make a small disk"
     return ""
 
 
@@ -101,11 +94,3 @@ def _is_of_a_lab(host: str) -> bool:
     with suppress(RefusalError):
         return bool(Lab.find(lab_of(host)).host(host))
     return False
-
-
-@cache
-def _may_mount() -> bool:
-    try:
-        return subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
-    except OSError:
-        return False

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ def deviation(run_dir: Path, whole: Path) -> float | None:
     """
     try:
         found, wanted = read_arrays(run_dir / CHECKPOINT), read_arrays(whole / CHECKPOINT)
-    except OSError:
+    except (OSError, ValueError, BadZipFile):
         return None
     if {name: one.shape for name, one in found.items()} != {
         name: one.shape for name, one in wanted.items()

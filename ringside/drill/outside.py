@@ -1,11 +1,8 @@
 """The faults that are made from outside of a run's tasks, and the processes of a run."""
 
 import contextlib
-import ctypes
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,9 +21,7 @@ SIGNALS = {
     "server-killed": signal.SIGKILL,
     "checkpoint-damaged": signal.SIGKILL,
 }
-FILLER = "filler"
 LEAST_DAMAGE_BYTES = 64
-_CLONE_NEWNS = 0x00020000
 
 
 class Strike:
@@ -54,16 +49,12 @@ class Strike:
             os.kill(self.supervisor, signal.SIGKILL)
         elif self.fault == "starter-killed":
             os.kill(starter_of(self.supervisor), signal.SIGKILL)
-        elif self.fault == "disk-full":
-            fill(self.run_dir / FILLER)
         elif self.fault in CUT_S:
             Lab.find(lab_of(self.host)).cut(self.host)
 
     def undo(self) -> None:
-        """Mend what nobody else can mend: a disk, a link."""
-        if self.fault == "disk-full":
-            (self.run_dir / FILLER).unlink(missing_ok=True)
-        elif self.fault in CUT_S:
+        """Mend what nobody else can mend: a link."""
+        if self.fault in CUT_S:
             Lab.find(lab_of(self.host)).mend(self.host)
 
 
@@ -113,36 +104,3 @@ def damage(file: Path) -> None:
     for at in range(middle, min(middle + LEAST_DAMAGE_BYTES, len(content))):
         content[at] ^= 0xFF
     file.write_bytes(content)
-
-
-def fill(file: Path) -> None:
-    """Write a file until the disk is full."""
-    with file.open("wb", buffering=0) as out, contextlib.suppress(OSError):
-        while True:
-            out.write(bytes(4096))
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
-    """A folder that is a disk of its own, for this process and those that it starts; for root.
-
-    It lies in memory. If this process is killed, it is gone.
-    """
-    _own_mounts()
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "ringside-drill", str(folder)],
-        check=True,
-    )
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=False)
-
-
-def _own_mounts() -> None:
-    """Let nobody else see what this process mounts."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "unshare of the mounts")
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -17,8 +17,8 @@ from ringside.drill.faults import (
     victim,
     write_request,
 )
-from ringside.drill.left import CHECKPOINT, deviation, trainers_of, unlike
-from ringside.drill.outside import Strike, processes_of, small_disk
+from ringside.drill.left import deviation, trainers_of, unlike
+from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
@@ -26,10 +26,8 @@ from ringside_core.specs import Outcome, write_whole
 
 RESTARTS = 3
 POLL_S = 0.02
-FULL_S = 3.0  # a disk stays full so long
+GONE_S = 60.0  # the processes of a killed launcher have so long to end
 SUPERVISED, SAID = "supervised.json", "attempts.jsonl"
-CHECKPOINTS_ON_DISK = 8  # the newest two, the best, halves of each; and as much again
-LEAST_DISK_BYTES = 64 << 20
 
 
 class Run:
@@ -75,9 +73,6 @@ class Run:
         """
         task = victim(self.fault, self.spec, self.plan)
         with contextlib.ExitStack() as stack:
-            if self.fault == "disk-full":
-                size = CHECKPOINTS_ON_DISK * (whole / CHECKPOINT).stat().st_size
-                stack.enter_context(small_disk(self.folder, size + LEAST_DISK_BYTES))
             request = FaultRequest(fault=self.fault, task=task, update=after)
             write_request(self.folder, request)
             stack.enter_context(self._begun())
@@ -85,7 +80,9 @@ class Run:
             if (done := self._all_have_reached()) is None:
                 ended = self._ended()
                 how = str(ended[-1].outcome) if ended else self._complaint()
-                return cell.replace(obstacle=f"its run ended before update {after}: {how}")
+                outcomes = tuple(one.outcome for one in ended)
+                why = f"its run ended before update {after}: {how}"
+                return cell.replace(obstacle=why, outcomes=outcomes)
             cell = self._struck(cell, task, updates - done)
             self._process.wait()
             missed, repeated = unlike(self.folder, whole)
@@ -143,30 +140,35 @@ class Run:
         host = self.plan.remote_hosts[-1] if self.fault in CUT_S else ""
         strike = Strike(self.fault, self.folder, task, host, self._process.pid)
         struck = time.time()
+        seen = -1  # attempts that had ended when the run was seen beyond the fault
+        mended_at = struck + CUT_S.get(self.fault, 0.0)
         try:
             strike.make()
-            tell_struck(self.folder)
             if self.fault == "launcher-killed":
                 self._process.wait()
-                while processes_of(self.folder):
+                while processes_of(self.folder) and time.time() < struck + GONE_S:
                     time.sleep(POLL_S)
                 cell = cell.replace(noticed_s=time.time() - struck)
+                tell_struck(self.folder)
                 self._supervise()
-            mended_at = struck + CUT_S.get(self.fault, FULL_S)
+            else:
+                tell_struck(self.folder)
             while self._process.poll() is None:
                 if time.time() >= mended_at:
                     strike.undo()
                     mended_at = float("inf")
-                if (again := self._beyond(left)) is not None:
+                ended = len(self._ended())
+                if ended > seen and (again := self._beyond(left)) is not None:
                     cell = cell.replace(back_s=time.time() - struck, again=again)
-                    break
+                    seen = ended
                 time.sleep(POLL_S)
-            if mended_at < float("inf"):
-                time.sleep(max(0.0, mended_at - time.time()))
         finally:
             strike.undo()
-        if cell.noticed_s is None and (ended := self._ended()) and not ended[0].outcome.completed:
-            cell = cell.replace(noticed_s=max(0.0, ended[0].at_unix_s - struck))
+        ended_all = self._ended()
+        if len(ended_all) - 1 > seen:  # what went beyond it has failed
+            cell = cell.replace(back_s=None, again=None)
+        if cell.noticed_s is None and ended_all and not ended_all[0].outcome.completed:
+            cell = cell.replace(noticed_s=max(0.0, ended_all[0].at_unix_s - struck))
         return cell
 
     def _beyond(self, left: int) -> int | None:

@@ -9,8 +9,8 @@ COLUMNS = ("fault", "ended", "noticed", "back", "again", "examples", "weights")
 MEANING = {
     "ended": "how the attempt ended; and how the run did, if it was not completed",
     "noticed": "seconds until every process of that attempt was gone; –: the attempt went on",
-    "back": "seconds until an update that had not been made before",
-    "again": "updates that were made once more",
+    "back": "seconds until the first update beyond the fault",
+    "again": "updates before the fault that were made once more",
     "examples": "missed or repeated, epoch by epoch, against the run without a fault",
     "weights": "largest difference from the run without a fault; async: there is no right result",
 }
@@ -40,7 +40,8 @@ def markdown(drill: Drill) -> Iterator[str]:
         yield f"|{'---|' * len(COLUMNS)}"
         for cell in drill.cells:
             if cell.arm == label:
-                yield f"| {' | '.join(row_of(cell))} |"
+                cells = (text.replace("|", "/") for text in row_of(cell))
+                yield f"| {' | '.join(cells)} |"
         yield ""
     yield from (f"- **{name}**: {what}" for name, what in {**FAULTS, **MEANING}.items())
 
