@@ -34,7 +34,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from launch.watch import read_progress  # noqa: E402
+from launch.attempts import trainers_of  # noqa: E402
 
 ARMS = {
     "serial": "--backend serial",
@@ -193,15 +193,8 @@ class Soak:
 
 def _left_updates(run_dir: Path) -> list[int]:
     """Updates that are left, of each task that trains."""
-    found = []
-    for file in (run_dir / "progress").glob("*"):
-        try:
-            at = read_progress(file.name, file.read_text(errors="replace"))
-        except OSError:
-            continue
-        if at is not None and at.total_steps and at.phase == "training":
-            found.append(at.total_steps - at.step)
-    return found
+    told = trainers_of(run_dir)
+    return [at.total_steps - at.step for at in told if at.phase == "training"]
 
 
 def _command(pid: int) -> str:

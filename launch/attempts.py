@@ -158,14 +158,13 @@ def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
 
 def _furthest(run_dir: Path) -> Progress | None:
     """Where the task was that had made the most updates; None: none has made any."""
-    found = [one for one in progress_of(run_dir) if one.total_steps]
-    return max(found, key=lambda one: one.step, default=None)
+    return max(trainers_of(run_dir), key=lambda one: one.step, default=None)
 
 
-def progress_of(run_dir: Path) -> list[Progress]:
-    """What each task has last said of where it is."""
+def trainers_of(run_dir: Path) -> list[Progress]:
+    """Where the tasks are that count updates, in the present attempt."""
     found = []
     for file in (run_dir / "progress").glob("*"):
         with suppress(FileNotFoundError):  # another attempt begins
             found.append(read_progress(file.name, file.read_text(errors="replace")))
-    return [one for one in found if one is not None]
+    return [one for one in found if one is not None and one.total_steps]

@@ -23,7 +23,8 @@ class Fault(Listener):
         update: after which it waits, once.
         reached: called there with the updates done.
         may_go_on: whether the fault has been made, or may be made.
-        makes: `rank-asleep`, `rank-raises` or `nan`; empty: another one makes it.
+        makes: the fault of this task: `rank-asleep`, `rank-raises` or `nan`. Any other is made from
+            outside; empty: of another task.
     """
 
     def __init__(

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from launch import LauncherName
 from launch.flags import with_spec_flags
@@ -29,15 +27,18 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.cli.report import report_again
-from ringside.compare.choose import able_here, choose_arms, on_hosts
+from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
 from ringside.drill.drill import drill
 from ringside.drill.faults import FAULTS
-from ringside.drill.table import COLUMNS, MEANING, markdown, row_of
+from ringside.drill.table import MEANING, row_of
+from ringside.report.blocks import Block, Heading, Terms
+from ringside.report.markdown import rendered_block
+from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
+from ringside.report.terminal import rich_table
 from ringside.verify.certify import Subject
-from ringside.verify.processes import Start
 from ringside_core.specs import REFERENCE, RefusalError, RunSpec, Shared, Surroundings, write_whole
 
 PAGE = "drill.md"
@@ -86,11 +87,8 @@ def command(
         # A certificate needs the serial run; a drill compares each arm with itself.
         arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
         chosen = dataclasses.replace(chosen, arms=arms)
-    for arm in chosen.arms:  # refuses an arm that the launcher cannot start
-        Start(placement, launcher).plan(chosen.spec_of(arm), output)
-    chosen, _ = on_hosts(chosen, output)
+    chosen, start = startable(chosen, launcher, output)
     folder = new_folder(output, name or f"drill-{default_name(spec)}").resolve()
-    start = Start(chosen.placement, launcher)
     saving = {"save": "all", "ledger": "full", "checkpoint_steps": checkpoint_steps}
     able, _ = able_here(console, chosen)
     subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
@@ -104,7 +102,7 @@ def command(
             nonlocal found
             found = so_far
             write_whole(folder / RESULT, found.to_json())
-            write_whole(folder / PAGE, "\n".join(markdown(found)) + "\n")
+            write_whole(folder / PAGE, page_of(found))
             last = found.cells[-1]
             console.print(
                 f"{last.arm}: {': '.join(row_of(last)[:2])}", highlight=False, markup=False
@@ -141,13 +139,17 @@ def _chosen(faults: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def page_of(found: Drill) -> str:
+    """The tables as Markdown, and what their words mean."""
+    blocks: list[Block] = []
+    for title, table in arm_tables(found):
+        blocks += [Heading(title), table]
+    blocks.append(Terms((*FAULTS.items(), *MEANING.items())))
+    return "\n\n".join(text for block in blocks for text in rendered_block(block)) + "\n"
+
+
 def _print(console: Console, found: Drill) -> None:
-    for label, after in found.struck_after.items():
-        table = Table(*COLUMNS, title=f"{label}, after update {after}", title_justify="left")
-        for cell in found.cells:
-            if cell.arm == label:
-                safe = cell.lost_nothing(found.tolerance)
-                table.add_row(*map(escape, row_of(cell)), style=None if safe else "red")
-        console.print(table)
+    for title, table in arm_tables(found):
+        console.print(rich_table(table, title=title))
     for name, what in MEANING.items():
         console.print(f"{name}: {what}", highlight=False)

@@ -24,10 +24,9 @@ from ringside.cli.common import (
     new_folder,
     placement_from,
 )
-from ringside.compare.choose import able_here, choose_arms, on_hosts
+from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms, make_mistakes
-from ringside.verify.processes import Start
 from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings
 
 
@@ -78,12 +77,9 @@ def command(
             received=f"--replicas {replicas}",
             advice="Use --replicas 2.",
         )
-    for arm in chosen.arms:  # refuses an arm that the launcher cannot start
-        Start(placement, launcher).plan(chosen.spec_of(arm), output)
-    chosen, _ = on_hosts(chosen, output)
+    chosen, start = startable(chosen, launcher, output)
     folder = new_folder(output, name or f"verify-{default_name(spec)}")
     began = time.monotonic()
-    start = Start(chosen.placement, launcher)
     subjects, _ = able_here(console, chosen)
     certificates = certify_arms(console, subjects, folder, steps=steps, start=start)
     console.print(render_certificates(certificates))

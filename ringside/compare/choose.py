@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from launch import LauncherName
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
 from ringside.collectives.stacks import no_mpi
@@ -36,6 +37,7 @@ from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.step_times import expected_processes
 from ringside.verify import store
 from ringside.verify.certify import Subject
+from ringside.verify.processes import Start
 from ringside_core.specs import (
     THIS_MACHINE,
     Arm,
@@ -134,6 +136,23 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
         placement=placement.replace(interface=interface),
     )
     return ready, found
+
+
+def startable(chosen: Chosen, launcher: LauncherName, folder: Path) -> tuple[Chosen, Start]:
+    """The choice on hosts that are ready, and how its processes are started.
+
+    Args:
+        chosen: what the flags ask for.
+        launcher: of arms with several processes.
+        folder: where the results will go.
+
+    Raises:
+        RefusalError: an arm that the launcher cannot start, or a host that is not ready.
+    """
+    for arm in chosen.arms:
+        Start(chosen.placement, launcher).plan(chosen.spec_of(arm), folder)
+    ready, _ = on_hosts(chosen, folder)
+    return ready, Start(ready.placement, launcher)
 
 
 def able_here(console: Console, chosen: Chosen) -> tuple[list[Subject], tuple[NotRun, ...]]:

@@ -20,8 +20,7 @@ class Cell(Noun):
         outcomes: of each attempt, in order; the last one is the run's.
         noticed_s: from the fault to the end of the attempt, with all of its processes; None: it
             went on.
-        back_s: from the fault to the first update beyond it that lasted; None: there was
-            none.
+        back_s: from the fault to the first update beyond it that lasted; None: there was none.
         again: updates before the fault that were made once more; None: as `back_s`.
         missed, repeated: examples that were fed less often, or more often, than in the run without
             a fault.
@@ -66,6 +65,10 @@ class Drill(Document):
     deadline_s: NonNegativeFloat
     struck_after: dict[str, PositiveInt]
     cells: tuple[Cell, ...]
+
+    def of(self, label: str) -> tuple[Cell, ...]:
+        """The cells of one arm."""
+        return tuple(cell for cell in self.cells if cell.arm == label)
 
     @property
     def tolerance(self) -> float:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from launch.attempts import trainers_of
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
-from ringside.drill.left import trainers_of
 from ringside.drill.run import Run
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start

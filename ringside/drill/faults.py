@@ -1,22 +1,13 @@
-"""The faults of a drill: what each of them is, where it cannot be made, and how a run is told."""
+"""The faults of a drill: what each of them is, of whom it is made, and where it cannot be."""
 
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import ClassVar
-
-from pydantic import PositiveInt
 
 from launch import Plan
 from launch.plan import LAUNCHER_NAME
 from ringside.lab.lab import Lab
 from ringside.lab.names import lab_of
-from ringside_core.specs import Document, Placement, RefusalError, RunSpec, write_whole
-
-FOLDER = "drill"  # in the folder of a run
-REQUEST = "fault.json"
-STRUCK, TO_STRIKE = "struck", "to-strike"
-REACHED = "reached-"
+from ringside_core.specs import Placement, RefusalError, RunSpec
 
 # What each one does to a run, in the order in which they are made.
 FAULTS: Mapping[str, str] = {
@@ -33,37 +24,9 @@ FAULTS: Mapping[str, str] = {
     "link-cut": "the last host's link is cut for 5 s",
     "host-lost": "the last host's link is cut for 40 s: for the others it is gone",
 }
-# Those that the task makes itself. The others are made from outside.
+# Those that the task makes itself (trainers/fault.py). The others are made from outside.
 INSIDE = ("rank-asleep", "rank-raises", "nan")
 CUT_S = {"link-cut": 5.0, "host-lost": 40.0}
-
-
-class FaultRequest(Document):
-    """What the tasks of a run are told of a fault.
-
-    Attributes:
-        fault: its name.
-        task: of which it is made.
-        update: after which every task waits until it is made.
-    """
-
-    SCHEMA_VERSION: ClassVar[int] = 1
-
-    fault: str
-    task: str
-    update: PositiveInt
-
-
-def write_request(run_dir: Path, request: FaultRequest) -> None:
-    """Tell the tasks of a run that has not begun."""
-    (run_dir / FOLDER).mkdir(parents=True)
-    (run_dir / FOLDER / TO_STRIKE).touch()
-    write_whole(run_dir / FOLDER / REQUEST, request.to_json())
-
-
-def tell_struck(run_dir: Path) -> None:
-    """Let all tasks go on."""
-    (run_dir / FOLDER / TO_STRIKE).rename(run_dir / FOLDER / STRUCK)
 
 
 def victim(fault: str, spec: RunSpec, plan: Plan) -> str:

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringside.drill.faults import FOLDER, INSIDE, REACHED, REQUEST, STRUCK, FaultRequest
+from ringside.drill.request import FOLDER, REACHED, REQUEST, STRUCK, FaultRequest
 from ringside_core.specs import write_whole
 
 if TYPE_CHECKING:
@@ -20,13 +20,12 @@ def drilled(run_dir: Path, task: str) -> "list[Listener]":
 
     text = (folder / REQUEST).read_text(encoding="utf-8")
     request = FaultRequest.from_json(text, origin=REQUEST)
-    makes = request.fault if request.fault in INSIDE and request.task == task else ""
     return [
         Fault(
             request.update,
             reached=partial(_reached, folder / f"{REACHED}{task}"),
             may_go_on=(folder / STRUCK).exists,
-            makes=makes,
+            makes=request.fault if request.task == task else "",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""What a run has left in its folder: how far it is, what it was fed, what it has learnt."""
+"""What a run has left in its folder, beside what another one has: its ledger and checkpoint."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,16 +8,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from launch.attempts import progress_of
-from launch.watch import Progress
 from ringside_core.archives import read_arrays
 
 CHECKPOINT = "checkpoint.npz"
-
-
-def trainers_of(run_dir: Path) -> list[Progress]:
-    """Where the tasks are that count updates, in the present attempt."""
-    return [one for one in progress_of(run_dir) if one.total_steps]
 
 
 def unlike(run_dir: Path, whole: Path) -> tuple[int, int]:

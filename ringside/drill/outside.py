@@ -21,7 +21,7 @@ SIGNALS = {
     "server-killed": signal.SIGKILL,
     "checkpoint-damaged": signal.SIGKILL,
 }
-LEAST_DAMAGE_BYTES = 64
+DAMAGED_BYTES = 64
 
 
 class Strike:
@@ -101,6 +101,6 @@ def damage(file: Path) -> None:
     """Change bytes in the middle of a file."""
     content = bytearray(file.read_bytes())
     middle = len(content) // 2
-    for at in range(middle, min(middle + LEAST_DAMAGE_BYTES, len(content))):
+    for at in range(middle, min(middle + DAMAGED_BYTES, len(content))):
         content[at] ^= 0xFF
     file.write_bytes(content)

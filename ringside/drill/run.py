@@ -7,18 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from launch.attempts import trainers_of
 from ringside.drill.cells import Cell
-from ringside.drill.faults import (
-    CUT_S,
-    FOLDER,
-    REACHED,
-    FaultRequest,
-    tell_struck,
-    victim,
-    write_request,
-)
-from ringside.drill.left import deviation, trainers_of, unlike
+from ringside.drill.faults import CUT_S, victim
+from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
+from ringside.drill.request import FOLDER, REACHED, FaultRequest, tell_struck, write_request
 from ringside.drill.supervisor import Ended, Supervised
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
@@ -84,7 +78,6 @@ class Run:
                 why = f"its run ended before update {after}: {how}"
                 return cell.replace(obstacle=why, outcomes=outcomes)
             cell = self._struck(cell, task, updates - done)
-            self._process.wait()
             missed, repeated = unlike(self.folder, whole)
             return cell.replace(
                 outcomes=tuple(one.outcome for one in self._ended()),
@@ -136,7 +129,7 @@ class Run:
         return None
 
     def _struck(self, cell: Cell, task: str, left: int) -> Cell:
-        """Make the fault, and follow the run until it has gone beyond it, or ends."""
+        """Make the fault, and follow the run to its end."""
         host = self.plan.remote_hosts[-1] if self.fault in CUT_S else ""
         strike = Strike(self.fault, self.folder, task, host, self._process.pid)
         struck = time.time()
@@ -149,31 +142,35 @@ class Run:
                 while processes_of(self.folder) and time.time() < struck + GONE_S:
                     time.sleep(POLL_S)
                 cell = cell.replace(noticed_s=time.time() - struck)
-                tell_struck(self.folder)
+            tell_struck(self.folder)
+            if self.fault == "launcher-killed":
                 self._supervise()
-            else:
-                tell_struck(self.folder)
             while self._process.poll() is None:
                 if time.time() >= mended_at:
                     strike.undo()
                     mended_at = float("inf")
                 ended = len(self._ended())
-                if ended > seen and (again := self._beyond(left)) is not None:
+                if ended > seen and (again := self._beyond(left, ended)) is not None:
                     cell = cell.replace(back_s=time.time() - struck, again=again)
                     seen = ended
                 time.sleep(POLL_S)
         finally:
             strike.undo()
-        ended_all = self._ended()
-        if len(ended_all) - 1 > seen:  # what went beyond it has failed
+        attempts = self._ended()
+        if len(attempts) - 1 > seen:  # what went beyond it has failed
             cell = cell.replace(back_s=None, again=None)
-        if cell.noticed_s is None and ended_all and not ended_all[0].outcome.completed:
-            cell = cell.replace(noticed_s=max(0.0, ended_all[0].at_unix_s - struck))
+        if cell.noticed_s is None and attempts and not attempts[0].outcome.completed:
+            cell = cell.replace(noticed_s=max(0.0, attempts[0].at_unix_s - struck))
         return cell
 
-    def _beyond(self, left: int) -> int | None:
-        """Updates that were made once more, when every task has fewer left; None: not yet."""
-        attempts = len(self._ended()) + (self.fault == "launcher-killed")
+    def _beyond(self, left: int, ended: int) -> int | None:
+        """Updates that were made once more, when every task has fewer left; None: not yet.
+
+        Args:
+            left: updates that were left at the fault.
+            ended: attempts that have said that they ended; a killed launcher says nothing.
+        """
+        attempts = ended + (self.fault == "launcher-killed")
         if attempts and not (self.folder / "attempts" / str(attempts)).exists():
             return None  # what is there is of the attempt that has ended
         told = trainers_of(self.folder)

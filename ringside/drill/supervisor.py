@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from launch import LauncherName, execute, make_plan
 from launch.attempts import attempt, set_aside
-from launch.execute import holds_run
 from launch.interrupts import Interrupts
 from ringside_core.specs import AUTO, Execution, Noun, Outcome, Placement, RunSpec
 from ringside_core.specs.noun import Document, UnixSeconds
@@ -44,8 +43,7 @@ def main() -> int:
     asked = Supervised.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_the_drill, daemon=True).start()
     spec, run_dir = asked.spec, Path(asked.run_dir)
-    if holds_run(run_dir):
-        set_aside(run_dir)
+    if set_aside(run_dir) is not None:
         spec = spec.replace(resume_from=AUTO)
 
     def start(spec: RunSpec, interrupts: Interrupts) -> Execution:

@@ -1,9 +1,6 @@
-"""A drill in words: a table for each arm, for a terminal or as Markdown."""
+"""A cell of a drill in words, and what the words mean."""
 
-from collections.abc import Iterator
-
-from ringside.drill.cells import Cell, Drill
-from ringside.drill.faults import FAULTS
+from ringside.drill.cells import Cell
 
 COLUMNS = ("fault", "ended", "noticed", "back", "again", "examples", "weights")
 MEANING = {
@@ -31,25 +28,10 @@ def row_of(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def markdown(drill: Drill) -> Iterator[str]:
-    """Lines of Markdown."""
-    for label, after in drill.struck_after.items():
-        yield f"### {label}, after update {after}"
-        yield ""
-        yield f"| {' | '.join(COLUMNS)} |"
-        yield f"|{'---|' * len(COLUMNS)}"
-        for cell in drill.cells:
-            if cell.arm == label:
-                cells = (text.replace("|", "/") for text in row_of(cell))
-                yield f"| {' | '.join(cells)} |"
-        yield ""
-    yield from (f"- **{name}**: {what}" for name, what in {**FAULTS, **MEANING}.items())
-
-
 def _ended(cell: Cell) -> str:
     kinds = [one.kind for one in cell.outcomes]
     if not kinds:
-        return "completed" if cell.deviation is not None else "gone"
+        return "gone"
     told = kinds[0] if cell.fault != "launcher-killed" else "killed"
     end = kinds[-1]
     return told if end == "completed" or len(kinds) == 1 else f"{told}, then {end}"

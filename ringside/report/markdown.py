@@ -51,10 +51,11 @@ def rendered_section(section: Section) -> Iterator[str]:
     yield f"## {escaped(section.title)}"
     yield f"**{escaped(section.answer)}**"
     for block in section.blocks:
-        yield from _block(block)
+        yield from rendered_block(block)
 
 
-def _block(block: Block) -> Iterator[str]:
+def rendered_block(block: Block) -> Iterator[str]:
+    """The paragraphs of one block."""
     match block:
         case Table():
             yield _table(block)
@@ -74,7 +75,7 @@ def _block(block: Block) -> Iterator[str]:
         case Folded():
             yield f"<details><summary>{escaped(block.summary)}</summary>"
             for inner in block.blocks:
-                yield from _block(inner)
+                yield from rendered_block(inner)
             yield "</details>"
         case _:
             yield escaped(block.text)

@@ -22,7 +22,7 @@ EXACT = [
     subject("multi_worker_mirrored", 2),
     subject("horovod", 2, MPI),
     subject("horovod", 3, GLOO),
-]  # test_zoo.py also asks central_storage and other sizes, test_matrix.py one_device
+]  # test_zoo.py also asks central_storage, test_fresh_process.py one_device, others ×3
 SERVERS = subject("parameter_server", 2)
 FEWER_UPDATES = subject("horovod", 2, {"controller": "gloo", "backward_passes_per_step": 2})
 

@@ -26,19 +26,22 @@ def safety_section(folder: Path | None) -> Iterator[Section]:
         told = f"{len(lost)} of them cost a run something: {named}."
     answer = f"{plural(len(made), 'fault')} {'was' if len(made) == 1 else 'were'} made; {told}"
     blocks: list[Block] = []
-    for label, after in drill.struck_after.items():
-        rows = tuple(
-            tuple(
-                Cell(text, bad=not cell.lost_nothing(drill.tolerance) and not place)
-                for place, text in enumerate(row_of(cell))
-            )
-            for cell in drill.cells
-            if cell.arm == label
-        )
-        columns = tuple(Column(name, numeric=False) for name in COLUMNS)
-        blocks += [
-            Heading(f"{label}, after update {after}"),
-            Table(columns, rows, label=f"faults under {label}"),
-        ]
+    for title, table in arm_tables(drill):
+        blocks += [Heading(title), table]
     blocks.append(Terms(tuple(MEANING.items())))
     yield Section("safety", "Which is safer?", "Safety", answer, tuple(blocks))
+
+
+def arm_tables(drill: Drill) -> Iterator[tuple[str, Table]]:
+    """A table of each arm, and its title."""
+    columns = tuple(Column(name, numeric=False) for name in COLUMNS)
+    for label, after in drill.struck_after.items():
+        rows = []
+        for one in drill.of(label):
+            fault, *rest = row_of(one)
+            lost = not one.lost_nothing(drill.tolerance)
+            rows.append((Cell(fault, bad=lost), *map(Cell, rest)))
+        yield (
+            f"{label}, after update {after}",
+            Table(columns, tuple(rows), label=f"faults under {label}"),
+        )

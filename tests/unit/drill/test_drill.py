@@ -11,12 +11,13 @@ import psutil
 import pytest
 
 from launch import Plan, make_plan
+from ringside.cli.drill import page_of
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
-from ringside.drill.table import COLUMNS, markdown, row_of
+from ringside.drill.table import COLUMNS, row_of
 from ringside_core.archives import read_arrays
 from ringside_core.specs import THIS_MACHINE, Host, Outcome, Placement, RefusalError, RunSpec
 from tests.unit.stats.factory import spec_of
@@ -212,7 +213,7 @@ def test_a_cell_in_words() -> None:
     found = Drill(
         spec=spec_of("serial"), deadline_s=20, struck_after={"horovod ×2": 17}, cells=(good, absent)
     )
-    page = list(markdown(found))
+    page = page_of(found).splitlines()
     assert page[0] == "### horovod ×2, after update 17"
     assert page[2] == f"| {' | '.join(COLUMNS)} |"
     assert Drill.from_json(found.to_json()) == found

@@ -1,0 +1,41 @@
+"""How the tasks of a run are told of a fault, and tell that they wait for it: by files."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import PositiveInt
+
+from ringside_core.specs import Document, write_whole
+
+FOLDER = "drill"  # in the folder of a run
+REQUEST = "fault.json"
+STRUCK, TO_STRIKE = "struck", "to-strike"
+REACHED = "reached-"
+
+
+class FaultRequest(Document):
+    """What the tasks of a run are told of a fault.
+
+    Attributes:
+        fault: its name.
+        task: of which it is made.
+        update: after which every task waits until it is made.
+    """
+
+    SCHEMA_VERSION: ClassVar[int] = 1
+
+    fault: str
+    task: str
+    update: PositiveInt
+
+
+def write_request(run_dir: Path, request: FaultRequest) -> None:
+    """Tell the tasks of a run that has not begun."""
+    (run_dir / FOLDER).mkdir(parents=True)
+    (run_dir / FOLDER / TO_STRIKE).touch()
+    write_whole(run_dir / FOLDER / REQUEST, request.to_json())
+
+
+def tell_struck(run_dir: Path) -> None:
+    """Let all tasks go on."""
+    (run_dir / FOLDER / TO_STRIKE).rename(run_dir / FOLDER / STRUCK)
