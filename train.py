@@ -28,7 +28,6 @@ from launch.task import (
     run_process,
 )
 from launch.turns import allowed_until, takes_turns
-from ringside.drill.inside import drilled
 from ringside.verify.request import REQUEST
 from ringside_core.specs import (
     AUTO,
@@ -89,6 +88,7 @@ def _train_once(
     from ringside_core.workloads.registry import load_workload
     from trainers import prepare as prepared
     from trainers.driver import Progress
+    from trainers.fault import drilled
     from trainers.train import train
     from trainers.turns import WaitForTurn
 

@@ -37,7 +37,6 @@ from launch.task import (
     own_surroundings,
 )
 from launch.watch import IN_SCRIPT
-from ringside.drill.inside import drilled
 from ringside_core.keras import VERSION, seed_weights, tf
 from ringside_core.specs import (
     AUTO,
@@ -53,6 +52,7 @@ from ringside_core.workloads.registry import script_words
 from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
+from trainers.fault import drilled
 from trainers.prepare import prepare
 from trainers.process import started
 from trainers.train import train

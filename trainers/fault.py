@@ -2,10 +2,14 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from ringside_core.keras import get_weights, set_weights
+from ringside_core.specs import write_whole
+from ringside_core.specs.fault_request import FOLDER, REACHED, REQUEST, STRUCK, FaultRequest
 from trainers.driver import Listener
 
 POLL_S = 0.01
@@ -61,3 +65,24 @@ class Fault(Listener):
         weights[first] = np.full_like(weights[first], np.nan)
         with self.training.backend.scope():
             set_weights(model, weights)
+
+
+def drilled(run_dir: Path, task: str) -> list[Listener]:
+    """The listeners of a training that a drill looks at; none: nobody does."""
+    folder = run_dir / FOLDER
+    if not (folder / REQUEST).exists():
+        return []
+    text = (folder / REQUEST).read_text(encoding="utf-8")
+    request = FaultRequest.from_json(text, origin=REQUEST)
+    return [
+        Fault(
+            request.update,
+            reached=partial(_reached, folder / f"{REACHED}{task}"),
+            may_go_on=(folder / STRUCK).exists,
+            makes=request.fault if request.task == task else "",
+        )
+    ]
+
+
+def _reached(file: Path, done: int) -> None:
+    write_whole(file, f"{done}\n")

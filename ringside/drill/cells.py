@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from ringside.verify.gate import TOLERANCE
 from ringside_core.specs import Document, Noun, Outcome, RunSpec
 
 RESULT = "drill.json"
@@ -56,6 +55,7 @@ class Drill(Document):
     Attributes:
         spec: of the first arm, without a fault.
         deadline_s: seconds without a step after which a run counted as hung.
+        tolerance: the largest deviation that is none.
         struck_after: the updates after which the faults were made, by arm.
     """
 
@@ -63,17 +63,13 @@ class Drill(Document):
 
     spec: RunSpec
     deadline_s: NonNegativeFloat
+    tolerance: NonNegativeFloat
     struck_after: dict[str, PositiveInt]
     cells: tuple[Cell, ...]
 
     def of(self, label: str) -> tuple[Cell, ...]:
         """The cells of one arm."""
         return tuple(cell for cell in self.cells if cell.arm == label)
-
-    @property
-    def tolerance(self) -> float:
-        """The largest deviation that is none."""
-        return TOLERANCE.get(self.spec.precision, TOLERANCE["float32"])
 
     @property
     def lost_nothing(self) -> bool:

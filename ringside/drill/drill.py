@@ -8,6 +8,7 @@ from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
 from ringside.drill.run import Run
 from ringside.verify.certify import Subject
+from ringside.verify.gate import TOLERANCE
 from ringside.verify.processes import Start
 from ringside_core.specs import RefusalError, RunRecord, RunSpec
 from ringside_core.text import file_name
@@ -56,6 +57,7 @@ def drill(
             found = Drill(
                 spec=subjects[0].spec,
                 deadline_s=deadline_s,
+                tolerance=TOLERANCE[subjects[0].spec.precision],
                 struck_after=struck_after,
                 cells=tuple(cells),
             )

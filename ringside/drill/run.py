@@ -12,11 +12,17 @@ from ringside.drill.cells import Cell
 from ringside.drill.faults import CUT_S, victim
 from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
-from ringside.drill.request import FOLDER, REACHED, FaultRequest, tell_struck, write_request
 from ringside.drill.supervisor import Ended, Supervised
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
 from ringside_core.specs import Outcome, write_whole
+from ringside_core.specs.fault_request import (
+    FOLDER,
+    REACHED,
+    FaultRequest,
+    tell_struck,
+    write_request,
+)
 
 RESTARTS = 3
 POLL_S = 0.02

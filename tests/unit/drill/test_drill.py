@@ -211,7 +211,11 @@ def test_a_cell_in_words() -> None:
     assert row_of(absent)[:2] == ("server-killed", "not made: it has no server")
 
     found = Drill(
-        spec=spec_of("serial"), deadline_s=20, struck_after={"horovod ×2": 17}, cells=(good, absent)
+        spec=spec_of("serial"),
+        deadline_s=20,
+        tolerance=1e-10,
+        struck_after={"horovod ×2": 17},
+        cells=(good, absent),
     )
     page = page_of(found).splitlines()
     assert page[0] == "### horovod ×2, after update 17"

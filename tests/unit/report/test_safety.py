@@ -26,7 +26,11 @@ ABSENT = Cell(arm="horovod ×2", fault="server-killed", obstacle="it has no serv
 def kept(folder: Path, *cells: Cell) -> Path:
     """A folder in which a drill of these cells was made."""
     drill = Drill(
-        spec=spec_of("horovod", 2), deadline_s=20, struck_after={"horovod ×2": 17}, cells=cells
+        spec=spec_of("horovod", 2),
+        deadline_s=20,
+        tolerance=1e-10,
+        struck_after={"horovod ×2": 17},
+        cells=cells,
     )
     (folder / RESULT).write_text(drill.to_json())
     return folder

@@ -1,11 +1,12 @@
-"""How the tasks of a run are told of a fault, and tell that they wait for it: by files."""
+"""How a drill tells the tasks of a run of a fault, and they tell that they wait: by files."""
 
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import PositiveInt
 
-from ringside_core.specs import Document, write_whole
+from ringside_core.specs.files import write_whole
+from ringside_core.specs.noun import Document
 
 FOLDER = "drill"  # in the folder of a run
 REQUEST = "fault.json"
