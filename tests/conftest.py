@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _temporary_folder() -> Iterator[None]:
+def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A TMPDIR that is gone after the tests, with what killed processes have left in it."""
     # In short, for the names of sockets.
     with (
@@ -47,6 +47,8 @@ def _temporary_folder() -> Iterator[None]:
     ):
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
+        # Of two threads that ask for it first, pytest lets the second remove what the first made.
+        tmp_path_factory.getbasetemp()
         yield
 
 
