@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ PRELOAD = "LD_PRELOAD"
 DISCARD_PORT = 9
 FIRST_LOCAL_PORT = 10000
 LOCAL_PORTS = 10000
+DRAWN_AT_MOST = 200  # ports whose mark is kept: those of the newest plans
+_drawn: "deque[socket.socket]" = deque()
 
 
 def interface_to(hosts: tuple[str, ...]) -> str:
@@ -153,17 +156,39 @@ class Site:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Free ports of this machine. All are held until the last one is known, so they all differ.
+    """Free ports of this machine, which no other process with Ringside draws meanwhile.
 
     They are drawn below the ports that the kernel gives to connections: one of those can be taken
     by anybody's connection before the task listens at it.
     """
     found: list[int] = []
-    with contextlib.ExitStack() as held:
-        while len(found) < count:
-            port = secrets.randbelow(LOCAL_PORTS) + FIRST_LOCAL_PORT
-            one = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                one.bind(("", port))
-                found.append(port)
+    while len(found) < count:
+        port = secrets.randbelow(LOCAL_PORTS) + FIRST_LOCAL_PORT
+        if _is_free(port) and _marked(port):
+            found.append(port)
     return tuple(found)
+
+
+def _marked(port: int) -> bool:
+    """Whether nobody had drawn a port: it takes seconds until the task listens at it.
+
+    The mark is an abstract socket. It belongs to this network namespace, as ports do, and ends with
+    this process.
+    """
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0ringside-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    _drawn.append(mark)
+    if len(_drawn) > DRAWN_AT_MOST:
+        _drawn.popleft().close()
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("", port))
+        return True
+    return False

@@ -1,6 +1,8 @@
 """What --dry-run prints, whole, for every way in which Ringside starts a run."""
 
 import dataclasses
+import itertools
+import secrets
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch import Plan, Site
-from launch.site import free_ports
+from launch.site import FIRST_LOCAL_PORT, free_ports
 from ringside_core.specs import Topology, parse_hostfile
 from ringside_core.specs.placement import Placement, spread
 
@@ -283,9 +285,33 @@ def test_this_machine(tmp_path: Path) -> None:
     assert first.run_id != second.run_id
 
 
-def test_ports_from_the_kernel_differ() -> None:
+def test_ports_differ() -> None:
     """No port is given twice."""
     assert len(set(free_ports(50))) == 50
+
+
+def test_what_another_process_has_drawn_is_not_drawn() -> None:
+    """Two launches side by side: neither listens yet when the other draws."""
+    program = (
+        "import sys; from launch.site import free_ports; print(*free_ports(1), flush=True); "
+        "sys.stdin.readline()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdin
+        assert other.stdout
+        taken = int(other.stdout.readline())
+        drawn = itertools.chain([taken], itertools.count(10_000))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(secrets, "randbelow", lambda below: next(drawn) - FIRST_LOCAL_PORT)
+            (found,) = free_ports(1)
+        other.stdin.write("\n")
+
+    assert found != taken
 
 
 def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
