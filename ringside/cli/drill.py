@@ -39,7 +39,15 @@ from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside.verify.certify import Subject
-from ringside_core.specs import REFERENCE, RefusalError, RunSpec, Shared, Surroundings, write_whole
+from ringside_core.specs import (
+    AUTO,
+    REFERENCE,
+    RefusalError,
+    RunSpec,
+    Shared,
+    Surroundings,
+    write_whole,
+)
 
 PAGE = "drill.md"
 
@@ -79,7 +87,7 @@ def command(
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen_faults = _chosen(faults)
     if comparison is not None:
-        read_results(comparison)  # refused now, and not after the drill
+        _must_be_of(comparison, spec)  # refused now, and not after the drill
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
@@ -92,6 +100,8 @@ def command(
     saving = {"save": "all", "ledger": "full", "checkpoint_steps": checkpoint_steps}
     able, _ = able_here(console, chosen)
     subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
+    for one in subjects:
+        one.spec.replace(resume_from=AUTO)  # what cannot go on is refused now
     if not subjects:
         raise typer.Exit(1)
     began = time.monotonic()
@@ -125,6 +135,23 @@ def command(
         report_again(comparison)
     if not found.lost_nothing:
         raise typer.Exit(1)
+
+
+def _must_be_of(comparison: Path, spec: RunSpec) -> None:
+    """Refuse the comparison of another program: its report would tell of both."""
+    shared = read_results(comparison).comparison.shared
+    if shared is None:
+        return  # of an old version, which did not keep it
+    told, asked = (
+        " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
+        for one in (shared, spec)
+    )
+    if told != asked:
+        raise RefusalError(
+            "A drill joins the report of a comparison of the same program.",
+            received=f"{asked}; {comparison} is of {told}",
+            advice="Leave out --comparison, or drill the program of the comparison.",
+        )
 
 
 def _chosen(faults: str | None) -> list[str]:

@@ -46,7 +46,9 @@ class Cell(Noun):
             return not self.outcomes  # a run that ended before its fault says nothing
         if not (self.outcomes and self.outcomes[-1].completed) or self.missed or self.repeated:
             return False
-        return not self.exact or (self.deviation is not None and self.deviation <= tolerance)
+        if self.deviation is None:  # weights are missing, or no numbers
+            return False
+        return not self.exact or self.deviation <= tolerance
 
 
 class Drill(Document):

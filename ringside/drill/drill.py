@@ -65,7 +65,7 @@ def drill(
 
 
 def _whole(run: Run) -> tuple[int, int]:
-    """Train without a fault: (updates, those after which faults are made)."""
+    """Train without a fault: (planned updates, those after which faults are made)."""
     outcome = run.without_a_fault()
     if not outcome.completed:
         raise RefusalError(
@@ -79,11 +79,13 @@ def _whole(run: Run) -> tuple[int, int]:
             received=f"{run.spec.workload}, which has several fits",
             advice="Drill a program with one ringside.fit.",
         )
-    updates = max(one.total_steps for one in trainers_of(run.folder))
+    trainers = trainers_of(run.folder)
+    made = max(one.step for one in trainers)  # a callback may have stopped it
     files = (run.folder / "records").glob("*.json")
     records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
     of_epoch = max(one.epochs[0].steps for one in records if one.epochs)
-    return updates, between_checkpoints(run.spec, updates, of_epoch)
+    planned = max(one.total_steps for one in trainers)
+    return planned, between_checkpoints(run.spec, made, of_epoch)
 
 
 def between_checkpoints(spec: RunSpec, updates: int, of_epoch: int) -> int:

@@ -15,7 +15,7 @@ from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
 from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
-from ringside_core.specs import Outcome, write_whole
+from ringside_core.specs import Outcome, RefusalError, write_whole
 from ringside_core.specs.fault_request import (
     FOLDER,
     REACHED,
@@ -68,7 +68,7 @@ class Run:
 
         Args:
             whole: folder of the run without a fault.
-            updates: that it made.
+            updates: that were planned for it.
             after: updates after which the fault is made.
         """
         task = victim(self.fault, self.spec, self.plan)
@@ -83,7 +83,11 @@ class Run:
                 outcomes = tuple(one.outcome for one in ended)
                 why = f"its run ended before update {after}: {how}"
                 return cell.replace(obstacle=why, outcomes=outcomes)
-            cell = self._struck(cell, task, updates - done)
+            try:
+                cell = self._struck(cell, task, updates - done)
+            except (ProcessLookupError, RefusalError) as error:
+                gone = Outcome(kind="failed", reason="what was to be struck had gone")
+                return cell.replace(obstacle=str(error), outcomes=(gone,))
             missed, repeated = unlike(self.folder, whole)
             return cell.replace(
                 outcomes=tuple(one.outcome for one in self._ended()),
@@ -103,6 +107,13 @@ class Run:
         finally:
             self._process.kill()
             self._process.communicate()
+            self._wait_until_gone()
+
+    def _wait_until_gone(self) -> None:
+        """Until the guard of a killed run has ended its processes."""
+        give_up = time.monotonic() + GONE_S
+        while processes_of(self.folder) and time.monotonic() < give_up:
+            time.sleep(POLL_S)
 
     def _supervise(self) -> None:
         folder = self.folder / FOLDER
@@ -119,6 +130,10 @@ class Run:
         lines = (self.folder / FOLDER / SAID).read_text(encoding="utf-8").splitlines()
         return [Ended.model_validate_json(line) for line in lines]
 
+    def _trained(self) -> list[Ended]:
+        """Those that were not refused at their start: such a one leaves nothing."""
+        return [one for one in self._ended() if one.outcome.kind != "refused"]
+
     def _complaint(self) -> str:
         log = (self.folder / FOLDER / "supervisor.log").read_text(errors="replace")
         return (log.strip().splitlines() or ["its supervisor said nothing"])[-1]
@@ -127,7 +142,7 @@ class Run:
         """The updates that every task has done that will wait; None: the run was over before."""
         coordinated = self.spec.capabilities.process_model == "coordinator"
         tasks = 1 if coordinated else self.spec.topology.num_processes
-        while self._process.poll() is None:
+        while self._process.poll() is None and not self._ended():
             files = list((self.folder / FOLDER).glob(f"{REACHED}*"))
             if len(files) == tasks:
                 return max(int(file.read_text()) for file in files)
@@ -145,8 +160,7 @@ class Run:
             strike.make()
             if self.fault == "launcher-killed":
                 self._process.wait()
-                while processes_of(self.folder) and time.time() < struck + GONE_S:
-                    time.sleep(POLL_S)
+                self._wait_until_gone()
                 cell = cell.replace(noticed_s=time.time() - struck)
             tell_struck(self.folder)
             if self.fault == "launcher-killed":
@@ -155,14 +169,14 @@ class Run:
                 if time.time() >= mended_at:
                     strike.undo()
                     mended_at = float("inf")
-                ended = len(self._ended())
+                ended = len(self._trained())
                 if ended > seen and (again := self._beyond(left, ended)) is not None:
                     cell = cell.replace(back_s=time.time() - struck, again=again)
                     seen = ended
                 time.sleep(POLL_S)
         finally:
             strike.undo()
-        attempts = self._ended()
+        attempts = self._trained()
         if len(attempts) - 1 > seen:  # what went beyond it has failed
             cell = cell.replace(back_s=None, again=None)
         if cell.noticed_s is None and attempts and not attempts[0].outcome.completed:

@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
+import ringside.cli.main
 from launch import Plan, make_plan
 from ringside.cli.drill import page_of
 from ringside.drill.cells import Cell, Drill
@@ -20,6 +21,7 @@ from ringside.drill.outside import damage, process_of, processes_of
 from ringside.drill.table import COLUMNS, row_of
 from ringside_core.archives import read_arrays
 from ringside_core.specs import THIS_MACHINE, Host, Outcome, Placement, RefusalError, RunSpec
+from tests.unit.report.bout import bout
 from tests.unit.stats.factory import spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
@@ -168,6 +170,21 @@ def test_a_task_is_known_by_its_command_and_its_environment(tmp_path: Path) -> N
             one.wait()
 
 
+def test_a_comparison_of_another_program_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its report would tell of two programs."""
+    (tmp_path / "results.json").write_text(bout().to_json())
+
+    code = ringside.cli.main.run(
+        ["drill", "--workload", "synthetic", "--comparison", str(tmp_path), "--output", str(tmp_path)]
+    )
+
+    assert code == 2
+    assert "of a comparison of the same program" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
+
+
 def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
     """Outcome, examples and weights; asynchronous updates have no right weights."""
     good = Cell(
@@ -177,7 +194,7 @@ def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
 
     assert good.lost_nothing(1e-10)
     assert Cell(arm="a", fault="nan", obstacle="it has no server").lost_nothing(1e-10)
-    assert good.replace(deviation=None, exact=False).lost_nothing(1e-10)
+    assert good.replace(deviation=0.5, exact=False).lost_nothing(1e-10)
     for change in (
         {"outcomes": (LOST,)},
         {"outcomes": ()},
@@ -185,6 +202,7 @@ def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
         {"repeated": 1},
         {"deviation": 1e-9},
         {"deviation": None},
+        {"deviation": None, "exact": False},  # weights that are no numbers
     ):
         assert not good.replace(**change).lost_nothing(1e-10), change
 
