@@ -19,19 +19,17 @@ from tests.training.programs.models import BATCH, PROGRAMS, SIZES, numbers, plai
 
 PROGRAM = Path(__file__).parent / "programs"
 pytestmark = pytest.mark.usefixtures("warm")
-SEVERAL = [
-    Case("mirrored", 2),
-    Case("central_storage", 2),
+OF_PROGRAMS = [
+    Case("serial", 1),
+    Case("mirrored", 3),
     Case("multi_worker_mirrored", 2),
     Case("horovod", 2, {"controller": "gloo"}),
 ]
-OF_PROGRAMS = [Case("serial", 1), *SEVERAL, Case("mirrored", 3)]
 OF_CELLS = [
-    Case("serial", 1),
-    *SEVERAL,
+    *OF_PROGRAMS,
+    Case("central_storage", 2),
     Case("one_device", 1),
     Case("parameter_server", 1),
-    Case("horovod", 2, {"controller": "mpi"}),
 ]
 _ANSWERS: dict[Case, Answer] = {}
 _PLAIN: dict[Any, Any] = {}

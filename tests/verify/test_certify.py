@@ -7,7 +7,7 @@ import pytest
 
 from ringside.verify.certify import certify
 from ringside_core.specs import Certificate
-from tests.verify.arms import GLOO, MPI, subject
+from tests.verify.arms import GLOO, subject
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,11 +18,9 @@ pytestmark = [
 WORKLOADS = Path(__file__).with_name("workloads.py")
 EXACT = [
     subject("parameter_server", 1),
-    subject("mirrored", 2),
     subject("multi_worker_mirrored", 2),
-    subject("horovod", 2, MPI),
     subject("horovod", 3, GLOO),
-]  # test_zoo.py also asks central_storage, test_fresh_process.py one_device, others ×3
+]  # test_zoo.py also asks central_storage, test_fresh_process.py one_device, others mirrored
 SERVERS = subject("parameter_server", 2)
 FEWER_UPDATES = subject("horovod", 2, {"controller": "gloo", "backward_passes_per_step": 2})
 
@@ -97,7 +95,7 @@ def test_random_layers_and_amplified_rounding_are_certified(tmp_path: Path) -> N
     """Dropout, untied too; and Adam on a gradient that is nothing but rounding."""
     arms = [
         subject(*arm, workload=f"{WORKLOADS}:random_and_split", global_batch=12)
-        for arm in (("mirrored", 2), ("horovod", 2, GLOO), ("multi_worker_mirrored", 2))
+        for arm in (("mirrored", 2), ("horovod", 2, GLOO))
     ]
 
     for certificate in certify(arms, folder=tmp_path):

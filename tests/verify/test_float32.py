@@ -20,7 +20,7 @@ ZOO = {
     "sampled": [MIRRORED],
     "rotated": [HOROVOD],
     "cast_in_loss": [WORKERS],
-    "critic": [MIRRORED, HOROVOD],
+    "critic": [HOROVOD],
 }
 
 

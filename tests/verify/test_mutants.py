@@ -15,10 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # One of each kind, with commands that are quick: no launcher, few processes.
 PLANTED = (
     "fault-in-train",
-    "odd-tail-in-all-alike",
     "padding-evaluated-in-all-alike",
-    "race-hidden-by-a-barrier",
-    "replicas-seeded-alike",
     "resume-forgets-momentum",
     "sum-for-mean-from-update-5",
 )
