@@ -169,7 +169,6 @@ HERE, FIRST = "login node", "first host"
 LAUNCHED = [
     ("serial", (), HERE, ("rank-0 0",)),
     ("multi_worker_mirrored", (), HERE, ("worker-0 0", "worker-1 1")),
-    ("multi_worker_mirrored", (), FIRST, ("worker-0 0", "worker-1 1")),
     (
         "parameter_server",
         # On one core: with TensorFlow's own number of threads servers wait for ever.
@@ -178,13 +177,7 @@ LAUNCHED = [
         ("chief-0 0", "worker-0 0", "worker-1 1", "ps-0 1"),
     ),
     ("horovod", (), HERE, ("rank-0 0", "rank-1 1")),
-    ("horovod", ("--launcher", "mpirun"), HERE, ("rank-0 0", "rank-1 1")),
-    (
-        "horovod",
-        ("--launcher", "horovodrun", "-o", "controller=mpi"),
-        HERE,
-        ("rank-0 0", "rank-1 1"),
-    ),
+    ("horovod", ("--launcher", "mpirun"), FIRST, ("rank-0 0", "rank-1 1")),
 ]
 
 

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).parent / "programs"
 pytestmark = pytest.mark.usefixtures("warm")
 OF_PROGRAMS = [
     Case("serial", 1),
-    Case("mirrored", 3),
+    Case("mirrored", 2),
     Case("multi_worker_mirrored", 2),
     Case("horovod", 2, {"controller": "gloo"}),
 ]

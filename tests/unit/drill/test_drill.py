@@ -177,7 +177,15 @@ def test_a_comparison_of_another_program_is_refused(
     (tmp_path / "results.json").write_text(bout().to_json())
 
     code = ringside.cli.main.run(
-        ["drill", "--workload", "synthetic", "--comparison", str(tmp_path), "--output", str(tmp_path)]
+        [
+            "drill",
+            "--workload",
+            "synthetic",
+            "--comparison",
+            str(tmp_path),
+            "--output",
+            str(tmp_path),
+        ]
     )
 
     assert code == 2
