@@ -33,7 +33,7 @@ ARMS = {
         subject("mirrored", 2),
         subject("central_storage", 2),
         subject("horovod", 2, GLOO),
-        subject("multi_worker_mirrored", 2),
+        subject("multi_worker_mirrored", 3),
         subject("parameter_server", 1),
     )
 }
@@ -99,7 +99,7 @@ def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
 
     def watch(label: str, interrupts: Interrupts) -> Watched:
         one: Subject = ARMS.get(label) or subject("serial", 1)
-        request = Request(cases=cases(label, one.spec, sizes=() if label in ARMS else (2,)))
+        request = Request(cases=cases(label, one.spec, sizes=() if label in ARMS else (2, 3)))
         return run_request(
             request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
         )
