@@ -143,9 +143,16 @@ def test_kill_9_of_any_process_ends_the_run(
     assert not list(run.run_dir.rglob("__autograph*"))
 
 
-def test_a_frozen_rank_is_a_hung_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "flags"),
+    [
+        ("mirrored", ["--replicas", "2"]),
+        ("horovod", ["--replicas", "2", "--launcher", "mpirun"]),
+    ],
+)
+def test_a_frozen_rank_is_a_hung_run(tmp_path: Path, backend: str, flags: list[str]) -> None:
     """Open MPI waits for a stopped rank for ever; the deadline does not."""
-    run = Launched(tmp_path / "run", "horovod", "--replicas", "2", "--launcher", "mpirun")
+    run = Launched(tmp_path / "run", backend, *flags)
     try:
         run.wait_until_training(["rank-0"])
         run_id = run.run_id()

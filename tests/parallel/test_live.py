@@ -16,7 +16,7 @@ from tests.unit.stats.factory import spec_of
 
 FOLDER = "runs/bout"
 HEARTBEAT_S = 13  # the coordination service of TensorFlow gives a silent peer up after 10 to 12
-STACKS = "multi_worker_mirrored,parameter_server,horovod:controller=mpi"
+STACKS = "multi_worker_mirrored,parameter_server,horovod,horovod:controller=mpi"
 pytestmark = [
     pytest.mark.timeout(LIMIT_S + 60),
     pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
@@ -64,7 +64,7 @@ def test_every_stack_takes_turns(tmp_path: Path) -> None:
     assert code == 0, said
     comparison = results(tmp_path / FOLDER)
     assert comparison.live
-    assert len(comparison.runs) == len(comparison.arms) == 5
+    assert len(comparison.runs) == len(comparison.arms) == 6
     (passes,) = {tuple(block.number for block in run.blocks) for run in comparison.runs}
     assert passes == tuple(range(len(passes)))
     assert len(passes) >= 3
