@@ -22,7 +22,7 @@ DISCARD_PORT = 9
 FIRST_LOCAL_PORT = 10000
 LOCAL_PORTS = 10000
 DRAWN_AT_MOST = 200  # ports whose mark is kept: those of the newest plans
-_drawn: "deque[socket.socket]" = deque()
+_drawn: deque[socket.socket] = deque()
 
 
 def interface_to(hosts: tuple[str, ...]) -> str:
@@ -164,8 +164,10 @@ def free_ports(count: int) -> tuple[int, ...]:
     found: list[int] = []
     while len(found) < count:
         port = secrets.randbelow(LOCAL_PORTS) + FIRST_LOCAL_PORT
-        if _is_free(port) and _marked(port):
-            found.append(port)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            if _marked(port):
+                found.append(port)
     return tuple(found)
 
 
@@ -185,10 +187,3 @@ def _marked(port: int) -> bool:
     if len(_drawn) > DRAWN_AT_MOST:
         _drawn.popleft().close()
     return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.bind(("", port))
-        return True
-    return False

@@ -39,15 +39,7 @@ from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside.verify.certify import Subject
-from ringside_core.specs import (
-    AUTO,
-    REFERENCE,
-    RefusalError,
-    RunSpec,
-    Shared,
-    Surroundings,
-    write_whole,
-)
+from ringside_core.specs import REFERENCE, RefusalError, RunSpec, Shared, Surroundings, write_whole
 
 PAGE = "drill.md"
 
@@ -96,14 +88,12 @@ def command(
         arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
         chosen = dataclasses.replace(chosen, arms=arms)
     chosen, start = startable(chosen, launcher, output)
-    folder = new_folder(output, name or f"drill-{default_name(spec)}").resolve()
     saving = {"save": "all", "ledger": "full", "checkpoint_steps": checkpoint_steps}
     able, _ = able_here(console, chosen)
     subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
-    for one in subjects:
-        one.spec.replace(resume_from=AUTO)  # what cannot go on is refused now
     if not subjects:
         raise typer.Exit(1)
+    folder = new_folder(output, name or f"drill-{default_name(spec)}").resolve()
     began = time.monotonic()
     found: Drill | None = None
     with console.status("") as status:

@@ -15,7 +15,8 @@ class Cell(Noun):
     Attributes:
         arm: its label.
         fault: its name.
-        obstacle: why it could not be made; then nothing else is set.
+        obstacle: why it could not be made; then nothing else is set but, of a run that began, how
+            it ended.
         outcomes: of each attempt, in order; the last one is the run's.
         noticed_s: from the fault to the end of the attempt, with all of its processes; None: it
             went on.

@@ -65,9 +65,11 @@ BACKEND_CASES = [
     Case("horovod", 2, {"controller": "mpi"}),
 ]
 
+FAMILIES = [Case("mirrored", 2), Case("horovod", 2, {"controller": "gloo"})]
+
 PAIRS = [
     # One for each way of adding up.
-    Case("mirrored", 2),
+    FAMILIES[0],
     Case("multi_worker_mirrored", 2),
-    Case("horovod", 2, {"controller": "gloo"}),
+    FAMILIES[1],
 ]

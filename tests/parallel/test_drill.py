@@ -63,6 +63,18 @@ def test_a_killed_rank_and_a_killed_launcher_cost_three_updates(tmp_path: Path) 
     assert "| rank-killed | failed |" in page
 
 
+def test_a_refused_drill_leaves_nothing(tmp_path: Path) -> None:
+    """What Horovod accumulates in each rank is in no checkpoint."""
+    arm = "horovod:backward_passes_per_step=2"
+    running = drilling(tmp_path, "--backends", arm, "--faults", "nan")
+    said, _ = running.communicate(timeout=LIMIT_S)
+
+    assert running.returncode == 2, said
+    assert "cannot hold what Horovod accumulates" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "drill").exists()
+
+
 def test_a_killed_drill_leaves_no_run_behind(tmp_path: Path) -> None:
     """kill -9, while its run trains."""
     running = drilling(tmp_path, "--backends", "mirrored", "--faults", "nan", "-w", "slow=true")

@@ -15,6 +15,7 @@ from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import PLAIN, Case, Request, case_folder
 from ringside.verify.trace import Trace
 from ringside_core.specs import RunSpec
+from tests.contract.cases import FAMILIES
 from tests.contract.cases import Case as Arm
 
 pytestmark = [
@@ -28,7 +29,7 @@ FUNCTIONS = ("diffusion", "gan", "own_model", "vae")  # the others are scripts
 SECOND = ("distillation", "fine_tune")  # two fits each
 NAMES = [path.stem for path in sorted((ROOT / "examples").glob("*.py"))]
 CASES = [*NAMES, *(f"{name}, second fit" for name in SECOND)]
-ARMS = {str(arm): arm for arm in (Arm("mirrored", 2), Arm("horovod", 2, {"controller": "gloo"}))}
+ARMS = {str(arm): arm for arm in FAMILIES}
 AS_TWO = ", as two"  # replicas: of what depends on how a batch is split
 SPLIT_MATTERS = ("augmented",)
 STEPS, GLOBAL_BATCH = 4, 12

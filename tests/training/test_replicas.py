@@ -13,7 +13,7 @@ import pytest
 from backends import make_backend
 from ringside_core.keras import tf
 from ringside_core.specs import RecordInProgress, Surroundings, capabilities_of
-from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, PAIRS, Case
+from tests.contract.cases import EPOCHS, FAMILIES, GLOBAL_BATCH, NUM_TRAIN, PAIRS, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
 from tests.training.replicas.runs import batches, replicas_of, train_launched, train_serial
 from tests.verify.zoo import ZOO
@@ -63,7 +63,7 @@ def assert_close(found: Weights, expected: Weights) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
-@pytest.mark.parametrize("case", [*PAIRS[::2], Case("independent", 2)], ids=str)
+@pytest.mark.parametrize("case", [*FAMILIES, Case("independent", 2)], ids=str)
 def test_without_reduction_each_replica_trains_on_its_own_slices(case: Case) -> None:
     """Strategies leave a replica's gradient divided by two: half the rate on its own loss."""
     family = capabilities_of(case.backend).family

@@ -11,12 +11,12 @@ import pytest
 
 from launch import execute, make_plan
 from ringside_core.specs import Execution, RunSpec
-from tests.contract.cases import PAIRS, Case
+from tests.contract.cases import FAMILIES, PAIRS, Case
 from tests.training.scripts.trained import BATCH, EPOCHS, PROGRAMS, trained
 
 HERE = Path(__file__).parent / "scripts"
 pytestmark = pytest.mark.usefixtures("warm")
-CASES = [Case("serial", 1), PAIRS[0], PAIRS[2]]  # of both families
+CASES = [Case("serial", 1), *FAMILIES]
 SEVERAL = [*PAIRS[1:], Case("horovod", 2, {"controller": "mpi"})]  # of several processes
 Numbers = dict[str, np.ndarray]
 

@@ -12,7 +12,7 @@ from tests.loading import loaded
 from tests.verify.arms import subject
 
 ROOT = Path(__file__).resolve().parents[2]
-# One of each kind, with commands that are quick: no launcher, few processes.
+# Of several kinds, with commands that are quick: no launcher, few processes.
 PLANTED = (
     "fault-in-train",
     "padding-evaluated-in-all-alike",
