@@ -1,12 +1,12 @@
 """What a plan needs to know about this machine; tests describe one that does not exist."""
 
 import contextlib
+import functools
 import os
 import secrets
 import socket
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -19,10 +19,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
 LOOPBACK = "lo"
 PRELOAD = "LD_PRELOAD"
 DISCARD_PORT = 9
-FIRST_LOCAL_PORT = 10000
-LOCAL_PORTS = 10000
-DRAWN_AT_MOST = 200  # ports whose mark is kept: those of the newest plans
-_drawn: deque[socket.socket] = deque()
+FIRST_LOCAL_PORT, PORTS_IN_BLOCK, BLOCKS = 10000, 100, 100
 
 
 def interface_to(hosts: tuple[str, ...]) -> str:
@@ -162,28 +159,27 @@ def free_ports(count: int) -> tuple[int, ...]:
     by anybody's connection before the task listens at it.
     """
     found: list[int] = []
+    ports = _own_ports(os.getpid())
     while len(found) < count:
-        port = secrets.randbelow(LOCAL_PORTS) + FIRST_LOCAL_PORT
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            if _marked(port):
-                found.append(port)
+            probe.bind(("", port := next(ports)))
+            found.append(port)
     return tuple(found)
 
 
-def _marked(port: int) -> bool:
-    """Whether nobody had drawn a port: it takes seconds until the task listens at it.
+@functools.cache
+def _own_ports(process: int) -> Iterator[int]:
+    """Ports that belong to one process: it takes seconds until a task listens at what it draws.
 
-    The mark is an abstract socket. It belongs to this network namespace, as ports do, and ends with
-    this process.
+    A process marks a block of ports by an abstract socket. That one belongs to this network
+    namespace, as ports do, and ends with the process.
+
+    Args:
+        process: its id. A fork draws from a block of its own.
     """
-    mark = socket.socket(socket.AF_UNIX)
-    try:
-        mark.bind(f"\0ringside-port-{port}")
-    except OSError:
-        mark.close()
-        return False
-    _drawn.append(mark)
-    if len(_drawn) > DRAWN_AT_MOST:
-        _drawn.popleft().close()
-    return True
+    while True:
+        block = secrets.randbelow(BLOCKS)
+        with socket.socket(socket.AF_UNIX) as mark, contextlib.suppress(OSError):
+            mark.bind(f"\0ringside-ports-{block}")
+            first = FIRST_LOCAL_PORT + block * PORTS_IN_BLOCK
+            yield from range(first, first + PORTS_IN_BLOCK)

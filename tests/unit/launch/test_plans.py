@@ -1,8 +1,7 @@
 """What --dry-run prints, whole, for every way in which Ringside starts a run."""
 
+import contextlib
 import dataclasses
-import itertools
-import secrets
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch import Plan, Site
-from launch.site import FIRST_LOCAL_PORT, free_ports
+from launch.site import free_ports
 from ringside_core.specs import Topology, parse_hostfile
 from ringside_core.specs.placement import Placement, spread
 
@@ -290,28 +289,28 @@ def test_ports_differ() -> None:
     assert len(set(free_ports(50))) == 50
 
 
-def test_what_another_process_has_drawn_is_not_drawn() -> None:
-    """Two launches side by side: neither listens yet when the other draws."""
+def test_two_launches_side_by_side_draw_different_ports() -> None:
+    """Neither listens yet when the other draws."""
     program = (
-        "import sys; from launch.site import free_ports; print(*free_ports(1), flush=True); "
-        "sys.stdin.readline()"
+        "import itertools, secrets, sys; from launch.site import free_ports; "
+        "numbers = itertools.count(); secrets.randbelow = lambda below: next(numbers); "
+        "print(*free_ports(3), flush=True); sys.stdin.readline()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdin
-        assert other.stdout
-        taken = int(other.stdout.readline())
-        drawn = itertools.chain([taken], itertools.count(10_000))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(secrets, "randbelow", lambda below: next(drawn) - FIRST_LOCAL_PORT)
-            (found,) = free_ports(1)
-        other.stdin.write("\n")
+    drawn: list[str] = []
+    with contextlib.ExitStack() as both:
+        for _ in range(2):
+            launch = both.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert launch.stdout
+            drawn += launch.stdout.readline().split()
 
-    assert found != taken
+    assert len(set(drawn)) == len(drawn) == 6
 
 
 def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
