@@ -311,8 +311,12 @@ def _command(spec: RunSpec, workload: str, out: Path) -> tuple[str, ...]:
 
 
 def trains_keras_3(arm: str) -> bool:
-    """Whether the script of an arm's backend trains Keras 3: `fit` of Keras does there."""
-    return capabilities_of(arm.partition(":")[0]).keras3_fit
+    """Whether the script of an arm's backend is right under Keras 3: `fit` of Keras is there.
+
+    Under central_storage its metrics are wrong, so both sides cannot be seen to do the same work.
+    """
+    backend = arm.partition(":")[0]
+    return capabilities_of(backend).keras3_fit and backend != "central_storage"
 
 
 def check_options(label: str, spec: RunSpec) -> None:
@@ -325,7 +329,7 @@ def check_options(label: str, spec: RunSpec) -> None:
         raise RefusalError("There must be a hand-written script of the backend.", received=label)
     if spec.keras == 3 and not trains_keras_3(spec.backend):
         raise RefusalError(
-            "The stack's own way must train: `fit` of Keras 3 fails there (docs/upstream.md).",
+            "The stack's own way must be right: `fit` of Keras 3 is not there (docs/upstream.md).",
             received=label,
             advice=f"Leave out {spec.backend}.",
         )

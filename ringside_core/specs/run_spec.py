@@ -360,7 +360,7 @@ class RunSpec(TrainingSpec, Document):
             raise RefusalError(
                 "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
                 received=f"{received}checkpoint_steps={self.checkpoint_steps}",
-                advice="Leave out --checkpoint-steps, or use --gradient-accumulation-steps.",
+                advice="Use --gradient-accumulation-steps instead.",
             )
         if self.resume_from is not None:
             raise RefusalError(

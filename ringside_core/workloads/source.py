@@ -3,6 +3,8 @@
 An element is what the workload's `preprocess` takes, in most cases (x, y).
 """
 
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +18,8 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.functions import as_tuple, called, joined, rewritten
+
+TELL_AFTER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,7 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
             advice="Bound it with .take(n).",
         )
     if cardinality < 0:  # unknown: the data set is read from files, or filtered
-        cardinality = sum(1 for _ in raw)
+        cardinality = _counted(raw, what)
     # The data set is the only part, so it cannot be sharded by file.
     return StreamSource(
         parts=("dataset",),
@@ -239,6 +243,21 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         batch_size=parts.batch_size,
         endless=parts.endless,
     )
+
+
+def _counted(elements: Any, what: str) -> int:
+    """How many elements a data set has; who waits long for that is told, for it may have no end."""
+    begun, wait_s, number = time.monotonic(), TELL_AFTER_S, 0
+    for number, _ in enumerate(elements, 1):
+        if time.monotonic() - begun > wait_s:
+            print(
+                f"still counting the {what}: {number:,} elements. If they never end, bound them "
+                "with .take(n).",
+                file=sys.stderr,
+                flush=True,
+            )
+            wait_s *= 3
+    return number
 
 
 def _from_batches(batches: Any, *, what: str) -> ArraySource:

@@ -11,6 +11,7 @@ import pytest
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads import source
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.source import StreamSource
 from ringside_core.workloads.workload import Workload
@@ -140,6 +141,17 @@ def test_a_users_mistake_is_named(tmp_path: Path, body: str, words: str) -> None
 
     with pytest.raises(RefusalError, match=words):
         load_workload(f"{tmp_path}/own.py:own", options={}, data_dir=None)
+
+
+def test_who_counts_long_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A generator without an end looks like a long one."""
+    monkeypatch.setattr(source, "TELL_AFTER_S", 0.0)
+    elements = tf.data.Dataset.range(3).filter(lambda number: number < 2)
+
+    assert source.as_source(elements, what="training data").num_examples == 2
+    assert "still counting the training data: 2 elements" in capsys.readouterr().err
 
 
 def test_a_workload_may_stand_in_the_place_of_its_function(tmp_path: Path) -> None:
