@@ -259,7 +259,7 @@ class _Run:
         """A Job for each type of task, because only workers have GPUs.
 
         The servers of a parameter-server run end by themselves, without an error, when the
-        coordinator no longer listens (`ParameterServer.serve`).
+        coordinator says that the training is over (`ParameterServer.serve`).
         """
         cluster = self._cluster()
         return [
