@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from ringside_core.memory import keep_freed_memory
 from ringside_core.specs.keras_version import SWITCH, chosen_version, is_as_shipped
 
 VERSION = chosen_version(imported="tensorflow" in sys.modules)
@@ -51,6 +52,7 @@ def _without_noise() -> Iterator[None]:
                     os.write(2, line)
 
 
+keep_freed_memory()
 with _without_noise():
     import tensorflow as tf
 
