@@ -56,6 +56,9 @@ from ringside_core.workloads.workload import Workload
 
 PAD_ID = -1
 _MANY = np.iinfo(np.int32).max  # epochs
+# Calls for each thread that makes single elements: one is ready when a thread is free, so that no
+# thread waits for whoever hands out the elements.
+_UNDER_WAY = 2
 
 
 @dataclass(frozen=True)
@@ -389,7 +392,9 @@ class Pipeline:
             return every.map(batch_at, num_parallel_calls=calls, deterministic=True)
         # What a user's function draws belongs to one example, so each is made alone.
         numbers = tf.data.Dataset.range(begin, end).map(numbers_at).unbatch()
-        elements = numbers.map(element_at, num_parallel_calls=calls, deterministic=True)
+        elements = numbers.map(
+            element_at, num_parallel_calls=_UNDER_WAY * calls, deterministic=True
+        )
         batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
         return batches.map(batch_at)
 
@@ -506,7 +511,7 @@ class Pipeline:
         with _drawing_in_a_graph():
             return elements.map(
                 lambda number, element: (number, of_one(epoch, number, element)),
-                num_parallel_calls=calls,
+                num_parallel_calls=_UNDER_WAY * calls,
                 deterministic=True,
             )
 
@@ -521,7 +526,7 @@ class Pipeline:
             )
         if policy == "data":
             return elements.shard(shard.count, shard.index)
-        if policy == "batch":
+        if policy == "batch" and shard.count > 1:
             local = self._reader_batch(shard.count)
             first = epoch * self.num_examples if self.goes_on else 0
             own = elements.enumerate(first).filter(
@@ -619,7 +624,7 @@ def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:
         decode = rewritten(source.decode)
         numbered = numbered.map(
             lambda number, raw: (number, called(decode, raw)),
-            num_parallel_calls=calls,
+            num_parallel_calls=_UNDER_WAY * calls,
             deterministic=True,
         )
     return numbered.map(lambda number, element: (number, as_tuple(element)))
