@@ -329,7 +329,7 @@ def check_options(label: str, spec: RunSpec) -> None:
         raise RefusalError("There must be a hand-written script of the backend.", received=label)
     if spec.keras == 3 and not trains_keras_3(spec.backend):
         raise RefusalError(
-            "The stack's own way must be right: `fit` of Keras 3 is not there (docs/upstream.md).",
+            "`fit` of Keras 3 must be right there: it is wrong, or fails (docs/upstream.md).",
             received=label,
             advice=f"Leave out {spec.backend}.",
         )

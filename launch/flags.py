@@ -109,7 +109,7 @@ def spec_from_flags(
     parallel_map: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Batches prepared in parallel for each replica. Default: as it has cores."
+            min=1, help="Calls of the input under way for each replica. Default: as it has cores."
         ),
     ] = None,
     interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,

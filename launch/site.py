@@ -1,11 +1,12 @@
 """What a plan needs to know about this machine; tests describe one that does not exist."""
 
 import contextlib
-import functools
 import os
 import secrets
 import socket
 import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Self
 
 from launch.plan import LISTEN_ON
 from launch.remote.host_facts import interfaces
+from ringside_core.specs import RefusalError
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
@@ -159,27 +161,57 @@ def free_ports(count: int) -> tuple[int, ...]:
     by anybody's connection before the task listens at it.
     """
     found: list[int] = []
-    ports = _own_ports(os.getpid())
+    ports = _own.setdefault(os.getpid(), _OwnPorts())
     while len(found) < count:
+        port = ports.draw()
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port := next(ports)))
+            probe.bind(("", port))
             found.append(port)
     return tuple(found)
 
 
-@functools.cache
-def _own_ports(process: int) -> Iterator[int]:
-    """Ports that belong to one process: it takes seconds until a task listens at what it draws.
+class _OwnPorts:
+    """Ports that no other process draws: it takes seconds until a task listens at what it draws.
 
     A process marks a block of ports by an abstract socket. That one belongs to this network
-    namespace, as ports do, and ends with the process.
-
-    Args:
-        process: its id. A fork draws from a block of its own.
+    namespace, as ports do, and ends with the process. The marks of the two newest blocks are kept.
     """
-    while True:
-        block = secrets.randbelow(BLOCKS)
-        with socket.socket(socket.AF_UNIX) as mark, contextlib.suppress(OSError):
-            mark.bind(f"\0ringside-ports-{block}")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._left: Iterator[int] = iter(())
+        self._marks: deque[int] = deque()  # files, which the end of the process closes
+
+    def draw(self) -> int:
+        """One more port; another thread may draw at the same time."""
+        with self._lock:
+            port = next(self._left, None)
+            if port is None:
+                self._left = iter(self._marked_block())
+                port = next(self._left)
+            return port
+
+    def _marked_block(self) -> range:
+        start = secrets.randbelow(BLOCKS)
+        for place in range(BLOCKS):
+            block = (start + place) % BLOCKS
+            mark = socket.socket(socket.AF_UNIX)
+            try:
+                mark.bind(f"\0ringside-ports-{block}")
+            except OSError:
+                mark.close()
+                continue
+            if len(self._marks) == 2:
+                os.close(self._marks.popleft())
+            self._marks.append(mark.detach())
             first = FIRST_LOCAL_PORT + block * PORTS_IN_BLOCK
-            yield from range(first, first + PORTS_IN_BLOCK)
+            return range(first, first + PORTS_IN_BLOCK)
+        raise RefusalError(
+            f"A launch takes its ports from {FIRST_LOCAL_PORT} to "
+            f"{FIRST_LOCAL_PORT + BLOCKS * PORTS_IN_BLOCK - 1}, {PORTS_IN_BLOCK} at a time.",
+            received=f"{BLOCKS} other processes that have drawn from them",
+            advice="Wait until some launches have ended.",
+        )
+
+
+_own: dict[int, _OwnPorts] = {}  # by the id of the process: a fork draws from a block of its own

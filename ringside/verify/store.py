@@ -28,7 +28,7 @@ from ringside_core.workloads.registry import is_own
 MATRIX = "detection.json"
 TAKES_ORDERS = (
     *("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_"),
-    *("LD_PRELOAD", "NVIDIA_TF32_OVERRIDE"),
+    *("LD_PRELOAD", "NVIDIA_TF32_OVERRIDE", "MALLOC_", "GLIBC_TUNABLES"),
 )
 ROOT = Path(__file__).resolve().parents[2]
 # The code that decides what is computed and how it is judged (tests/setup/test_rooms.py checks that

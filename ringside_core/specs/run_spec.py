@@ -36,7 +36,8 @@ class PipelineOptions(Noun):
             have it so; a tf.data.Dataset that nothing shuffles keeps its order.
         shuffle_buffer: elements held to shuffle a stream (cache off).
         parallel_map: elements or batches prepared in parallel for each replica. None: one for each
-            of its cores, and at least two for what is read from a stream.
+            of its cores, and at least two for what is read from a stream; of single elements twice
+            as many.
         interleave_files: files read in parallel (cache off).
         filter: `module:function` or `file.py:function`, element → bool; applied before examples are
             counted.

@@ -56,9 +56,6 @@ from ringside_core.workloads.workload import Workload
 
 PAD_ID = -1
 _MANY = np.iinfo(np.int32).max  # epochs
-# Calls for each thread that makes single elements: one is ready when a thread is free, so that no
-# thread waits for whoever hands out the elements.
-_UNDER_WAY = 2
 
 
 @dataclass(frozen=True)
@@ -280,6 +277,15 @@ class Pipeline:
             calls = max(2, self.cores) if streamed else self.cores
         return calls * (self.plan.num_replicas // shard.count)
 
+    def _of_elements(self, shard: InputShard) -> int:
+        """Calls for single elements under way at once.
+
+        Unless the run says how many, each thread finds a second one ready: else it would wait for
+        whoever hands out the elements.
+        """
+        calls = self._calls(shard)
+        return calls if self.options.parallel_map else 2 * calls
+
     @property
     def global_batches(self) -> int:
         """Global batches of an epoch."""
@@ -393,7 +399,7 @@ class Pipeline:
         # What a user's function draws belongs to one example, so each is made alone.
         numbers = tf.data.Dataset.range(begin, end).map(numbers_at).unbatch()
         elements = numbers.map(
-            element_at, num_parallel_calls=_UNDER_WAY * calls, deterministic=True
+            element_at, num_parallel_calls=self._of_elements(shard), deterministic=True
         )
         batches = elements.batch(batch, drop_remainder=True).enumerate(begin)
         return batches.map(batch_at)
@@ -503,7 +509,7 @@ class Pipeline:
 
     def _made(self, source: StreamSource, numbered: Any, epoch: Any, shard: InputShard) -> Any:
         """(example number, element) of (example number, raw element), decoded and augmented."""
-        calls = self._calls(shard)
+        calls = self._of_elements(shard)
         elements = _decoded(source, numbered, calls)
         _, of_one = self._drawn(source)
         if of_one is None:
@@ -511,7 +517,7 @@ class Pipeline:
         with _drawing_in_a_graph():
             return elements.map(
                 lambda number, element: (number, of_one(epoch, number, element)),
-                num_parallel_calls=_UNDER_WAY * calls,
+                num_parallel_calls=calls,
                 deterministic=True,
             )
 
@@ -624,7 +630,7 @@ def _decoded(source: StreamSource, numbered: Any, calls: int) -> Any:
         decode = rewritten(source.decode)
         numbered = numbered.map(
             lambda number, raw: (number, called(decode, raw)),
-            num_parallel_calls=_UNDER_WAY * calls,
+            num_parallel_calls=calls,
             deterministic=True,
         )
     return numbered.map(lambda number, element: (number, as_tuple(element)))

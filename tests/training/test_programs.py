@@ -152,7 +152,7 @@ def test_an_authors_evaluation_counts_each_example_once(answer: Answer, size: in
         np.testing.assert_allclose(found[key], value, rtol=1e-10)
 
 
-@pytest.mark.parametrize("answer", [MIRRORED, HOROVOD], ids=str, indirect=True)
+@pytest.mark.parametrize("answer", [SERIAL, MIRRORED, HOROVOD, WORKERS], ids=str, indirect=True)
 def test_what_cannot_be_evaluated_is_not(answer: Answer) -> None:
     """No test_step, no call, or no validation data: no value, and no error."""
     assert not [

@@ -6,13 +6,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from launch import Plan, Site
-from launch.site import free_ports
-from ringside_core.specs import Topology, parse_hostfile
+from launch.site import PORTS_IN_BLOCK, _OwnPorts, free_ports
+from ringside_core.specs import RefusalError, Topology, parse_hostfile
 from ringside_core.specs.placement import Placement, spread
 
 PlanOf = Callable[..., Plan]
@@ -292,8 +293,8 @@ def test_ports_differ() -> None:
 def test_two_launches_side_by_side_draw_different_ports() -> None:
     """Neither listens yet when the other draws."""
     program = (
-        "import itertools, secrets, sys; from launch.site import free_ports; "
-        "numbers = itertools.count(); secrets.randbelow = lambda below: next(numbers); "
+        "import secrets, sys; from launch.site import free_ports; "
+        "secrets.randbelow = lambda below: 0; "
         "print(*free_ports(3), flush=True); sys.stdin.readline()"
     )
     drawn: list[str] = []
@@ -311,6 +312,27 @@ def test_two_launches_side_by_side_draw_different_ports() -> None:
             drawn += launch.stdout.readline().split()
 
     assert len(set(drawn)) == len(drawn) == 6
+
+
+def test_threads_draw_different_ports() -> None:
+    """Certificates plan their arms side by side; a block has 100 ports."""
+    with ThreadPoolExecutor(4) as pool:
+        drawn = [*pool.map(lambda _: free_ports(3), range(40))]
+
+    assert len({port for ports in drawn for port in ports}) == 3 * 40
+
+
+def test_when_all_ports_are_drawn_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not search for ever; a port that is free later is found."""
+    monkeypatch.setattr("launch.site.BLOCKS", 2)
+    ports = _OwnPorts()
+
+    with pytest.raises(RefusalError, match="2 other processes"):  # or some before
+        for _ in range(2 * PORTS_IN_BLOCK + 1):
+            ports.draw()
+
+    monkeypatch.setattr("launch.site.BLOCKS", 100)
+    assert ports.draw()
 
 
 def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
