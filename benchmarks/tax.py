@@ -10,6 +10,7 @@ launch of both gives one ratio of step times. Printed are the geometric mean of 
 
 import json
 import math
+import os
 import random
 import shlex
 import statistics
@@ -47,6 +48,7 @@ from launch.interrupts import Interrupts
 from ringside.cli.common import new_folder
 from ringside.compare.arms import cores_here, parse_arms
 from ringside.stats.figure import Figure, geometric_mean_with_interval
+from ringside_core.memory import KEPT
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings, write_whole
 from ringside_core.text import file_name
@@ -153,6 +155,9 @@ def main(
     ),
 ) -> None:
     """Time each backend through Ringside against a hand-written script that does the same."""
+    # The scripts know nothing of Ringside, so both sides are told by their environment.
+    for name, (_, value) in KEPT.items():
+        os.environ.setdefault(name, str(value))
     console = Console(width=None if sys.stdout.isatty() else 120)
     specs = _specs(workload, backends, replicas, keras)
     folder = new_folder(output, f"tax-{workload}-{time.strftime('%Y%m%d-%H%M%S')}")

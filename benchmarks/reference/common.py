@@ -5,7 +5,6 @@ run of Ringside stands in benchmarks/README.md.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import sys
@@ -73,20 +72,9 @@ def pin(job: Job, *, first_replica: int, replicas: int) -> None:
     os.sched_setaffinity(0, {available[(first + i) % len(available)] for i in range(count)})
 
 
-def _keep_freed_memory() -> None:
-    """As ringside_core/memory.py does: else that would be compared."""
-    own = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_THRESHOLD_"}
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    tuned = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    if mallopt is not None and not tuned and not own & set(os.environ):
-        for parameter, value in ((-1, 2**31 - 1), (-2, 64 << 20), (-3, 32 << 20)):
-            mallopt(parameter, value)
-
-
 def tensorflow(job: Job, *, replicas: int) -> Any:
     """TensorFlow with the threads of so many replicas; each has a logical CPU of its own."""
     os.environ["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
-    _keep_freed_memory()
     import tensorflow as tf
 
     if job.keras == 2:
