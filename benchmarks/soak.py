@@ -38,7 +38,9 @@ from launch.attempts import trainers_of  # noqa: E402
 
 ARMS = {
     "serial": "--backend serial",
+    "one_device": "--backend one_device",
     "mirrored": "--backend mirrored --replicas 2",
+    "central_storage": "--backend central_storage --replicas 2",
     "multi_worker_mirrored": "--backend multi_worker_mirrored --replicas 2",
     "horovod": "--backend horovod --replicas 2",
     "horovod-mpi": "--backend horovod --replicas 2 -o controller=mpi",
@@ -53,7 +55,7 @@ PATIENCE_S = 300.0
 EXACT = 1e-10
 
 
-def workload(slow: bool = True) -> Any:
+def workload(slow: bool = True, dropout: float = 0.5) -> Any:
     """A model that draws, on 60 examples in batches of 6; slow: a tenth of a second for each."""
     from ringside_core.keras import tf
     from ringside_core.workloads.workload import Workload
@@ -65,7 +67,7 @@ def workload(slow: bool = True) -> Any:
     def model() -> Any:
         layers = tf.keras.layers
         return tf.keras.Sequential(
-            [layers.Input((4,)), layers.Dense(8, "tanh"), layers.Dropout(0.5), layers.Dense(1)]
+            [layers.Input((4,)), layers.Dense(8, "tanh"), layers.Dropout(dropout), layers.Dense(1)]
         )
 
     numbers = np.random.default_rng(0)

@@ -40,12 +40,14 @@ class Attempt(Noun):
     """One attempt of a run.
 
     Attributes:
+        resized: it was ended so that the next one has more replicas.
         updates: that it made; of a script, in its last `fit`.
         lost: of them, those that the next attempt had to make again; None: nobody went on, or a
             script has several fits, whose updates are not counted together.
     """
 
     outcome: Outcome
+    resized: bool = False
     updates: NonNegativeInt
     lost: NonNegativeInt | None = None
 
@@ -129,14 +131,19 @@ def attempt(
                 last = max(n for n, one in enumerate(made) if one.updates)
                 made[last] = made[last].replace(lost=max(0, at.total_steps - left))
             left = left if at is None else at.total_steps - at.step
-            made.append(Attempt(outcome=execution.outcome, updates=0 if at is None else at.step))
+            resized = interrupts.resizing and execution.outcome.kind == "preempted"
+            interrupts.resizing = False
+            updates = 0 if at is None else at.step
+            made.append(Attempt(outcome=execution.outcome, resized=resized, updates=updates))
             if len(made) > 1:
                 write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
             refused = execution.outcome.kind == "refused" and len(made) > 1
             again = (refused or execution.outcome.kind in AGAIN) and not interrupts.preempting
-            if not again or len(made) > restarts:
+            faults = sum(not one.resized for one in made)
+            if not again or faults > restarts:
                 return execution, Attempts(attempts=tuple(made))
-            say(f"{execution.outcome}; start {len(made) + 1} of {restarts + 1}")
+            if not resized:
+                say(f"{execution.outcome}; restart {faults} of {restarts}")
             if refused:
                 _wait(NOT_YET_S, interrupts)
             set_aside(run_dir)

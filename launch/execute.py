@@ -66,10 +66,10 @@ def execute(
     """
     run_dir = Path(plan.run_dir)
     if program := _missing_program(plan):
-        return _refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
+        return refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
     made = _missing(plan, run_dir)
     if (claim := _claimed(plan, run_dir)) is None:
-        return _refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
+        return refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
     if plan.listens_everywhere:
         _warn_of_open_ports(plan.remote_hosts, is_root=os.geteuid() == 0)
     records = Records(plan)
@@ -111,7 +111,7 @@ def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
 def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:
     """Prepare a run; None: it may begin."""
     reason = _prepare(plan, run_dir, interrupts)
-    return _refused(reason) if reason else None
+    return refused(reason) if reason else None
 
 
 def _run(
@@ -132,7 +132,7 @@ def _run(
         Keepers(plan) as keepers,
     ):
         if absent := keepers.roll_call(FIRST_ANSWER_S, interrupts.raise_noted):
-            return _refused(keepers.complaint(absent))
+            return refused(keepers.complaint(absent))
         started, started_unix_s = time.monotonic(), time.time()
         with Children(plan, dict(os.environ)) as children:
             state = _State(children, records, watch, keepers, deadline_s)
@@ -167,15 +167,17 @@ def _run(
 
 
 def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch) -> None:
-    """Ask a run that saves to end at the first SIGTERM; raise at any other signal.
+    """Ask a run that saves to end at the first SIGTERM, or to be resized; raise at other signals.
 
-    It raises too where no process would save yet.
+    It raises too at a SIGTERM where no process would save yet.
     """
     if plan.spec.save == "all" and interrupts.preempts():
         keepers.tell(sweep.PREEMPT)
         begun = any(at.phase in SAVES for at in watch.latest.values())
         if not (sweep.preempt_members(plan.run_id) or (plan.remote_hosts and begun)):
-            interrupts.stop()
+            if interrupts.preempting:
+                interrupts.stop()
+            interrupts.resizing = False
     interrupts.raise_noted()
 
 
@@ -227,7 +229,8 @@ def goes_on(run_dir: Path) -> bool:
     return False
 
 
-def _refused(reason: str) -> Execution:
+def refused(reason: str) -> Execution:
+    """What became of a run that nobody started."""
     return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
 
 

@@ -17,6 +17,7 @@ class Interrupts:
 
     Attributes:
         preempting: whether a SIGTERM was taken by `preempts`.
+        resizing: whether a call of `resize` was taken by `preempts`.
     """
 
     def __init__(self, *, saves: bool = False) -> None:
@@ -28,6 +29,8 @@ class Interrupts:
         self._saves = saves
         self._noted: int | None = None
         self.preempting = False
+        self.resizing = False
+        self._resize = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int] = {}
 
     def __enter__(self) -> Self:
@@ -57,8 +60,18 @@ class Interrupts:
         if self._noted is None:
             self._noted = signal.SIGTERM
 
+    def resize(self) -> None:
+        """Ask the run to end early, to go on with more replicas. Any thread may ask."""
+        self._resize = not (self.resizing or self.preempting)
+
     def preempts(self) -> bool:
-        """Whether SIGTERM asks to end early; it is forgotten, and the next one raises."""
+        """Whether the run shall end early: by SIGTERM or `resize`, each of which is then forgotten.
+
+        The next SIGTERM raises.
+        """
+        if self._resize:
+            self._resize, self.resizing = False, True
+            return True
         if self._noted != signal.SIGTERM or self.preempting or not self._saves:
             return False
         self._noted, self.preempting = None, True

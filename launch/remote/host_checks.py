@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from launch.interrupts import Interrupts
 from launch.placement import slots_used
 from launch.remote import host_facts, ssh
 from launch.site import Site
@@ -81,32 +82,88 @@ def check_hosts(
     if placement.hosts is None:
         return {}
     used = [slots_used(spec, placement) for spec in specs]
+    most = {name: max((one.get(name, 0) for one in used), default=0) for name in placement.names}
+    facts, problems = _examined(placement, site, folder=folder, specs=specs, replicas=most)
+    if problems:
+        raise _not_ready(problems)
+    return facts
+
+
+def usable_hosts(
+    placement: Placement, site: Site, *, folder: Path, spec: RunSpec, interrupts: Interrupts
+) -> tuple[Placement, list[str]]:
+    """The hosts that a run could be started on now, and what is wrong with the others.
+
+    Args:
+        placement: its hosts; each must have cores for all of its slots.
+        site: this machine.
+        folder: where results will go.
+        spec: the run.
+        interrupts: held by a caller who asks from a thread.
+
+    Returns:
+        The placement without the other hosts; it may have none.
+
+    Raises:
+        RefusalError: this machine has a problem.
+    """
+    hosts = placement.hosts or ()
+    slots = {host.name: host.slots for host in hosts}
+    _, problems = _examined(
+        placement, site, folder=folder, specs=[spec], replicas=slots, interrupts=interrupts
+    )
+    if any(name not in slots for name, _ in problems):
+        raise _not_ready(problems)
+    bad = {name for name, _ in problems}
+    there = tuple(host for host in hosts if host.name not in bad)
+    servers = tuple(name for name in placement.servers_on if name not in bad)
+    if placement.servers_on and not servers:
+        there = ()
+    return placement.replace(hosts=there, servers_on=servers), list(map(": ".join, problems))
+
+
+def _not_ready(problems: Sequence[tuple[str, str]]) -> RefusalError:
+    return RefusalError(
+        "Every host must be ready before anything is started.",
+        received="\n  ".join([f"{len(problems)} to mend", *map(": ".join, problems)]),
+    )
+
+
+def _examined(
+    placement: Placement,
+    site: Site,
+    *,
+    folder: Path,
+    specs: Sequence[RunSpec],
+    replicas: Mapping[str, int],
+    interrupts: Interrupts | None = None,
+) -> tuple[dict[str, HostFacts], list[tuple[str, str]]]:
+    """What each host said that has no problem; the problems: (host or `this machine`, what)."""
     with _token(folder) as (file, content):
         questions = {"token": str(file), "names": placement.names, "paths": _paths(specs, site)}
-        answers = _ask_all(placement.names, site, questions)
+        answers = _ask_all(placement.names, site, questions, interrupts)
         here = host_facts.facts(questions)
     heard = {name: answer for name, answer in answers.items() if isinstance(answer, _Answer)}
     silent = {name: answer for name, answer in answers.items() if isinstance(answer, ssh.NoAnswer)}
-    problems = [f"{name}: {answer.why}" for name, answer in silent.items()]
+    problems = [(name, answer.why) for name, answer in silent.items()]
     problems += _same_machines(heard)
     for name, answer in heard.items():
-        problems += [f"{name}: {what}" for what in _differences(answer, here, content, folder)]
-        slots = max((one.get(name, 0) for one in used), default=0)
-        if not placement.oversubscribe:
-            problems += _too_many(name, slots, answer.said["cores"])
+        problems += [(name, what) for what in _differences(answer, here, content, folder)]
+        cores = answer.said["cores"]
+        if replicas[name] > cores and not placement.oversubscribe:
+            many = f"{replicas[name]} replicas on {cores} usable cores (--oversubscribe to insist)"
+            problems.append((name, many))
     interface = ""
     if away := site.away(placement.names):
         interface = site.interface(away, placement.interface)
         problems += _network_problems(interface, away, heard, here)
-    if problems:
-        raise RefusalError(
-            "Every host must be ready before anything is started.",
-            received="\n  ".join([f"{len(problems)} to mend", *problems]),
-        )
-    return {
+    bad = {name for name, _ in problems}
+    facts = {
         name: _described(answer, here["addresses"][name], interface)
         for name, answer in heard.items()
+        if name not in bad
     }
+    return facts, problems
 
 
 def _described(answer: _Answer, address: str, interface: str) -> HostFacts:
@@ -120,18 +177,13 @@ def _described(answer: _Answer, address: str, interface: str) -> HostFacts:
     )
 
 
-def _too_many(name: str, slots: int, cores: int) -> Iterator[str]:
-    if slots > cores:
-        yield f"{name}: {slots} replicas on {cores} usable cores (--oversubscribe to insist)"
-
-
-def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[str]:
+def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[tuple[str, str]]:
     names: dict[str, list[str]] = defaultdict(list)
     for name, answer in heard.items():
         names[answer.said["identity"]].append(name)
-    for same in names.values():
-        if len(same) > 1:
-            yield f"{' and '.join(same)}: one machine; name it once, its slots added up"
+    for first, *others in names.values():
+        for other in others:
+            yield other, f"the same machine as {first}; name it once, its slots added up"
 
 
 def _differences(
@@ -154,26 +206,24 @@ def _differences(
 
 def _network_problems(
     interface: str, away: Sequence[str], heard: Mapping[str, _Answer], here: Mapping[str, Any]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """Whether every name means the same address of the run's interface, on every host."""
     for name in away:
         if name in heard and not here["addresses"][name]:
-            yield f"{name}: only ssh knows the name; put it into DNS or /etc/hosts"
+            yield name, "only ssh knows the name; put it into DNS or /etc/hosts"
     if not interface:
         return
     if interface not in here["interfaces"]:
-        yield f"this machine: {_no_interface(interface, here['interfaces'])}"
+        yield "this machine", _no_interface(interface, here["interfaces"])
     for name, answer in heard.items():
         if interface not in answer.said["interfaces"]:
-            yield f"{name}: {_no_interface(interface, answer.said['interfaces'])}"
+            yield name, _no_interface(interface, answer.said["interfaces"])
             continue
         addresses = answer.said["interfaces"][interface]
         for asker, other in heard.items():
             if (found := other.said["addresses"][name]) not in addresses:
-                yield (
-                    f"{name}: on {asker} the name means {found or 'nothing'}, not "
-                    f"{' or '.join(addresses)} of {interface}; see /etc/hosts there"
-                )
+                meant = f"on {asker} the name means {found or 'nothing'}, not "
+                yield name, f"{meant}{' or '.join(addresses)} of {interface}; see /etc/hosts there"
                 break
 
 
@@ -230,7 +280,10 @@ def _remove(file: Path) -> None:
 
 
 def _ask_all(
-    names: Sequence[str], site: Site, questions: Mapping[str, Any]
+    names: Sequence[str],
+    site: Site,
+    questions: Mapping[str, Any],
+    interrupts: Interrupts | None = None,
 ) -> dict[str, _Answer | ssh.NoAnswer]:
     """Ask every host; anything that goes wrong is a problem of that host."""
 
@@ -251,7 +304,11 @@ def _ask_all(
 
     command = (site.python, "-I", str(SCRIPT), "facts")
     return ssh.talk_to_all(
-        dict.fromkeys(names, command), talk, limit_s=ANSWER_S, here=[*filter(site.is_local, names)]
+        dict.fromkeys(names, command),
+        talk,
+        limit_s=ANSWER_S,
+        here=[*filter(site.is_local, names)],
+        interrupts=interrupts,
     )
 
 

@@ -55,6 +55,16 @@ OversubscribeFlag = Annotated[
     typer.Option("--oversubscribe", help="Run more replicas on a host than it has cores."),
 ]
 
+MinReplicas = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="On several hosts: while some are missing, start with fewer replicas, but not fewer "
+        "than so many. Go on with more once there are hosts for them. Default: as many as asked.",
+        show_default=False,
+    ),
+]
+
 
 def finite(seconds: float) -> float:
     """A finite number of seconds, for a flag: `min=` lets inf and nan through."""

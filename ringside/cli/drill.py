@@ -18,6 +18,7 @@ from ringside.cli.common import (
     FolderName,
     HostfileFlag,
     InterfaceFlag,
+    MinReplicas,
     OutputFolder,
     OversubscribeFlag,
     ServersOnFlag,
@@ -67,6 +68,7 @@ def command(
         LauncherName,
         typer.Option(help="Of arms with several processes; auto: what each backend joins."),
     ] = "auto",
+    min_replicas: MinReplicas = None,
     deadline: Deadline = 20.0,
     comparison: Annotated[
         Path | None,
@@ -81,6 +83,12 @@ def command(
     if comparison is not None:
         _must_be_of(comparison, spec)  # refused now, and not after the drill
     placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    if min_replicas is not None and hostfile is None:
+        raise RefusalError(
+            "--min-replicas is of runs on the hosts of a hostfile.",
+            received=f"--min-replicas {min_replicas}",
+            advice="Add --hostfile.",
+        )
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
     if backends is not None and REFERENCE not in [one.strip() for one in backends.split(",")]:
@@ -114,6 +122,7 @@ def command(
             folder,
             start=start,
             deadline_s=deadline,
+            min_replicas=min_replicas,
             on_start=status.update,
             on_cell=keep,
         )

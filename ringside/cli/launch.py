@@ -1,6 +1,7 @@
 """`ringside launch`."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from launch import LAUNCHERS, LauncherName, Plan, Site, execute, make_plan
 from launch.attempts import attempt, set_aside
+from launch.elastic import Elastic
 from launch.execute import holds_run
 from launch.flags import with_spec_flags
 from launch.interrupts import Interrupts
@@ -17,12 +19,21 @@ from ringside.cli.common import (
     Deadline,
     HostfileFlag,
     InterfaceFlag,
+    MinReplicas,
     OversubscribeFlag,
     ServersOnFlag,
     placement_from,
 )
 from ringside.compare.hosts import used_hosts
-from ringside_core.specs import AUTO, Execution, RefusalError, RunSpec, Surroundings
+from ringside_core.specs import (
+    AUTO,
+    Execution,
+    Placement,
+    RefusalError,
+    RunSpec,
+    Surroundings,
+    read_hostfile,
+)
 from ringside_core.specs.placement import spread
 from ringside_core.text import epoch_line
 
@@ -61,6 +72,7 @@ def command(
             "checkpoint.",
         ),
     ] = 0,
+    min_replicas: MinReplicas = None,
     deadline: Deadline = 120.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show every process's output live.")
@@ -92,7 +104,24 @@ def command(
             advice="Leave --launcher away. Use --nodes and --sbatch.",
         )
 
-    def planned(spec: RunSpec) -> Plan:
+    elastic = None
+    if min_replicas is not None:
+        if hostfile is None or not restarts:
+            raise RefusalError(
+                "--min-replicas is of a run that is started again on the hosts of a hostfile.",
+                received=f"--min-replicas {min_replicas}",
+                advice="Add --hostfile and --restarts.",
+            )
+        elastic = Elastic(
+            spec,
+            min_replicas,
+            hosts=partial(read_hostfile, hostfile),
+            placement=placement,
+            run_dir=folder,
+            say=_say,
+        )
+
+    def planned(spec: RunSpec, placement: Placement) -> Plan:
         return make_plan(
             spec,
             run_dir=folder,
@@ -100,7 +129,7 @@ def command(
             launcher=LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else launcher,
         )
 
-    plan = planned(spec)
+    plan = planned(spec, placement)
     if dry_run:
         print(plan.render(), end="")
         return
@@ -122,13 +151,17 @@ def command(
         )
     if slurm:
         must_be_accepted(plan)
-    if hostfile is not None:
+    if hostfile is not None and elastic is None:
         # A host of the file that the run does not use may be off.
         used = used_hosts([spec], placement)
         check_hosts(used, Site.here(), folder=folder, specs=[spec])
 
     def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
-        return execute(planned(spec), deadline_s=deadline, live=verbose, interrupts=interrupts)
+        def run(spec: RunSpec, placement: Placement) -> Execution:
+            plan = planned(spec, placement)
+            return execute(plan, deadline_s=deadline, live=verbose, interrupts=interrupts)
+
+        return elastic.run(spec, run, interrupts) if elastic else run(spec, placement)
 
     execution, attempts = attempt(spec, folder, start, restarts=restarts, say=_say)
     _tell(execution)

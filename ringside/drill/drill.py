@@ -21,6 +21,7 @@ def drill(
     *,
     start: Start,
     deadline_s: float,
+    min_replicas: int | None,
     on_start: Callable[[str], None],
     on_cell: Callable[[Drill], None],
 ) -> None:
@@ -32,6 +33,7 @@ def drill(
         folder: of the drill; new.
         start: where and by which launcher.
         deadline_s: see `launch.execute`.
+        min_replicas: see `launch.elastic`; None: every run keeps its size.
         on_start: told what begins, in words.
         on_cell: given all that has been found so far, after each cell.
 
@@ -44,10 +46,17 @@ def drill(
         label, spec = subject.arm.label, subject.spec
         own = folder / file_name(label)
         on_start(f"{label} without a fault")
-        updates, after = _whole(Run(subject, "", own / "whole", start, deadline_s))
+        updates, after = _whole(Run(subject, "", own / "whole", start, deadline_s=deadline_s))
         struck_after[label] = after
         for fault in faults:
-            run = Run(subject, fault, own / fault, start, deadline_s)
+            run = Run(
+                subject,
+                fault,
+                own / fault,
+                start,
+                deadline_s=deadline_s,
+                min_replicas=min_replicas,
+            )
             if why := obstacle(fault, spec, run.plan, start.placement):
                 cell = Cell(arm=label, fault=fault, obstacle=why)
             else:

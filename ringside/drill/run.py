@@ -39,10 +39,18 @@ class Run:
         folder: of the run; new.
         start: where and by which launcher.
         deadline_s: see `launch.execute`.
+        min_replicas: see `launch.elastic`; None: the run keeps its size.
     """
 
     def __init__(
-        self, subject: Subject, fault: str, folder: Path, start: Start, deadline_s: float
+        self,
+        subject: Subject,
+        fault: str,
+        folder: Path,
+        start: Start,
+        *,
+        deadline_s: float,
+        min_replicas: int | None = None,
     ) -> None:
         self.spec, self.label, self.exact = subject.spec, subject.arm.label, subject.exact
         self.fault, self.folder = fault, folder
@@ -53,6 +61,7 @@ class Run:
             placement=start.placement,
             launcher=start.launcher_of(self.spec),
             restarts=RESTARTS if fault else 0,
+            min_replicas=min_replicas,
             deadline_s=deadline_s,
         )
 

@@ -11,15 +11,18 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import PositiveInt
+
 from launch import LauncherName, execute, make_plan
 from launch.attempts import attempt, set_aside
+from launch.elastic import Elastic
 from launch.interrupts import Interrupts
 from ringside_core.specs import AUTO, Execution, Noun, Outcome, Placement, RunSpec
 from ringside_core.specs.noun import Document, UnixSeconds
 
 
 class Supervised(Document):
-    """A run, and how it is started."""
+    """A run, and how it is started; min_replicas: see `launch.elastic`."""
 
     SCHEMA_VERSION: ClassVar[int] = 1
 
@@ -28,6 +31,7 @@ class Supervised(Document):
     placement: Placement
     launcher: LauncherName
     restarts: int
+    min_replicas: PositiveInt | None
     deadline_s: float
 
 
@@ -46,9 +50,21 @@ def main() -> int:
     if set_aside(run_dir) is not None:
         spec = spec.replace(resume_from=AUTO)
 
+    elastic = asked.min_replicas and Elastic(
+        spec,
+        asked.min_replicas,
+        hosts=lambda: asked.placement.hosts or (),
+        placement=asked.placement,
+        run_dir=run_dir,
+        say=lambda _: None,
+    )
+
     def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
-        plan = make_plan(spec, run_dir=run_dir, placement=asked.placement, launcher=asked.launcher)
-        execution = execute(plan, deadline_s=asked.deadline_s, interrupts=interrupts)
+        def run(spec: RunSpec, placement: Placement) -> Execution:
+            plan = make_plan(spec, run_dir=run_dir, placement=placement, launcher=asked.launcher)
+            return execute(plan, deadline_s=asked.deadline_s, interrupts=interrupts)
+
+        execution = elastic.run(spec, run, interrupts) if elastic else run(spec, asked.placement)
         ended = Ended(outcome=execution.outcome, at_unix_s=time.time())
         print(ended.model_dump_json(), flush=True)
         return execution

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from launch import Site
+from launch.interrupts import Interrupts
 from launch.remote import host_checks, host_facts, ssh
-from launch.remote.host_checks import check_hosts
+from launch.remote.host_checks import check_hosts, usable_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
 from ringside_core.code_version import code_version
@@ -57,7 +58,11 @@ class Network:
         self.placement = Placement(hosts=(Host(name="a", slots=8), Host(name="b", slots=8)))
 
     def ask_all(
-        self, names: Sequence[str], site: Site, questions: dict[str, Any]
+        self,
+        names: Sequence[str],
+        site: Site,
+        questions: dict[str, Any],
+        interrupts: Interrupts | None,
     ) -> dict[str, host_checks._Answer | ssh.NoAnswer]:
         """In place of connections."""
         return {
@@ -151,7 +156,44 @@ def test_one_machine_by_two_names(network: Network) -> None:
     """What the machine says of itself shows that the hostfile names it twice."""
     network.hosts["b"]["identity"] = "boot/1"
 
-    assert network.problems() == ["a and b: one machine; name it once, its slots added up"]
+    assert network.problems() == ["b: the same machine as a; name it once, its slots added up"]
+
+
+def test_hosts_with_a_problem_are_not_usable(network: Network) -> None:
+    """The others are, with the reasons beside them."""
+    network.placement = network.placement.replace(oversubscribe=True)
+    network.unreached["b"] = "no answer"
+
+    there, problems = usable(network)
+
+    assert (there.names, problems) == (("a",), ["b: no answer"])
+
+
+def test_a_host_whose_servers_have_no_place_is_not_usable(network: Network) -> None:
+    """Parameter servers are put nowhere else than where the user wants them."""
+    network.placement = network.placement.replace(servers_on=("b",))
+    network.unreached["b"] = "no answer"
+
+    assert usable(network)[0].names == ()
+
+
+def test_a_problem_of_this_machine_makes_no_host_unusable(network: Network) -> None:
+    """It is told as it is."""
+    del network.here["interfaces"]["eth7"]
+
+    with pytest.raises(RefusalError, match="this machine: no interface eth7"):
+        usable(network)
+
+
+def usable(network: Network) -> tuple[Placement, list[str]]:
+    """As a run asks that may have fewer replicas."""
+    return usable_hosts(
+        network.placement,
+        network.site,
+        folder=network.folder,
+        spec=RunSpec(backend="horovod", options={}, topology=Topology(), global_batch=8, epochs=1),
+        interrupts=Interrupts(),
+    )
 
 
 def test_an_interface_that_is_missing(network: Network) -> None:

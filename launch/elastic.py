@@ -1,0 +1,132 @@
+"""A run on the hosts that are usable: fewer replicas after a fault, more when hosts are back."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from launch.attempts import trainers_of
+from launch.execute import refused
+from launch.interrupts import Interrupts
+from launch.placement import slots_used
+from launch.remote.host_checks import usable_hosts
+from launch.site import Site
+from ringside_core.specs import Execution, Host, Placement, RefusalError, RunSpec, Topology
+from ringside_core.specs.placement import spread
+
+LOOK_S = 15.0  # a look starts a short Python on each host
+
+
+class Elastic:
+    """Fits a run to the hosts that are usable.
+
+    Args:
+        spec: of the run, with the most replicas that it may have.
+        fewest: replicas below which it does not start.
+        hosts: those of the hostfile, which may change.
+        placement: what else was said of the hosts.
+        run_dir: folder of the run.
+        say: told of a size that is not that of the start before.
+
+    Raises:
+        RefusalError: the fewest are more than the most.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        fewest: int,
+        *,
+        hosts: Callable[[], tuple[Host, ...]],
+        placement: Placement,
+        run_dir: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self._most = spec.topology.num_replicas
+        if fewest > self._most:
+            raise RefusalError(
+                "--min-replicas may be as many as --replicas.",
+                received=f"--min-replicas {fewest} --replicas {self._most}",
+            )
+        self._fewest = fewest
+        self._hosts, self._placement, self._run_dir = hosts, placement, run_dir
+        self._say, self._said = say, self._most
+
+    def run(
+        self,
+        spec: RunSpec,
+        run: Callable[[RunSpec, Placement], Execution],
+        interrupts: Interrupts,
+    ) -> Execution:
+        """Run it with as many replicas as there is room for, until there is room for more.
+
+        Args:
+            spec: of the run.
+            run: starts a run of this size on these hosts, and waits for its end.
+            interrupts: that the run heeds.
+
+        Returns:
+            What became of it; refused: there is room for fewer than the fewest.
+        """
+        try:
+            fitted, placement, problems = self._fit(spec, interrupts)
+        except RefusalError as error:
+            return refused(str(error))
+        replicas = fitted.topology.num_replicas
+        if replicas != self._said:
+            why = f": {'; '.join(problems)}" if problems else ""
+            self._say(f"with {replicas} of {self._most} replicas{why}")
+            self._said = replicas
+        with self._growing(fitted, interrupts):
+            return run(fitted, placement)
+
+    @contextmanager
+    def _growing(self, fitted: RunSpec, interrupts: Interrupts) -> Iterator[None]:
+        """While a run trains, ask it to save and end once there is room for more replicas."""
+        if fitted.topology.num_replicas == self._most:
+            yield
+            return
+        own = Interrupts()  # stops the thread, which may wait for an answer of a host
+        thread = threading.Thread(target=self._watch, args=(fitted, interrupts, own), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            own.stop()
+            thread.join()
+
+    def _watch(self, fitted: RunSpec, interrupts: Interrupts, own: Interrupts) -> None:
+        with suppress(SystemExit):
+            while True:
+                end = time.monotonic() + LOOK_S
+                while time.monotonic() < end:
+                    own.raise_noted()
+                    time.sleep(0.1)
+                with suppress(RefusalError):
+                    grown, _, _ = self._fit(fitted, own)
+                    more = grown.topology.num_replicas > fitted.topology.num_replicas
+                    if more and trainers_of(self._run_dir):  # before, it has nothing to save
+                        interrupts.resize()
+
+    def _fit(self, spec: RunSpec, interrupts: Interrupts) -> tuple[RunSpec, Placement, list[str]]:
+        listed = self._placement.replace(hosts=self._hosts())
+        there, problems = usable_hosts(
+            listed, Site.here(), folder=self._run_dir, spec=spec, interrupts=interrupts
+        )
+        for replicas in range(self._most if there.hosts else 0, self._fewest - 1, -1):
+            with suppress(RefusalError):  # no room, or the global batch is not a multiple
+                fitted = spec.replace(topology=_topology(spec, replicas, there))
+                slots_used(fitted, there)
+                return fitted, there, problems
+        slots = sum(host.slots for host in there.hosts or ())
+        raise RefusalError(
+            f"The run must have {self._fewest} replicas at least.",
+            received="\n  ".join([f"{slots} usable slots", *problems]),
+        )
+
+
+def _topology(spec: RunSpec, replicas: int, placement: Placement) -> Topology:
+    if spec.capabilities.process_model == "single":
+        return Topology(replicas_per_process=replicas)
+    return spread(Topology(processes_per_host=replicas), placement)

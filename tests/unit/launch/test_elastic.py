@@ -1,0 +1,204 @@
+"""How many replicas a run gets on the hosts that are usable, and when it is asked to grow."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch import elastic
+from launch.attempts import Attempts, attempt
+from launch.elastic import Elastic
+from launch.interrupts import Interrupts
+from launch.site import Site
+from ringside_core.specs import (
+    Execution,
+    Host,
+    Outcome,
+    Placement,
+    RefusalError,
+    RunSpec,
+    Topology,
+)
+
+COMPLETED = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
+PREEMPTED = Execution(outcome=Outcome(kind="preempted", reason="asked"), records=(), wall_s=1.0)
+FAILED = Execution(outcome=Outcome(kind="failed", reason="it died"), records=(), wall_s=1.0)
+
+
+class Network:
+    """Hosts with two slots each, of which some are down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, run_dir: Path) -> None:
+        self.run_dir, self.listed, self.down = run_dir, ["a", "b", "c"], set[str]()
+        self.said: list[str] = []
+        monkeypatch.setattr(elastic, "usable_hosts", self.usable)
+
+    def hosts(self) -> tuple[Host, ...]:
+        return tuple(Host(name=name, slots=2) for name in self.listed)
+
+    def usable(
+        self, placement: Placement, site: Site, *, folder: Path, spec: RunSpec, interrupts: object
+    ) -> tuple[Placement, list[str]]:
+        there = tuple(host for host in placement.hosts or () if host.name not in self.down)
+        return placement.replace(hosts=there), [f"{name}: it is off" for name in sorted(self.down)]
+
+    def elastic(self, spec: RunSpec, fewest: int) -> Elastic:
+        return Elastic(
+            spec,
+            fewest,
+            hosts=self.hosts,
+            placement=Placement(hosts=self.hosts()),
+            run_dir=self.run_dir,
+            say=self.said.append,
+        )
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Network:
+    """Three hosts, all of them up."""
+    return Network(monkeypatch, tmp_path)
+
+
+def spec_of(backend: str, replicas: int, global_batch: int = 60) -> RunSpec:
+    """A run with so many replicas."""
+    single = backend == "mirrored"
+    of = "replicas_per_process" if single else "processes_per_host"
+    return RunSpec(
+        backend=backend,
+        options={},
+        topology=Topology(**{of: replicas}),
+        global_batch=global_batch,
+        epochs=1,
+    )
+
+
+def started(network: Network, spec: RunSpec, fewest: int) -> tuple[RunSpec, Placement]:
+    """With what it is started."""
+    found: list[tuple[RunSpec, Placement]] = []
+
+    def run(fitted: RunSpec, placement: Placement) -> Execution:
+        found.append((fitted, placement))
+        return COMPLETED
+
+    assert network.elastic(spec, fewest).run(spec, run, Interrupts()).outcome.completed
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("backend", "replicas", "down", "global_batch", "wanted"),
+    [
+        ("horovod", 6, "", 60, Topology(hosts=3, processes_per_host=2)),
+        ("horovod", 6, "b", 60, Topology(hosts=2, processes_per_host=2)),
+        ("multi_worker_mirrored", 6, "a", 60, Topology(hosts=2, processes_per_host=2)),
+        ("horovod", 5, "a", 60, Topology(hosts=2, processes_per_host=2)),  # 5 have no room
+        ("horovod", 6, "c", 18, Topology(processes_per_host=3)),  # 18 is no multiple of 4
+        ("mirrored", 2, "a", 60, Topology(replicas_per_process=2)),
+    ],
+)
+def test_as_many_replicas_as_there_is_room_for(
+    network: Network, backend: str, replicas: int, down: str, global_batch: int, wanted: Topology
+) -> None:
+    """Each size must divide the global batch, which stays as it is."""
+    network.down = set(down)
+
+    fitted, placement = started(network, spec_of(backend, replicas, global_batch), fewest=2)
+
+    assert fitted.topology == wanted
+    assert fitted.global_batch == global_batch
+    assert not network.down & {host.name for host in placement.hosts or ()}
+
+
+def test_too_few_hosts_are_a_refusal_with_the_reasons(network: Network) -> None:
+    """Nothing is started."""
+    network.down = {"b", "c"}
+    spec = spec_of("horovod", 6)
+
+    ended = network.elastic(spec, 3).run(spec, lambda *_: COMPLETED, Interrupts())
+
+    assert ended.outcome.kind == "refused"
+    for words in ("3 replicas at least", "2 usable slots", "b: it is off", "c: it is off"):
+        assert words in ended.outcome.reason
+
+
+def test_a_host_that_is_taken_out_of_the_hostfile_is_not_used(network: Network) -> None:
+    """The file is read anew; a new host takes its place."""
+    spec = spec_of("horovod", 6)
+    fits = network.elastic(spec, 2)
+    network.listed = ["a", "d"]
+    used: list[Placement] = []
+
+    def run(fitted: RunSpec, placement: Placement) -> Execution:
+        used.append(placement)
+        return COMPLETED
+
+    fits.run(spec, run, Interrupts())
+
+    assert used[0].names == ("a", "d")
+    assert network.said == ["with 4 of 6 replicas"]
+
+
+def test_the_fewest_may_not_be_more_than_the_most(network: Network) -> None:
+    """One message, before anything starts."""
+    with pytest.raises(RefusalError, match="--min-replicas 3 --replicas 2"):
+        network.elastic(spec_of("horovod", 2), 3)
+
+
+def trains_until(end: Callable[[], bool]) -> None:
+    """A training that goes on until something is true."""
+    give_up = time.monotonic() + 20
+    while not end():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+def test_it_shrinks_and_grows_without_counting_that_as_a_fault(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b dies, and comes back: 6 replicas, 4, 6; one restart is used up."""
+    monkeypatch.setattr(elastic, "LOOK_S", 0.05)
+    spec = spec_of("horovod", 6)
+    fits, sizes = network.elastic(spec, 2), list[int]()
+    (network.run_dir / "progress").mkdir()
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        def run(fitted: RunSpec, placement: Placement) -> Execution:
+            sizes.append(fitted.topology.num_replicas)
+            if len(sizes) == 1:
+                network.down = {"b"}
+                return FAILED
+            if len(sizes) == 2:
+                network.down = set()
+                time.sleep(0.2)
+                assert not interrupts.preempts()  # it does not train yet
+                (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training")
+                trains_until(interrupts.preempts)
+                return PREEMPTED
+            return COMPLETED
+
+        return fits.run(spec, run, interrupts)
+
+    told = attempt(spec, network.run_dir, start, restarts=1, say=network.said.append)[1]
+
+    assert sizes == [6, 4, 6]
+    assert [one.resized for one in told.attempts] == [False, True, False]
+    assert network.said == [
+        "failed(it died); restart 1 of 1",
+        "with 4 of 6 replicas: b: it is off",
+        "with 6 of 6 replicas",
+    ]
+    assert Attempts.from_json((network.run_dir / "attempts.json").read_text()) == told
+
+
+def test_sigterm_ends_a_run_that_is_asked_to_grow() -> None:
+    """Whoever sends it wants the end, whatever was asked before."""
+    interrupts = Interrupts(saves=True)
+    interrupts.resize()
+    assert interrupts.preempts()
+    assert not interrupts.preempts()
+    interrupts.stop()  # as SIGTERM does
+
+    assert interrupts.preempts()
+    assert interrupts.preempting
+    interrupts.resize()
+    assert not interrupts.preempts()
