@@ -31,6 +31,7 @@ SUMMARY = "attempts.json"
 # A refused run would be refused again, but for one that has run before: a host of it is not up yet,
 # or a port not free. One that was ended as a whole was meant to end.
 AGAIN = ("failed", "hung", "preempted")
+# After two attempts, of which the second made no update: what is in its way may still be there.
 NOT_YET_S = 30.0
 # Starts one attempt of a spec, and waits for its end.
 Start = Callable[[RunSpec, Interrupts], Execution]
@@ -136,7 +137,8 @@ def attempt(
             updates = 0 if at is None else at.step
             made.append(Attempt(outcome=execution.outcome, resized=resized, updates=updates))
             if len(made) > 1:
-                write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
+                with suppress(OSError):  # a full disk ends no run that is started again
+                    write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
             refused = execution.outcome.kind == "refused" and len(made) > 1
             again = (refused or execution.outcome.kind in AGAIN) and not interrupts.preempting
             faults = sum(not one.resized for one in made)
@@ -144,9 +146,13 @@ def attempt(
                 return execution, Attempts(attempts=tuple(made))
             if not resized:
                 say(f"{execution.outcome}; restart {faults} of {restarts}")
-            if refused:
+            if len(made) > 1 and not updates:
                 _wait(NOT_YET_S, interrupts)
-            set_aside(run_dir)
+            try:
+                set_aside(run_dir)
+            except OSError:  # a full disk
+                _wait(NOT_YET_S, interrupts)
+                set_aside(run_dir)
             if _checkpoints(run_dir) - found:
                 spec = spec.replace(resume_from=AUTO)
 
@@ -171,7 +177,7 @@ def _furthest(run_dir: Path) -> Progress | None:
 def trainers_of(run_dir: Path) -> list[Progress]:
     """Where the tasks are that count updates, in the present attempt."""
     found = []
-    for file in (run_dir / "progress").glob("*"):
-        with suppress(FileNotFoundError):  # another attempt begins
+    with suppress(FileNotFoundError):  # another attempt begins, and the folder goes
+        for file in (run_dir / "progress").iterdir():
             found.append(read_progress(file.name, file.read_text(errors="replace")))
     return [one for one in found if one is not None and one.total_steps]

@@ -68,7 +68,12 @@ def execute(
     if program := _missing_program(plan):
         return refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
     made = _missing(plan, run_dir)
-    if (claim := _claimed(plan, run_dir)) is None:
+    try:
+        claim = _claimed(plan, run_dir)
+    except OSError as error:
+        _remove(made)
+        return refused(f"The folder of a run must be writable: {error}.")
+    if claim is None:
         return refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
     if plan.listens_everywhere:
         _warn_of_open_ports(plan.remote_hosts, is_root=os.geteuid() == 0)
@@ -110,7 +115,10 @@ def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
 
 def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:
     """Prepare a run; None: it may begin."""
-    reason = _prepare(plan, run_dir, interrupts)
+    try:
+        reason = _prepare(plan, run_dir, interrupts)
+    except OSError as error:
+        reason = f"The folder of a run must be writable: {error}."
     return refused(reason) if reason else None
 
 
@@ -211,8 +219,13 @@ def _claimed(plan: Plan, run_dir: Path) -> TextIO | None:
         file = (run_dir / SPEC).open("x", encoding="utf-8")
         with suppress(OSError):  # a disk without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.write(plan.spec.to_json())
-        file.flush()
+        try:
+            file.write(plan.spec.to_json())
+            file.flush()
+        except OSError:
+            with suppress(OSError):  # it would write the rest
+                file.close()
+            raise
         return file
     return None
 

@@ -1,5 +1,6 @@
 """The faults of a drill: what each of them is, of whom it is made, and where it cannot be."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -21,12 +22,15 @@ FAULTS: Mapping[str, str] = {
     "launcher-killed": "`ringside launch` gets SIGKILL, and is started again",
     "server-killed": "the parameter server gets SIGKILL",
     "checkpoint-damaged": "bytes of the newest checkpoint change, then the last rank is killed",
+    "disk-full": "the disk of the run's folder is full for 10 s",
     "link-cut": "the last host's link is cut for 5 s",
     "host-lost": "the last host's link is cut for 40 s: for the others it is gone",
 }
 # Those that the task makes itself (trainers/fault.py). The others are made from outside.
 INSIDE = ("rank-asleep", "rank-raises", "nan")
 CUT_S = {"link-cut": 5.0, "host-lost": 40.0}
+# Those that are mended after a time.
+LASTS_S = {**CUT_S, "disk-full": 10.0}
 
 
 def victim(fault: str, spec: RunSpec, plan: Plan) -> str:
@@ -46,6 +50,8 @@ def obstacle(fault: str, spec: RunSpec, plan: Plan, placement: Placement) -> str
         return "its tasks have no other launcher than Ringside"
     if fault == "server-killed" and spec.capabilities.process_model != "coordinator":
         return "it has no server"
+    if fault == "disk-full" and (plan.remote_hosts or os.geteuid() != 0):
+        return "it needs root, and all tasks on this machine"
     if fault in CUT_S and len(plan.remote_hosts) < 2:
         return "it is on one host"
     if fault not in INSIDE and not all(map(_is_of_a_lab, placement.names)):

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from launch.launchers.slurm import node_addresses
+from ringside.drill import disk
 from ringside.drill.faults import CUT_S
 from ringside.drill.left import CHECKPOINT
 from ringside.lab.lab import Lab
@@ -49,12 +50,16 @@ class Strike:
             os.kill(self.supervisor, signal.SIGKILL)
         elif self.fault == "starter-killed":
             os.kill(starter_of(self.supervisor), signal.SIGKILL)
+        elif self.fault == "disk-full":
+            disk.fill(self.run_dir)
         elif self.fault in CUT_S:
             Lab.find(lab_of(self.host)).cut(self.host)
 
     def undo(self) -> None:
-        """Mend what nobody else can mend: a link."""
-        if self.fault in CUT_S:
+        """Mend what nobody else can mend: a link, a disk."""
+        if self.fault == "disk-full":
+            disk.empty(self.run_dir)
+        elif self.fault in CUT_S:
             Lab.find(lab_of(self.host)).mend(self.host)
 
 

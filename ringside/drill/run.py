@@ -9,7 +9,8 @@ from pathlib import Path
 
 from launch.attempts import trainers_of
 from ringside.drill.cells import Cell
-from ringside.drill.faults import CUT_S, victim
+from ringside.drill.disk import small_disk
+from ringside.drill.faults import CUT_S, LASTS_S, victim
 from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
@@ -82,6 +83,9 @@ class Run:
         """
         task = victim(self.fault, self.spec, self.plan)
         with contextlib.ExitStack() as stack:
+            if self.fault == "disk-full":
+                self.folder.mkdir(parents=True)
+                stack.enter_context(small_disk(self.folder, whole))
             request = FaultRequest(fault=self.fault, task=task, update=after)
             write_request(self.folder, request)
             stack.enter_context(self._begun())
@@ -164,7 +168,7 @@ class Run:
         strike = Strike(self.fault, self.folder, task, host, self._process.pid)
         struck = time.time()
         seen = -1  # attempts that had ended when the run was seen beyond the fault
-        mended_at = struck + CUT_S.get(self.fault, 0.0)
+        mended_at = struck + LASTS_S.get(self.fault, 0.0)
         try:
             strike.make()
             if self.fault == "launcher-killed":

@@ -32,7 +32,7 @@ class FaultRequest(Document):
 
 def write_request(run_dir: Path, request: FaultRequest) -> None:
     """Tell the tasks of a run that has not begun."""
-    (run_dir / FOLDER).mkdir(parents=True)
+    (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
     (run_dir / FOLDER / TO_STRIKE).touch()
     write_whole(run_dir / FOLDER / REQUEST, request.to_json())
 

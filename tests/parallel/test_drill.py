@@ -63,6 +63,27 @@ def test_a_killed_rank_and_a_killed_launcher_cost_three_updates(tmp_path: Path) 
     assert "| rank-killed | failed |" in page
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+def test_a_full_disk_costs_three_updates(tmp_path: Path) -> None:
+    """The run starts again once there is space; the disk has gone, and what was on it has not."""
+    running = drilling(tmp_path, "--backends", "serial", "--faults", "disk-full")
+    said, _ = running.communicate(timeout=LIMIT_S)
+
+    assert running.returncode == 0, said
+    (cell,) = Drill.from_json((tmp_path / "drill" / "drill.json").read_text()).cells
+    kinds = [one.kind for one in cell.outcomes]
+    assert (kinds[0], kinds[-1]) == ("failed", "completed")
+    assert "No space left on device" in cell.outcomes[0].reason
+    assert (cell.again, cell.deviation) == (3, 0.0)
+    folder = tmp_path / "drill" / "serial-x1"
+    assert sorted(one.name for one in folder.iterdir()) == ["disk-full", "whole"]
+    left, whole = (
+        {one.name for one in (folder / name).iterdir()} for name in ("disk-full", "whole")
+    )
+    assert left - whole == {"attempts", "attempts.json"}
+    assert not any(str(folder) in line for line in Path("/proc/mounts").read_text().splitlines())
+
+
 def test_a_refused_drill_leaves_nothing(tmp_path: Path) -> None:
     """What Horovod accumulates in each rank is in no checkpoint."""
     arm = "horovod:backward_passes_per_step=2"

@@ -10,7 +10,7 @@ import pytest
 from launch import Plan, execute
 from ringside_core.specs import RunRecord
 from tests.parallel.launch.caller import caller_of
-from tests.small_disk import small_disk
+from tests.small_disk import fill, small_disk
 from tests.unit.stats.factory import epoch
 
 PlanOf = Callable[..., Plan]
@@ -87,6 +87,18 @@ def test_a_record_that_does_not_fit_says_so(plan_of: PlanOf) -> None:
         f"device: '{plan.run_dir}/records/rank-0.json')"
     )
     assert record.epochs == EPOCHS
+
+
+def test_a_run_that_finds_a_full_disk_is_refused(small: Path, plan_of: PlanOf) -> None:
+    """It leaves no half of a claim, so that it can start once there is space."""
+    fill(small / "full")
+    plan = plan_of("multi_worker_mirrored", program="unfinished", then="wait")
+
+    execution = execute(plan, deadline_s=20)
+
+    assert execution.outcome.kind == "refused", execution
+    assert "No space left on device" in execution.outcome.reason
+    assert [one.name for one in small.iterdir()] == ["full"]
 
 
 def read_all(folder: Path) -> dict[str, RunRecord]:

@@ -24,6 +24,12 @@ SPEC = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8
 FAILED = Outcome(kind="failed", reason="it died")
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the way of a start is gone at once."""
+    monkeypatch.setattr(attempts, "NOT_YET_S", 0.0)
+
+
 def left_by_a_run(run_dir: Path, step: int, total: int) -> None:
     """What its launcher and its process would leave."""
     for name in ("logs", "records", "progress"):
@@ -81,17 +87,26 @@ def test_it_does_not_start_for_ever(tmp_path: Path, outcome: Outcome, count: int
     assert len(specs) == count
 
 
-def test_a_refusal_after_a_failure_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_after_a_failure_is_tried_again(tmp_path: Path) -> None:
     """A host that was lost is not ready yet."""
-    monkeypatch.setattr(attempts, "NOT_YET_S", 0.0)
     not_ready = Outcome(kind="refused", reason="b is not ready")
     ends = [(FAILED, 12, 30), (not_ready, 0, 0), (Outcome(kind="completed"), 20, 20)]
 
     told, _ = run_of(tmp_path, ends, restarts=2)
 
     assert told.attempts[-1].outcome.completed
+
+
+def test_what_is_still_in_the_way_does_not_use_up_the_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk ends each start within a second; so the third waits. Nobody else does."""
+    waited: list[float] = []
+    monkeypatch.setattr(attempts, "_wait", lambda seconds, interrupts: waited.append(seconds))
+
+    run_of(tmp_path, [(FAILED, 12, 30), (FAILED, 0, 0), (FAILED, 4, 20), (FAILED, 1, 16)], 3)
+
+    assert waited == [attempts.NOT_YET_S]
 
 
 def test_a_script_does_not_take_a_preemption_for_an_error() -> None:
