@@ -1,5 +1,6 @@
 """What a run leaves on disk beside its records: checkpoint, ledger, TensorBoard log, model."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import AUTO, EpochRecord, RecordInProgress, is_full, remove_halves
 from trainers import checkpoint
+from trainers.callback_state import CallbackState
 from trainers.checkpoint import Position
 from trainers.driver import DivergedError, Listener, Training
 from trainers.resume import feed
@@ -16,7 +18,12 @@ from trainers.totals import updates_per_batch
 
 
 def savers(
-    training: Training, record: RecordInProgress, run_dir: Path, *, exported: bool
+    training: Training,
+    record: RecordInProgress,
+    run_dir: Path,
+    *,
+    exported: bool,
+    learned: Callable[[], CallbackState | None],
 ) -> list[Listener]:
     """The listeners that save what the spec asks for.
 
@@ -25,13 +32,14 @@ def savers(
         record: of this process; a warning is written into it.
         run_dir: where.
         exported: whether the model is written too; a script has it.
+        learned: what the callbacks have learned so far.
     """
     spec, is_chief = training.spec, training.backend.is_chief
     found: list[Listener] = []
     if spec.ledger == "full" and is_chief:
         found.append(_FedLists(run_dir / "ledger"))
     if spec.save == "all":
-        found.append(Checkpoint(run_dir, record, spec.checkpoint_steps))
+        found.append(Checkpoint(run_dir, record, spec.checkpoint_steps, learned))
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
         if exported:
@@ -62,14 +70,22 @@ class Checkpoint(Listener):
 
     said = "nothing was saved"
 
-    def __init__(self, run_dir: Path, record: RecordInProgress, every: int | None) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        record: RecordInProgress,
+        every: int | None,
+        learned: Callable[[], CallbackState | None],
+    ) -> None:
         """Save nothing yet.
 
         Args:
             run_dir: folder of the run.
             record: of this process.
             every: updates after which it also saves within an epoch; None: it does not.
+            learned: see `savers`.
         """
+        self._learned = learned
         self._run_dir, self._record, self._every = run_dir, record, every
         self._path, self._epoch, self._best = run_dir / checkpoint.NEWEST, 0, float("inf")
 
@@ -127,6 +143,7 @@ class Checkpoint(Listener):
         self.said = f"saved in {checkpoint.NEWEST}"
         if self.training.backend.is_chief:
             self._record.warnings = self._before
+            position = dataclasses.replace(position, learned=self._learned())
             epoch = position.epochs_done + (position.begun is not None)
             if failure := self._unless_full(
                 lambda: checkpoint.write(self._path, arrays, position, loss=loss),

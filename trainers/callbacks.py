@@ -7,6 +7,7 @@ import numpy as np
 
 from ringside_core.keras import looks_at_steps, tf
 from ringside_core.specs import EpochRecord, RefusalError
+from trainers.callback_state import CallbackState, Learned
 from trainers.driver import Listener, Training
 
 _kinds = tf.keras.callbacks
@@ -14,8 +15,6 @@ _kinds = tf.keras.callbacks
 # but the chief write into folders that it removes.
 _WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
 _WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
-# What they remember decides what they do, and is in no checkpoint.
-_REMEMBERING = (_kinds.EarlyStopping, _kinds.ReduceLROnPlateau, _kinds.ModelCheckpoint)
 _DONE_ANYWAY = (_kinds.ProgbarLogger, _kinds.TerminateOnNaN)
 
 
@@ -41,6 +40,7 @@ class Callbacks(Listener):
         """
         self._given, self._first_epoch = tuple(given), first_epoch
         self._stops, self._told = False, dict[str, float]()
+        self._goes_on_from: CallbackState | None = None
         for one in given:
             if isinstance(one, _kinds.BackupAndRestore):
                 raise RefusalError(
@@ -49,10 +49,31 @@ class Callbacks(Listener):
                     advice="Leave it out. Under ringside launch, go on with --resume-from.",
                 )
 
-    @property
-    def remembering(self) -> list[str]:
-        """The names of those whose memory a restart ends."""
-        return sorted({type(one).__name__ for one in self._given if isinstance(one, _REMEMBERING)})
+    def go_on_from(self, state: CallbackState | None, model: Any) -> tuple[str, ...]:
+        """Let them know after their beginning what they had learned.
+
+        Args:
+            state: of a checkpoint; None: it has none, or none that shall go on.
+            model: that is trained.
+
+        Returns:
+            Warnings of what begins anew.
+        """
+        if not self._given:
+            return ()
+        if state is None or not state.fits(self._given, model):
+            names = sorted({type(one).__name__ for one in self._given})
+            said = "the checkpoint does not hold what these callbacks have learned"
+            return (f"{', '.join(names)} began anew at the restart: {said}.",)
+        self._goes_on_from = state
+        if not state.left_out:
+            return ()
+        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback"
+        return (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
+
+    def learned(self) -> CallbackState:
+        """What they have learned until now."""
+        return self._learned.state()
 
     def on_start(self) -> None:
         """Tell them that the training begins."""
@@ -68,6 +89,9 @@ class Callbacks(Listener):
             )
             self.history = training.model.history
             self._list.on_train_begin()
+            self._learned = Learned(self._given, training.model)
+            if self._goes_on_from is not None:
+                self._learned.restore(self._goes_on_from)
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Pass it on."""
@@ -142,13 +166,6 @@ def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:
     """
     within = any(looks_at_steps(one) for one in given if _is_called(one))
     return (CallbacksWithin if within else Callbacks)(given, first_epoch=first_epoch)
-
-
-def forgotten(listeners: Sequence[Listener]) -> tuple[str, ...]:
-    """A warning, if callbacks among the listeners of a resumed training begin anew."""
-    names = [n for one in listeners if isinstance(one, Callbacks) for n in one.remembering]
-    said = "what a callback remembers, such as patience and best, is in no checkpoint"
-    return (f"{', '.join(names)} began anew at the restart: {said}.",) if names else ()
 
 
 def _is_called(callback: Any) -> bool:

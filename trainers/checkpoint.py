@@ -26,6 +26,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, whole_file
 from ringside_core.specs.files import HALF
 from trainers.build import same_everywhere
+from trainers.callback_state import CallbackState
 from trainers.totals import BegunEpoch
 from trainers.whole_batch import takes_true_examples
 
@@ -45,12 +46,14 @@ class Position:
         begun: the epoch that has begun; None: none has.
         feed: of the run, at the end of an epoch, see `trainers.resume.feed`; None: not known.
         ended: a callback has stopped the training there.
+        learned: by its callbacks until then; None: it has none.
     """
 
     epochs_done: int
     begun: BegunEpoch | None = None
     feed: str | None = None
     ended: bool = False
+    learned: CallbackState | None = None
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -80,6 +83,7 @@ def write(
     """
     stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
     stored |= {} if loss is None else {"validation_loss": np.array(loss)}
+    stored |= {} if position.learned is None else position.learned.to_arrays()
     stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
     if (begun := position.begun) is not None:
         stored |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
@@ -277,15 +281,17 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     feed = str(arrays["feed"]) if "feed" in arrays else None
     if feed is not None and not isinstance(json.loads(feed), dict):
         raise ValueError("it does not say what the run was fed")
+    learned = CallbackState.from_arrays(arrays)
     if "batches" not in arrays:
-        return Position(epochs_done, feed=feed, ended=bool(arrays.get("ended", False)))
+        ended = bool(arrays.get("ended", False))
+        return Position(epochs_done, feed=feed, ended=ended, learned=learned)
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
-    return Position(epochs_done, begun)
+    return Position(epochs_done, begun, learned=learned)
 
 
 # What reading a file, and what its bytes say, can end in.

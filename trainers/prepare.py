@@ -6,7 +6,7 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import trainable_of
-from ringside_core.specs import InputShard, RecordInProgress, RunSpec
+from ringside_core.specs import AUTO, InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.adopt import adopt
@@ -19,7 +19,7 @@ from trainers.build import (
     tried_out,
     weights_digest,
 )
-from trainers.callbacks import calling, forgotten
+from trainers.callbacks import Callbacks, calling
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
 from trainers.ledger import FedTable
@@ -113,9 +113,18 @@ def prepare(
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_goes_on(training, position)
-    if position.epochs_done or position.begun is not None:
-        record.warnings += forgotten(callbacks)
-    saving = savers(training, record, run_dir, exported=adopted is None)
+    calls = next((one for one in callbacks if isinstance(one, Callbacks)), None)
+    if calls is not None and (position.epochs_done or position.begun is not None):
+        # Who names the checkpoint of a training that callbacks have stopped wants to train on.
+        stopped = position.ended and spec.resume_from != AUTO
+        record.warnings += calls.go_on_from(None if stopped else position.learned, model)
+    saving = savers(
+        training,
+        record,
+        run_dir,
+        exported=adopted is None,
+        learned=calls.learned if calls is not None else lambda: None,
+    )
     # Last, so that all others have been told of what is saved.
     goes_on = spec.options.passes_per_reduction == 1  # what Horovod accumulates is in no checkpoint
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint) and goes_on]
