@@ -105,6 +105,7 @@ class Ledger(tf.keras.metrics.Metric):
         """Begin a new epoch."""
         self._totals.assign(tf.zeros(4, tf.int64))
 
+    @tf.autograph.experimental.do_not_convert
     def result(self) -> Any:
         """[count, sum of ids, sum of hashes, order], int64, wrapped around."""
         return tf.identity(self._totals)

@@ -150,7 +150,12 @@ def _overwritten(container: Any, batch: Batch) -> dict[int, str]:
     overwrites what another one added meanwhile. Only TensorFlow's own addition is safe.
     """
     _updated(container, [batch])  # what is created at the first update exists now
-    graph = tf.function(container.update_state).get_concrete_function(*batch).graph
+
+    @tf.function
+    def update(*batch: Any) -> None:  # of Keras' own code autograph would rewrite all
+        container.update_state(*batch)
+
+    graph = update.get_concrete_function(*batch).graph
     outside = {inner.ref(): outer for outer, inner in graph.captures}
     written = {
         id(outside[operation.inputs[0].ref()])

@@ -61,6 +61,7 @@ def _workload(
     )
 
 
+@tf.autograph.experimental.do_not_convert
 def _scale(image: Any, label: Any) -> tuple[Any, Any]:
     """Pixels 0…16 → 0…1 in the precision of the run; [batch, 8, 8, 1], [batch]."""
     return tf.cast(image, tf.keras.backend.floatx()) / 16, label

@@ -76,12 +76,14 @@ def _source(builder: Any, split: str) -> StreamSource:
         whole = piece.examples_in_shard - piece.skip
         lengths.append(whole if piece.take < 0 else piece.take)
 
+    @tf.autograph.experimental.do_not_convert
     def read(part: Any) -> Any:
         fields = tf.strings.split(part, "\t")
         skip = tf.strings.to_number(fields[1], tf.int64)
         take = tf.strings.to_number(fields[2], tf.int64)
         return tf.data.TFRecordDataset(fields[0]).skip(skip).take(take)
 
+    @tf.autograph.experimental.do_not_convert
     def decode(serialized: Any) -> tuple[Any, Any]:
         example = features.deserialize_example(serialized)
         image, label = builder.info.supervised_keys

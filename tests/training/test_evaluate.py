@@ -220,6 +220,58 @@ def test_a_metric_of_ones_own_is_exact() -> None:
     assert values["mine"] == pytest.approx(workload.validation.arrays[2].sum(), rel=1e-12)
 
 
+class Forked(tf.keras.layers.Layer):
+    """An author's layer with an `if` on a tensor."""
+
+    def call(self, inputs: Any) -> Any:
+        """Half of a batch with more below zero."""
+        if tf.reduce_sum(inputs) > 0:
+            inputs *= 0.5
+        return inputs
+
+
+class Forking(tf.keras.metrics.Sum):
+    """An author's metric with an `if` on a tensor."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Count a batch of which something holds."""
+        if tf.reduce_sum(y_pred) > 0:
+            return super().update_state(tf.reduce_sum(sample_weight))
+        return super().update_state(0.0)
+
+
+def forked_loss(y_true: Any, y_pred: Any) -> Any:
+    """An author's loss with an `if` on a tensor."""
+    loss = tf.reduce_mean(tf.square(y_pred - 1.0), axis=-1)
+    if tf.reduce_mean(loss) > 0:
+        loss *= 2.0
+    return loss
+
+
+def test_what_an_author_has_written_for_autograph_is_rewritten() -> None:
+    """A layer, a loss and a metric; Ringside's own code goes without."""
+    workload = changed(
+        model=lambda: tf.keras.Sequential([tf.keras.layers.Input((3,)), Forked()]),
+        loss=forked_loss,
+        metrics=lambda: [Forking(name="mine")],
+    )
+
+    values, *_ = evaluated(workload)
+
+    x, _, weight = (np.asarray(part, np.float64) for part in workload.validation.arrays)
+    batches = [slice(at, at + GLOBAL_BATCH) for at in range(0, len(x), GLOBAL_BATCH)]
+    halves = [x[part] * (0.5 if x[part].sum() > 0 else 1.0) for part in batches]
+    losses = [
+        2 * np.square(half - 1).mean(axis=1) @ weight[part]
+        for half, part in zip(halves, batches, strict=True)
+    ]
+    counted = [
+        weight[part].sum() for half, part in zip(halves, batches, strict=True) if half.sum() > 0
+    ]
+    assert values["loss"] == pytest.approx(sum(losses) / len(x), rel=1e-12)
+    assert values["mine"] == pytest.approx(sum(counted), rel=1e-12)
+
+
 def test_metrics_without_a_name_are_called_as_in_training() -> None:
     """Keras numbers them in the order in which they are made: validation makes more."""
     workload = changed(metrics=lambda: [ProbabilityIoU(4)])
