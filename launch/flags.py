@@ -183,8 +183,11 @@ def spec_from_flags(
     capabilities_of(name)
     workload = _named(script or [], workload)
     check_name(workload)
+    workload_options = {
+        key: _scalar(value) for key, value in map(parse_option, workload_option or [])
+    }
     if global_batch is None or epochs is None:
-        defaults = ready(workload)
+        defaults = ready(workload, workload_options)
         global_batch, epochs = global_batch or defaults.global_batch, epochs or defaults.epochs
     if filter is not None:
         check_modules_beside(filter)
@@ -195,9 +198,7 @@ def spec_from_flags(
     surroundings = surroundings.placed(name, servers=options.num_servers)
     return RunSpec(
         workload=workload,
-        workload_options={
-            key: _scalar(value) for key, value in map(parse_option, workload_option or [])
-        },
+        workload_options=workload_options,
         data_dir=data_dir,
         backend=name,
         options=options,

@@ -153,6 +153,12 @@ def run_whole(
     """
     global _session
     script = record.spec.workload
+    if record.spec.workload_options:
+        raise RefusalError(
+            "A launched script is run whole, with all of its fits.",
+            received=", ".join(f"-w {k}={v}" for k, v in record.spec.workload_options.items()),
+            advice="Leave it out; verify, compare and check take -w fit=2.",
+        )
     _session = _Session(backend, script, record, surroundings, run_dir, reporter, launched=True)
     reporter.phase(IN_SCRIPT)
     try:

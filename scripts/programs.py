@@ -1,4 +1,4 @@
-"""Certify every program of examples/ and write docs/programs.md: a row for each.
+"""Certify every program of examples/ and write docs/programs.md: a row for each of its fits.
 
     python scripts/programs.py
 
@@ -39,9 +39,21 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Program:
-    """One file of examples/."""
+    """One fit of a file of examples/."""
 
     path: Path
+    fit: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its certificates."""
+        return self.path.stem if self.fit == 1 else f"{self.path.stem}-fit-{self.fit}"
+
+    @property
+    def words(self) -> list[str]:
+        """What `ringside verify` is given."""
+        later = [] if self.fit == 1 else ["-w", f"fit={self.fit}"]
+        return ["--workload", self.workload, *later]
 
     @property
     def workload(self) -> str:
@@ -62,6 +74,11 @@ class Program:
         return text.split("\n")[0].rstrip(".").split(": `")[0]
 
     @property
+    def told(self) -> str:
+        """What it shows, or which of its fits this is."""
+        return self.shows if self.fit == 1 else f"its fit {self.fit} (`-w fit={self.fit}`)"
+
+    @property
     def changed(self) -> str:
         """`function`, or how many lines name Ringside."""
         if self.is_function:
@@ -72,13 +89,22 @@ class Program:
 
 
 def programs() -> list[Program]:
-    """All files of examples/, by name."""
-    return [Program(path) for path in sorted((ROOT / "examples").glob("*.py"))]
+    """Each fit of all files of examples/, by name."""
+    paths = sorted((ROOT / "examples").glob("*.py"))
+    return [Program(path, fit) for path in paths for fit in range(1, max(1, _fits(path)) + 1)]
+
+
+def _fits(path: Path) -> int:
+    """How often a script calls `ringside.fit`."""
+    calls = (
+        one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.Call)
+    )
+    return sum(ast.unparse(one.func) == "ringside.fit" for one in calls)
 
 
 def kept(program: Program) -> dict[str, Certificate]:
     """The certificates of a program by backend, if nothing has changed since; else empty."""
-    files = sorted((KEPT / program.path.stem / "certificates").glob("*.json"))
+    files = sorted((KEPT / program.name / "certificates").glob("*.json"))
     found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
     by_backend = {one.arm.backend: one for one in found}
     # A certificate that was refused does not say of which files it is.
@@ -90,17 +116,15 @@ def kept(program: Program) -> dict[str, Certificate]:
 
 def certified(program: Program) -> dict[str, Certificate]:
     """The certificates of a program by backend, made now."""
-    shutil.rmtree(KEPT / program.path.stem, ignore_errors=True)
-    command = [sys.executable, "-m", "ringside.cli.main", "verify", "--workload", program.workload]
+    shutil.rmtree(KEPT / program.name, ignore_errors=True)
+    command = [sys.executable, "-m", "ringside.cli.main", "verify", *program.words]
     command += ["--backends", ",".join(BACKENDS), "--replicas", "2", "--steps", str(STEPS)]
-    subprocess.run(
-        [*command, "--output", str(KEPT), "--name", program.path.stem], cwd=ROOT, check=False
-    )
-    files = sorted((KEPT / program.path.stem / "certificates").glob("*.json"))
+    subprocess.run([*command, "--output", str(KEPT), "--name", program.name], cwd=ROOT, check=False)
+    files = sorted((KEPT / program.name / "certificates").glob("*.json"))
     found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
     by_backend = {one.arm.backend: one for one in found}
     if missing := set(BACKENDS) - set(by_backend):
-        sys.exit(f"{program.workload}: no certificate of {', '.join(sorted(missing))}")
+        sys.exit(f"{program.name}: no certificate of {', '.join(sorted(missing))}")
     return by_backend
 
 
@@ -112,7 +136,7 @@ def row(program: Program, certificates: Mapping[str, Certificate]) -> tuple[str,
     by_design = {(one.layer, one.differs): None for c in ordered for one in c.by_design}
     return (
         f"[{program.path.stem}](../{program.path.relative_to(ROOT)})",
-        program.shows,
+        program.told,
         program.changed,
         *answers,
         float64.main,
@@ -136,7 +160,7 @@ two replicas under each of the others. [verify.md](verify.md) says what a certif
   `Workload`.
 - **float64**: the largest deviation from the serial run in {STEPS} updates, over all backends.
 - **differs by design**: the certificate allows for it.
-- Of a script with several fits, a certificate is of the first one.
+- A script with several fits has a row for each. The fits before train nothing there.
 
 {head}
 |{"---|" * len(HEADINGS)}
@@ -148,7 +172,7 @@ def main() -> None:
     """Certify what is not certified yet, and write the page."""
     found = {}
     for program in programs():
-        print(program.workload, flush=True)
+        print(*program.words[1:], flush=True)
         found[program] = kept(program) or certified(program)
     machine = next(iter(found.values()))["serial"].machine
     rows = [row(program, certificates) for program, certificates in found.items()]

@@ -7,6 +7,7 @@ own arguments: `file.py --its flags`.
 import importlib
 import importlib.util
 import inspect
+import json
 import shlex
 import subprocess
 import sys
@@ -58,15 +59,19 @@ OWN = Ready("", 48, 3)
 SCRIPT_LIMIT_S = 600.0  # for a script to reach its fit
 
 
-def ready(name: str) -> Ready:
+def ready(name: str, options: Mapping[str, Option]) -> Ready:
     """The workload of this name, with its defaults; those of a script are asked from the script.
+
+    Args:
+        name: of the workload.
+        options: of the workload.
 
     Raises:
         RefusalError: there is none; or a script that does not reach its fit.
     """
     check_name(name)
     if script_words(name):
-        answer = _fit_of(name)
+        answer = _fit_of(name, fit_number(options))
         return Ready(name, answer["global_batch"], answer["epochs"])
     return WORKLOADS.get(name) or OWN._replace(function=name)
 
@@ -83,6 +88,22 @@ def script_words(name: str) -> list[str]:
     except ValueError:
         return []
     return words if words and words[0].endswith(".py") else []
+
+
+def fit_number(options: Mapping[str, Option]) -> int:
+    """Which `ringside.fit` of a script a workload is, from 1.
+
+    Raises:
+        RefusalError: a script has no other options, and no such fit.
+    """
+    number = options.get("fit", 1)
+    if options.keys() - {"fit"} or type(number) is not int or number < 1:
+        raise RefusalError(
+            "A script has one option of Ringside's, fit: which of its fits is meant, from 1.",
+            received=", ".join(f"-w {name}={value}" for name, value in options.items()),
+            advice="Write its own flags behind the script: my_script.py -- --its-flag 3",
+        )
+    return number
 
 
 def own_file(name: str) -> str | None:
@@ -139,12 +160,13 @@ def check_name(name: str) -> None:
 
 
 @cache
-def _fit_of(script: str) -> Mapping[str, int]:
-    """What a script asks of its fit; a process of its own runs it up to there."""
+def _fit_of(script: str, number: int) -> Mapping[str, int]:
+    """What a script asks of a fit; a process of its own runs it up to there."""
+    request = json.dumps({"script": script, "fit": number})
     module = "ringside_core.workloads.script"
     try:
         environment = environment_of(keras_of(script) or 2)
-        answer, errors = answer_of(module, script, limit_s=SCRIPT_LIMIT_S, environment=environment)
+        answer, errors = answer_of(module, request, limit_s=SCRIPT_LIMIT_S, environment=environment)
     except subprocess.TimeoutExpired:
         raise RefusalError(
             "A script must reach its fit.",
@@ -241,14 +263,14 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     """
     # By name, because they import TensorFlow; code that only plans imports this module too.
     if script_words(name):
-        if options or data_dir is not None:
+        if data_dir is not None:
             raise RefusalError(
-                "A script has flags of its own.",
-                received=", ".join([*options, *(["--data-dir"] if data_dir else [])]),
-                advice="Write them behind the script: my_script.py -- --its-flag 3",
+                "A script finds its data itself.",
+                received=f"--data-dir {data_dir}",
+                advice="Leave it out, or give the script a flag: my_script.py -- --data DIR",
             )
         script = importlib.import_module("ringside_core.workloads.script")
-        return cast("Workload", script.workload_of(name))
+        return cast("Workload", script.workload_of(name, fit_number(options)))
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
     known = WORKLOADS.get(name)
     function = load_function(known.function if known else name, what="workload", made=kind)

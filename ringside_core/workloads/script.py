@@ -1,8 +1,8 @@
-"""A user's script as a workload: run up to its first `ringside.fit`, whose arguments it is.
+"""A user's script as a workload: run up to one `ringside.fit`, whose arguments it is.
 
-python -m ringside_core.workloads.script request answer.json
+python -m ringside_core.workloads.script request.json answer.json
 
-The request is `my_script.py --its flags`.
+The request is {"script": "my_script.py --its flags", "fit": 1}. Fits before that one train nothing.
 
 `ringside/script.py` has the functions that a script calls, and runs one to its end.
 """
@@ -23,6 +23,7 @@ from typing import Any
 
 from ringside_core.keras import same_chance, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
+from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.fit_arguments import FitArguments
 from ringside_core.workloads.registry import place_of, script_words, search_first
@@ -134,16 +135,17 @@ def no_history(asked: FitArguments) -> Any:
     return history
 
 
-def workload_of(script: str) -> Workload:
+def workload_of(script: str, fit: int = 1) -> Workload:
     """The workload that a script is.
 
     Args:
         script: it and its arguments, as a shell would read them.
+        fit: which of its fits, from 1.
 
     Raises:
         RefusalError: it does not reach a fit that can be distributed.
     """
-    return workload_from(captured_fit(script), script)
+    return workload_from(captured_fit(script, fit - 1), script, fit - 1)
 
 
 def captured_fit(script: str, number: int = 0, *, seed: int = 0) -> FitArguments:
@@ -157,18 +159,24 @@ def captured_fit(script: str, number: int = 0, *, seed: int = 0) -> FitArguments
     Raises:
         RefusalError: it ends before, or its fit cannot be distributed.
     """
-    _running.capture = _Capture(seed, skips=number)
+    capture = _running.capture = _Capture(seed, skips=number)
     try:
         run(script)
     except _ReachedFitError as end:
         return end.asked
     finally:
         _running.capture = None
-    raise no_fit(script)
+    raise no_fit(script, fits=number - capture.skips)
 
 
-def no_fit(script: str) -> RefusalError:
-    """Of a script that ends, and has trained nothing."""
+def no_fit(script: str, fits: int = 0) -> RefusalError:
+    """Of a script that ends, and has trained nothing, or has fewer fits than were asked for."""
+    if fits:
+        return RefusalError(
+            "A script must have the fit that is asked for.",
+            received=f"{script_words(script)[0]}, which ends after {plural(fits, 'fit')}",
+            advice=f"Use -w fit={fits} or less.",
+        )
     return RefusalError(
         "A script must call ringside.fit(model, …) in the place of model.fit(…).",
         received=f"{script_words(script)[0]}, which ends without it",
@@ -230,7 +238,8 @@ if __name__ == "__main__":
     from ringside_core.workloads import script as _script  # this module runs as __main__
 
     try:
-        _asked = _script.captured_fit(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        _request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        _asked = _script.captured_fit(_request["script"], _request["fit"] - 1)
     except RefusalError as error:
         _answer: dict[str, Any] = {"refused": str(error)}
     else:

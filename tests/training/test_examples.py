@@ -40,8 +40,7 @@ def program(name: str) -> dict[str, Any]:
     stem, _, second = name.partition(",")
     path = str(ROOT / "examples" / f"{stem}.py")
     if second:
-        options = {"script": path}
-        return {"workload": "tests.training.second_fits:workload", "workload_options": options}
+        return {"workload": path, "workload_options": {"fit": 2}}
     return {"workload": f"{path}:workload" if stem in FUNCTIONS else path}
 
 

@@ -131,7 +131,7 @@ def test_a_script_that_does_not_reach_its_fit(
 
 def test_options_of_a_workload_are_not_those_of_a_script(tmp_path: Path) -> None:
     """A script has flags of its own."""
-    with pytest.raises(RefusalError, match="flags of its own"):
+    with pytest.raises(RefusalError, match="its own flags"):
         load_workload(script(tmp_path, BEGIN), options={"a": 1}, data_dir=None)
 
 
@@ -321,6 +321,15 @@ with ringside.scope():
     model.compile("sgd", weighted_metrics=[])
 triplets = tf.data.Dataset.from_tensor_slices((x, x + 1, x + 2)).batch(4)
 """
+
+
+def test_a_fit_that_a_script_does_not_have(tmp_path: Path) -> None:
+    """Its fits are counted, not trained."""
+    path = script(tmp_path, BEGIN, BUILD, FIT, FIT)
+
+    assert workload_of(path, fit=2).name == "mine"
+    with pytest.raises(RefusalError, match=r"ends after 2 fits.*-w fit=2 or less"):
+        workload_of(path, fit=3)
 
 
 def test_three_parts_that_are_alike_are_inputs(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A script in the working folder, which asks for batches of 6 and 4 epochs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
-    monkeypatch.setattr(registry, "_fit_of", lambda script: {"global_batch": 6, "epochs": 4})
+    monkeypatch.setattr(
+        registry, "_fit_of", lambda script, fit: {"global_batch": 6 * fit, "epochs": 4}
+    )
     return "mine.py"
 
 
@@ -33,6 +35,20 @@ def test_a_script_says_batch_and_epochs_unless_flags_do(script: str) -> None:
     assert script_words(found.workload) == ["mine.py", "--title", "two words"]
     assert (found.global_batch, found.epochs) == (6, 9)
     assert found.run_name.startswith("mine-py---title-two-words--serial-1r-")
+
+
+def test_a_later_fit_says_its_own(script: str) -> None:
+    """`-w fit=2`, which is part of the workload."""
+    found = spec(script, workload_option=["fit=2"])
+
+    assert (found.global_batch, found.workload_options) == (12, {"fit": 2})
+
+
+@pytest.mark.parametrize("option", ["fit=0", "fit=two", "fit=true", "lr=3"])
+def test_a_script_has_no_other_option(script: str, option: str) -> None:
+    """Nor a fit before the first one."""
+    with pytest.raises(RefusalError, match="which of its fits is meant, from 1"):
+        spec(script, workload_option=[option])
 
 
 def test_words_name_any_workload(script: str) -> None:
