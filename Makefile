@@ -46,8 +46,8 @@ TESTS = $(if $(filter 2.18,$(shell cat .venv/.tensorflow)),tests/unit tests/cont
 test: $(READY) ## every test (TensorFlow 2.18: tests/unit, tests/contract), three files at a time
 	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
-test-fast: $(READY) ## tests without TensorFlow, in under a minute
-	@pytest -n 2 $(ARGS) tests/unit
+test-fast: $(READY) ## tests without TensorFlow and long simulations, in about a minute
+	@pytest -n 2 -m "not slow" $(ARGS) tests/unit
 
 check: $(READY) ## format, lint, types, who imports whom, links
 	@ruff format --check .

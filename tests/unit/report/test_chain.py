@@ -12,6 +12,8 @@ import ringside.cli.main
 from ringside.report.check import check_report
 from tests.unit.report.small import Body, change
 
+pytestmark = pytest.mark.usefixtures("same_plots")
+
 EACH = 3  # arms, and so runs in a round
 
 

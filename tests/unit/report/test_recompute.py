@@ -18,6 +18,8 @@ from ringside.report.witnesses import against_records
 from ringside_core.specs import RefusalError
 from tests.unit.report.small import EXAMPLES, Body, change, small
 
+pytestmark = pytest.mark.usefixtures("same_plots")
+
 RECORD = "runs.4.records.0"
 EPOCH = f"{RECORD}.epochs.2"
 

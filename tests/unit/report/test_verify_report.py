@@ -13,6 +13,8 @@ from ringside.report.source import read_comparison, report_version
 from ringside.report.witnesses import against_certificates
 from tests.unit.report.small import Body, change, small
 
+pytestmark = pytest.mark.usefixtures("same_plots")
+
 
 def test_a_results_file_in_other_bytes_has_another_digest(folder: Path) -> None:
     """Not one value is another, and the file is: whoever compares digests is told."""

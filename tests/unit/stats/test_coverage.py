@@ -36,6 +36,8 @@ from tests.unit.stats.simulated import (
     quiet,
 )
 
+pytestmark = pytest.mark.slow  # all together
+
 CELLS = ((2, 5), (4, 3), (4, 8), (16, 5))  # (arms, rounds); the whole table: simulated.py
 LIVE_CELLS = ((2, 4), (4, 3), (8, 3))  # (arms, launches)
 WIDEST = 0.98  # of three rounds of many arms: what is borrowed from other pairs is careful
