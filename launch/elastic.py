@@ -14,6 +14,7 @@ from launch.remote.host_checks import usable_hosts
 from launch.site import Site
 from ringside_core.specs import Execution, Host, Placement, RefusalError, RunSpec, Topology
 from ringside_core.specs.placement import spread
+from ringside_core.text import plural
 
 LOOK_S = 15.0  # a look starts a short Python on each host
 
@@ -48,10 +49,12 @@ class Elastic:
             raise RefusalError(
                 "--min-replicas may be as many as --replicas.",
                 received=f"--min-replicas {fewest} --replicas {self._most}",
+                advice="Use a smaller --min-replicas.",
             )
         self._fewest = fewest
         self._hosts, self._placement, self._run_dir = hosts, placement, run_dir
         self._say, self._said = say, self._most
+        self._begun = False
 
     def run(
         self,
@@ -67,12 +70,18 @@ class Elastic:
             interrupts: that the run heeds.
 
         Returns:
-            What became of it; refused: there is room for fewer than the fewest.
+            What became of it; refused: by now there is room for fewer than the fewest.
+
+        Raises:
+            RefusalError: so it is at the first start.
         """
         try:
             fitted, placement, problems = self._fit(spec, interrupts)
         except RefusalError as error:
+            if not self._begun:
+                raise
             return refused(str(error))
+        self._begun = True
         replicas = fitted.topology.num_replicas
         if replicas != self._said:
             why = f": {'; '.join(problems)}" if problems else ""
@@ -121,8 +130,9 @@ class Elastic:
                 return fitted, there, problems
         slots = sum(host.slots for host in there.hosts or ())
         raise RefusalError(
-            f"The run must have {self._fewest} replicas at least.",
-            received="\n  ".join([f"{slots} usable slots", *problems]),
+            f"The run must have {plural(self._fewest, 'replica')} at least.",
+            received="\n  ".join([plural(slots, "usable slot"), *problems]),
+            advice="Mend the hosts, or use a smaller --min-replicas.",
         )
 
 

@@ -110,11 +110,17 @@ def test_as_many_replicas_as_there_is_room_for(
 
 
 def test_too_few_hosts_are_a_refusal_with_the_reasons(network: Network) -> None:
-    """Nothing is started."""
-    network.down = {"b", "c"}
+    """Nothing is started; a run that has been started waits for them."""
     spec = spec_of("horovod", 6)
+    fits = network.elastic(spec, 3)
+    network.down = {"b", "c"}
+    with pytest.raises(RefusalError, match="3 replicas at least"):
+        fits.run(spec, lambda *_: COMPLETED, Interrupts())
 
-    ended = network.elastic(spec, 3).run(spec, lambda *_: COMPLETED, Interrupts())
+    network.down = set()
+    fits.run(spec, lambda *_: COMPLETED, Interrupts())
+    network.down = {"b", "c"}
+    ended = fits.run(spec, lambda *_: COMPLETED, Interrupts())
 
     assert ended.outcome.kind == "refused"
     for words in ("3 replicas at least", "2 usable slots", "b: it is off", "c: it is off"):
