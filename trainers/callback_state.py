@@ -1,25 +1,31 @@
 """What callbacks have learned in a training, in its checkpoints: patience, best values, weights.
 
 Of each callback those attributes are kept that have changed since its `on_train_begin`, if they
-hold numbers, texts, NumPy arrays, or lists, tuples and dicts of these. An array that is changed in
-its place counts as unchanged.
+hold numbers, texts, NumPy arrays, or lists, tuples, sets, deques and dicts of these.
 """
 
-import inspect
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import optimizers_of
+from ringside_core.keras import optimizers_of, tf
 
 TEXT, ARRAY = "callbacks", "callback_"
 _MOST_VALUES = 100_000  # of a list: more would take longer than the rest of a checkpoint
 _NUMERIC = "biufc"
 _SET_BY_KERAS = ("model", "_model", "params", "validation_data")
+_SERIES: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "deque": deque}
+_callbacks = tf.keras.callbacks
+# Of Keras' own. Others have what belongs to one process, such as an open file or a profiler.
+_LEARNING = (_callbacks.EarlyStopping, _callbacks.ReduceLROnPlateau, _callbacks.ModelCheckpoint)
+# Keras 3 turns its sign when it first compares, once in each process.
+_OF_A_PROCESS = ("min_delta",)
 
 
 class _NotPlainError(TypeError):
@@ -32,8 +38,9 @@ class CallbackState:
 
     Attributes:
         text: JSON: `kinds`, the classes of the callbacks; `changed`, for each one its attributes by
-            name; `rates`, for each optimizer its learning rate, if that has changed; `left_out`,
-            attributes of an author's own callbacks that have changed, and that no checkpoint holds.
+            name; `rates`, for each optimizer its learning rate, if that has changed; `stops`, that
+            one of them wants to stop at the end of the epoch; `left_out`, attributes of an author's
+            own callbacks that no checkpoint holds.
         arrays: those that the text names by their numbers.
     """
 
@@ -41,8 +48,13 @@ class CallbackState:
     arrays: tuple[NDArray[Any], ...] = ()
 
     @property
+    def stops(self) -> bool:
+        """Whether a callback wants to stop at the end of the epoch."""
+        return bool(json.loads(self.text)["stops"])
+
+    @property
     def left_out(self) -> list[str]:
-        """What they have learned besides, as `class.attribute`."""
+        """What they may have learned besides, as `class.attribute`."""
         return list(json.loads(self.text)["left_out"])
 
     def fits(self, callbacks: Sequence[Any], model: Any) -> bool:
@@ -53,7 +65,7 @@ class CallbackState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """As they are in a checkpoint."""
-        numbered = {f"{ARRAY}{number:04d}": one for number, one in enumerate(self.arrays)}
+        numbered = {f"{ARRAY}{number}": one for number, one in enumerate(self.arrays)}
         return {TEXT: np.array(self.text), **numbered}
 
     @classmethod
@@ -65,10 +77,8 @@ class CallbackState:
         """
         if TEXT not in arrays:
             return None
-        found = cls(
-            str(arrays[TEXT]),
-            tuple(arrays[name] for name in sorted(arrays) if name.startswith(ARRAY)),
-        )
+        count = sum(name.startswith(ARRAY) for name in arrays)
+        found = cls(str(arrays[TEXT]), tuple(arrays[f"{ARRAY}{n}"] for n in range(count)))
         told = json.loads(found.text)
         for _, changed in zip(told["kinds"], told["changed"], strict=True):
             if not isinstance(changed, dict):
@@ -77,7 +87,7 @@ class CallbackState:
                 _decoded(value, found.arrays)
         for rate in told["rates"]:
             float(0.0 if rate is None else rate)
-        ", ".join(told["left_out"])
+        ", ".join([*told["left_out"], str(told["stops"])])
         return found
 
 
@@ -85,23 +95,32 @@ class Learned:
     """Follows what callbacks learn.
 
     Args:
-        callbacks: of a training that begins, after their `on_train_begin`.
+        callbacks: of a training, before their `on_train_begin`.
         model: that is trained.
     """
 
     def __init__(self, callbacks: Sequence[Any], model: Any) -> None:
         self._callbacks, self._model = tuple(callbacks), model
-        self._before = [dict(_attributes(one)) for one in callbacks]
-        self._texts = [{name: _text(value) for name, value in one.items()} for one in self._before]
         self._rates = _rates(model)
+        self._before: list[dict[str, str]] = []
 
-    def state(self) -> CallbackState:
-        """What they have learned so far."""
-        arrays: list[NDArray[Any]] = []
-        changed = [
-            {name: _encoded(value, arrays) for name, value in self._changed(number)}
-            for number in range(len(self._callbacks))
+    def begin(self) -> None:
+        """Their `on_train_begin` is over: what changes from now on is learned."""
+        self._before = [
+            {name: _digest(*kept) for name, kept in _plain(one).items()} for one in self._callbacks
         ]
+
+    def state(self, *, stops: bool) -> CallbackState:
+        """What they have learned so far.
+
+        Args:
+            stops: see CallbackState.
+        """
+        arrays: list[NDArray[Any]] = []
+        changed = []
+        for one, before in zip(self._callbacks, self._before, strict=True):
+            names = [n for n, kept in _plain(one).items() if _digest(*kept) != before.get(n)]
+            changed.append({name: _encoded(vars(one)[name], arrays) for name in names})
         rates = [
             None if now == before else now
             for now, before in zip(_rates(self._model), self._rates, strict=True)
@@ -110,9 +129,10 @@ class Learned:
             "kinds": _kinds(self._callbacks),
             "changed": changed,
             "rates": rates,
-            "left_out": sorted(set(self._left_out())),
+            "stops": stops,
+            "left_out": sorted({name for one in self._callbacks for name in _left_out(one)}),
         }
-        return CallbackState(json.dumps(told), tuple(arrays))
+        return CallbackState(json.dumps(told), tuple(map(np.array, arrays)))
 
     def restore(self, state: CallbackState) -> None:
         """Let them go on from a state that fits them."""
@@ -124,90 +144,89 @@ class Learned:
             if rate is not None:
                 optimizer.learning_rate.assign(rate)
 
-    def _left_out(self) -> Iterator[str]:
-        for callback, before in zip(self._callbacks, self._before, strict=True):
-            kind = type(callback)
-            if _is_of_keras(kind):
-                continue  # an open file, say: it knows what to do
-            for name, value in _attributes(callback).items():
-                if _text(value) is None and value is not before.get(name):
-                    yield f"{kind.__name__}.{name}"
-
-    def _changed(self, number: int) -> list[tuple[str, Any]]:
-        before, texts = self._before[number], self._texts[number]
-        found = []
-        for name, value in _attributes(self._callbacks[number]).items():
-            text = _text(value)
-            if text is not None and (text != texts.get(name) or _moved(value, before.get(name))):
-                found.append((name, value))
-        return found
-
 
 def _kinds(callbacks: Sequence[Any]) -> list[str]:
     return [type(one).__name__ for one in callbacks]
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
-    """Those that may be learned: not what Keras sets, nor the arguments of Keras' own classes.
-
-    Of these Keras 3 turns the sign of `min_delta` when it first compares, once in each process.
-    """
-    fixed = set(_SET_BY_KERAS)
-    for kind in filter(_is_of_keras, type(callback).__mro__):
-        fixed.update(inspect.signature(kind).parameters)
+    """Those that may be learned."""
+    learning = isinstance(callback, _LEARNING)
+    others = [one for one in type(callback).__mro__ if _is_of_keras(one)]
+    if not learning and others[0] is not _callbacks.Callback:
+        return {}
+    fixed = (*_SET_BY_KERAS, *(_OF_A_PROCESS if learning else ()))
     return {name: value for name, value in vars(callback).items() if name not in fixed}
+
+
+def _plain(callback: Any) -> dict[str, tuple[str, list[NDArray[Any]]]]:
+    """The attributes that a checkpoint can hold: by name, as JSON and its arrays."""
+    found = {}
+    for name, value in _attributes(callback).items():
+        arrays: list[NDArray[Any]] = []
+        try:
+            found[name] = (json.dumps(_encoded(value, arrays)), arrays)
+        except _NotPlainError:
+            continue
+    return found
+
+
+def _left_out(callback: Any) -> list[str]:
+    """The other attributes of an author's own callback, but for functions and data."""
+    kind = type(callback)
+    if _is_of_keras(kind):
+        return []
+    own = set(vars(callback)) - set(_SET_BY_KERAS) - _plain(callback).keys()
+    named = _attributes(callback) or dict.fromkeys(own)
+    return [
+        f"{kind.__name__}.{name}"
+        for name in sorted(own & named.keys())
+        if not callable(vars(callback)[name])
+        and not isinstance(vars(callback)[name], tf.data.Dataset)
+    ]
 
 
 def _is_of_keras(kind: type) -> bool:
     return kind.__module__.split(".")[0] in ("keras", "tf_keras")
 
 
-def _moved(value: Any, before: Any) -> bool:
-    """Whether it holds other arrays than before."""
-    ids = [list(map(id, _arrays_of(one))) for one in (value, before)]
-    return ids[0] != ids[1]
-
-
-def _arrays_of(value: Any) -> list[NDArray[Any]]:
-    arrays: list[NDArray[Any]] = []
-    _encoded(value, arrays)
-    return arrays
-
-
-def _text(value: Any) -> str | None:
-    """A text that differs if the value does, but for arrays; None: it is not kept."""
-    try:
-        return json.dumps(_encoded(value, []))
-    except _NotPlainError:
-        return None
+def _digest(text: str, arrays: Sequence[NDArray[Any]]) -> str:
+    sums = [hashlib.blake2b(np.ascontiguousarray(one).tobytes()).hexdigest() for one in arrays]
+    forms = [f"{one.dtype.str}{one.shape}" for one in arrays]
+    return json.dumps([text, forms, sums])
 
 
 def _encoded(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """As JSON: a list says of which kind it is; an array goes into the list of arrays."""
-    if isinstance(value, np.generic) and value.dtype.kind in _NUMERIC:
-        value = value.item()
+    """As JSON: an object says of which kind a value is; an array goes into the list of arrays."""
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value) is np.ndarray and value.dtype.kind in _NUMERIC:
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if type(value) in (list, tuple) and len(value) <= _MOST_VALUES:
-        return {type(value).__name__: [_encoded(one, arrays) for one in value]}
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _NUMERIC:
+        arrays.append(np.asarray(value))
+        kind = "number" if isinstance(value, np.generic) else "array"
+        return {kind: len(arrays) - 1}
+    kind = type(value).__name__
+    if _SERIES.get(kind) is type(value) and len(value) <= _MOST_VALUES:
+        held = [_encoded(one, arrays) for one in value]
+        return {kind: [value.maxlen, held] if kind == "deque" else held}
     if type(value) is dict and len(value) <= _MOST_VALUES:
         pairs = [[_encoded(k, arrays), _encoded(v, arrays)] for k, v in value.items()]
-        return {"dict": pairs}
-    raise _NotPlainError(type(value).__name__)
+        return {kind: pairs}
+    raise _NotPlainError(kind)
 
 
 def _decoded(value: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, held),) = value.items()
-    if kind == "array":
-        return np.array(arrays[held])
+    if kind in ("array", "number"):
+        found = arrays[held]
+        return np.array(found) if kind == "array" else found[()]
     if kind == "dict":
         return {_decoded(k, arrays): _decoded(v, arrays) for k, v in held}
-    return {"list": list, "tuple": tuple}[kind](_decoded(one, arrays) for one in held)
+    if kind == "deque":
+        most, held = held
+        return deque((_decoded(one, arrays) for one in held), most)
+    return _SERIES[kind](_decoded(one, arrays) for one in held)
 
 
 def _rates(model: Any) -> list[float | None]:

@@ -1,12 +1,14 @@
 """Keras callbacks of a training's author: with metrics that are merged over all replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from ringside_core.keras import looks_at_steps, tf
 from ringside_core.specs import EpochRecord, RefusalError
+from trainers import checkpoint
 from trainers.callback_state import CallbackState, Learned
 from trainers.driver import Listener, Training
 
@@ -49,31 +51,36 @@ class Callbacks(Listener):
                     advice="Leave it out. Under ringside launch, go on with --resume-from.",
                 )
 
-    def go_on_from(self, state: CallbackState | None, model: Any) -> tuple[str, ...]:
+    def go_on_from(
+        self, state: CallbackState | None, model: Any, *, stopped: bool
+    ) -> tuple[str, ...]:
         """Let them know after their beginning what they had learned.
 
         Args:
-            state: of a checkpoint; None: it has none, or none that shall go on.
+            state: of a checkpoint; None: it has none.
             model: that is trained.
+            stopped: they have stopped that training, which is trained on now.
 
         Returns:
             Warnings of what begins anew.
         """
         if not self._given:
             return ()
-        if state is None or not state.fits(self._given, model):
+        if stopped or state is None or not state.fits(self._given, model):
             names = sorted({type(one).__name__ for one in self._given})
             said = "the checkpoint does not hold what these callbacks have learned"
+            if stopped:
+                said = "callbacks had stopped this training"
             return (f"{', '.join(names)} began anew at the restart: {said}.",)
         self._goes_on_from = state
         if not state.left_out:
             return ()
-        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback"
+        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
         return (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
 
     def learned(self) -> CallbackState:
         """What they have learned until now."""
-        return self._learned.state()
+        return self._learned.state(stops=self._stops)
 
     def on_start(self) -> None:
         """Tell them that the training begins."""
@@ -88,16 +95,37 @@ class Callbacks(Listener):
                 steps=training.steps_per_epoch,
             )
             self.history = training.model.history
-            self._list.on_train_begin()
             self._learned = Learned(self._given, training.model)
-            if self._goes_on_from is not None:
-                self._learned.restore(self._goes_on_from)
+            with self._put_back():
+                self._list.on_train_begin()
+                self._learned.begin()
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Pass it on."""
         self.training.model.history = self.history  # `Model.fit` has set its own
+        training = self.training
+        begun = training.begun is not None and epoch == training.first_epoch
+        with self._put_back() if begun else nullcontext():
+            self._begin_epoch(epoch)
+        self._goes_on_from = None
+
+    def _begin_epoch(self, epoch: int) -> None:
         self._list.on_epoch_begin(self._first_epoch + epoch)
         self._hold_stop()
+
+    @contextmanager
+    def _put_back(self) -> Iterator[None]:
+        """Of a training that goes on: what callbacks do in here was done before the checkpoint."""
+        state, training = self._goes_on_from, self.training
+        if state is None:
+            yield
+            return
+        values = checkpoint.values_in(checkpoint.snapshot(training.model))
+        yield
+        checkpoint.put(values, training.model, training.backend)
+        self._stops = state.stops
+        with training.backend.scope():
+            self._learned.restore(state)
 
     def on_test_begin(self) -> None:
         """Pass it on."""
@@ -134,9 +162,8 @@ class CallbacksWithin(Callbacks):
     A callback that wants to stop within an epoch stops at its end: only there can all agree.
     """
 
-    def on_epoch_begin(self, epoch: int) -> None:
-        """Pass it on, and that the first step begins."""
-        super().on_epoch_begin(epoch)
+    def _begin_epoch(self, epoch: int) -> None:
+        super()._begin_epoch(epoch)
         self._begin_step(self.training.updates_before if self.training.first_epoch == epoch else 0)
 
     def on_step(self, done: int) -> None:

@@ -117,7 +117,7 @@ def prepare(
     if calls is not None and (position.epochs_done or position.begun is not None):
         # Who names the checkpoint of a training that callbacks have stopped wants to train on.
         stopped = position.ended and spec.resume_from != AUTO
-        record.warnings += calls.go_on_from(None if stopped else position.learned, model)
+        record.warnings += calls.go_on_from(position.learned, model, stopped=stopped)
     saving = savers(
         training,
         record,

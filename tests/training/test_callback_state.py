@@ -1,6 +1,8 @@
 """A training with callbacks that is broken off ends as the one that was not."""
 
 import dataclasses
+import json
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from ringside_core.specs import AUTO, RecordInProgress, RefusalError
 from ringside_core.workloads.workload import Workload
 from tests.training.momentum import STEPS, momentum, train_serial
 from trainers import checkpoint
-from trainers.callback_state import CallbackState
+from trainers.callback_state import CallbackState, Learned
 
 pytestmark = pytest.mark.usefixtures("warm")
 EPOCHS = 6
@@ -36,6 +38,76 @@ class Decays(tf.keras.callbacks.Callback):
             share = self.losses[-1] / self.losses[0] * self.kept
             mixed = [share * a + (1 - share) * b for a, b in zip(*self.weights, strict=True)]
             self.model.set_weights(mixed)
+
+
+class Restless(tf.keras.callbacks.Callback):
+    """An author's own, which does something everywhere, by what it keeps in every way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: deque[int] = deque(maxlen=3)
+        self.average: Any = np.float32(0)
+        self.begun = 0
+        self.sums: Any = [np.zeros(2), {"weights": np.zeros(3)}]
+
+    def _scale(self, factor: float) -> None:
+        rate = self.model.optimizer.learning_rate
+        rate.assign(rate * factor)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Once in a training, and not once in each of its attempts."""
+        self._scale(0.5)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Once in an epoch, and not again where it goes on."""
+        self.begun += 1
+        self._scale(0.9)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """It changes the weights too."""
+        self.seen.append(batch + self.begun)
+        share = 1 - 0.001 * sum(self.seen)
+        self.model.set_weights([share * one for one in self.model.get_weights()])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Arrays that change in their place, and a number of NumPy's with its own precision."""
+        self.average = self.average * np.float32(0.9) + np.float32(logs["loss"])
+        self.sums[0] += self.average
+        self.sums[1]["weights"] = self.sums[1]["weights"] * 0.5 + self.sums[0][0]
+        self._scale(1 / (1 + 0.01 * float(self.sums[1]["weights"][0])))
+
+
+class StopsWithin(tf.keras.callbacks.Callback):
+    """It wants to stop after the second update of the second epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.updates = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """That is at the end of the epoch."""
+        self.updates += 1
+        if self.updates == STEPS + 2:
+            self.model.stop_training = True
+
+
+class Shortening(tf.keras.callbacks.EarlyStopping):
+    """A subclass that changes an argument of Keras' class."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Its patience ends after the first epoch."""
+        super().on_epoch_end(epoch, logs)
+        self.patience = 2
+
+
+def shortens() -> Any:
+    """It stops after the third epoch."""
+    return Shortening("loss", patience=9, mode="max")
+
+
+def halves() -> Any:
+    """Keras' own, by the rate of before: it may halve it once in each epoch."""
+    return tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
 
 
 def with_callbacks(*make: Callable[[], Any]) -> Callable[[], Workload]:
@@ -64,8 +136,11 @@ def stops() -> Any:
         (with_callbacks(stops), 4, 3 * STEPS),
         (with_callbacks(Decays), EPOCHS, STEPS + 2),
         (with_callbacks(lowers, Decays, stops), 4, 2 * STEPS + 1),
+        (with_callbacks(Restless, halves), EPOCHS, STEPS + 2),
+        (with_callbacks(Restless, shortens), 3, 2 * STEPS),
+        (with_callbacks(StopsWithin), 2, STEPS + 3),
     ],
-    ids=["rate", "stop", "own", "all"],
+    ids=["rate", "stop", "own", "all", "within", "between", "stops within"],
 )
 def test_it_ends_as_the_unbroken_one(
     tmp_path: Path, trained: Callable[[], Workload], epochs: int, stop_after: int
@@ -103,17 +178,59 @@ def test_nobody_begins_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.M
     assert warning.startswith("EarlyStopping, ReduceLROnPlateau began anew at the restart")
 
 
+class Averages(tf.keras.callbacks.Callback):
+    """It keeps what no checkpoint holds: variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.averages = [tf.Variable(0.0)]
+        self.loss, self.log = min, tf.data.Dataset.range(3)  # neither is learned
+
+
+def test_what_no_checkpoint_holds_is_named() -> None:
+    """Functions and data need no word."""
+    model = momentum().build_model()
+    model.compile("sgd")
+    learned = Learned([Averages(), lowers()], model)
+    learned.begin()
+
+    assert learned.state(stops=False).left_out == ["Averages.averages"]
+
+
+def test_many_arrays_keep_their_order() -> None:
+    """More than 10,000, by number and not by name."""
+    model, one = momentum().build_model(), Decays()
+    model.compile("sgd")
+    learned = Learned([one], model)
+    learned.begin()
+    one.losses = [np.array(number) for number in range(10_050)]  # type: ignore[misc]
+    kept = CallbackState.from_arrays(learned.state(stops=True).to_arrays())
+    assert kept is not None
+    one.losses = []
+
+    learned.restore(kept)
+
+    assert one.losses == list(range(10_050))
+    assert kept.stops
+
+
+def told(**changes: Any) -> str:
+    """A state of one callback, with something else."""
+    whole = {"kinds": ["A"], "changed": [{}], "rates": [], "stops": False, "left_out": []}
+    return json.dumps({**whole, **changes})
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "{",
         "[]",
-        '{"kinds": ["A"], "changed": [{"best": {"array": 3}}], "rates": [], "left_out": []}',
-        '{"kinds": ["A"], "changed": [{"best": {"object": 3}}], "rates": [], "left_out": []}',
-        '{"kinds": ["A"], "changed": [[["best", 1]]], "rates": [], "left_out": []}',
-        '{"kinds": ["A", "B"], "changed": [{}], "rates": [], "left_out": []}',
-        '{"kinds": [], "changed": [], "rates": [], "left_out": [1]}',
-        '{"kinds": [], "changed": [], "rates": ["fast"], "left_out": []}',
+        told(changed=[{"best": {"array": 3}}]),
+        told(changed=[{"best": {"object": 3}}]),
+        told(changed=[[["best", 1]]]),
+        told(kinds=["A", "B"]),
+        told(rates=["fast"]),
+        told(left_out=[1]),
     ],
 )
 def test_a_damaged_state_is_a_damaged_checkpoint(tmp_path: Path, text: str) -> None:
