@@ -23,6 +23,7 @@ from ringside_core.specs import (
     Outcome,
     RefusalError,
     RunSpec,
+    is_full,
     write_whole,
 )
 from ringside_core.specs.noun import Document
@@ -31,7 +32,7 @@ SUMMARY = "attempts.json"
 # A refused run would be refused again, but for one that has run before: a host of it is not up yet,
 # or a port not free. One that was ended as a whole was meant to end.
 AGAIN = ("failed", "hung", "preempted")
-# After two attempts, of which the second made no update: what is in its way may still be there.
+# After an attempt that made no update, but the first: what is in its way may still be there.
 NOT_YET_S = 30.0
 # Starts one attempt of a spec, and waits for its end.
 Start = Callable[[RunSpec, Interrupts], Execution]
@@ -85,14 +86,16 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
             advice="Wait for its end, or end it.",
         )
     earlier = [int(one.name) for one in (run_dir / ATTEMPTS).glob("*") if one.name.isdigit()]
-    number = max(earlier, default=0) + 1
-    target = run_dir / ATTEMPTS / str(number)
-    target.mkdir(parents=True)
+    number = max(earlier, default=1)
     later_fits = [str(one.relative_to(run_dir)) for one in run_dir.glob("fit-*/records")]
-    for name in (*FOLDERS, SPEC, *later_fits):
-        if (run_dir / name).exists():
-            (target / name).parent.mkdir(exist_ok=True)
-            (run_dir / name).rename(target / name)
+    names = [name for name in (*FOLDERS, SPEC, *later_fits) if (run_dir / name).exists()]
+    # A disk that was full then may have let only some of them go.
+    if any((run_dir / ATTEMPTS / str(number) / name).exists() for name in names):
+        number += 1
+    target = run_dir / ATTEMPTS / str(number)
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (run_dir / name).rename(target / name)
     return number
 
 
@@ -132,8 +135,7 @@ def attempt(
                 last = max(n for n, one in enumerate(made) if one.updates)
                 made[last] = made[last].replace(lost=max(0, at.total_steps - left))
             left = left if at is None else at.total_steps - at.step
-            resized = interrupts.resizing and execution.outcome.kind == "preempted"
-            interrupts.resizing = False
+            resized = interrupts.has_resized() and execution.outcome.kind == "preempted"
             updates = 0 if at is None else at.step
             made.append(Attempt(outcome=execution.outcome, resized=resized, updates=updates))
             if len(made) > 1:
@@ -148,13 +150,25 @@ def attempt(
                 say(f"{execution.outcome}; restart {faults} of {restarts}")
             if len(made) > 1 and not updates:
                 _wait(NOT_YET_S, interrupts)
-            try:
-                set_aside(run_dir)
-            except OSError:  # a full disk
-                _wait(NOT_YET_S, interrupts)
-                set_aside(run_dir)
+            _set_aside_once_it_fits(run_dir, restarts, interrupts)
             if _checkpoints(run_dir) - found:
                 spec = spec.replace(resume_from=AUTO)
+
+
+def _set_aside_once_it_fits(run_dir: Path, tries: int, interrupts: Interrupts) -> None:
+    """Set an attempt aside; on a full disk, try again so often.
+
+    Raises:
+        OSError: there is no space yet.
+    """
+    for left in reversed(range(tries + 1)):
+        try:
+            set_aside(run_dir)
+            return
+        except OSError as error:
+            if not (left and is_full(error)):
+                raise
+        _wait(NOT_YET_S, interrupts)
 
 
 def _wait(seconds: float, interrupts: Interrupts) -> None:

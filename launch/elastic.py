@@ -31,7 +31,7 @@ class Elastic:
         say: told of a size that is not that of the start before.
 
     Raises:
-        RefusalError: the fewest are more than the most.
+        RefusalError: the fewest are more than the most, or batches would be others at another size.
     """
 
     def __init__(
@@ -47,14 +47,21 @@ class Elastic:
         self._most = spec.topology.num_replicas
         if fewest > self._most:
             raise RefusalError(
-                "--min-replicas may be as many as --replicas.",
+                "--min-replicas may not be more than --replicas.",
                 received=f"--min-replicas {fewest} --replicas {self._most}",
                 advice="Use a smaller --min-replicas.",
+            )
+        if spec.pipeline.shard != "batch":
+            raise RefusalError(
+                "A run that changes its size needs the same batches at every size.",
+                received=f"--min-replicas {fewest} --shard {spec.pipeline.shard}",
+                advice="Use --shard batch.",
             )
         self._fewest = fewest
         self._hosts, self._placement, self._run_dir = hosts, placement, run_dir
         self._say, self._said = say, self._most
         self._begun = False
+        self._pause_s, self._grows_from = LOOK_S, 0
 
     def run(
         self,
@@ -87,6 +94,9 @@ class Elastic:
             why = f": {'; '.join(problems)}" if problems else ""
             self._say(f"with {replicas} of {self._most} replicas{why}")
             self._said = replicas
+        # A host that is usable only until a run starts there would let it start for ever.
+        in_vain = 0 < replicas <= self._grows_from
+        self._pause_s, self._grows_from = 2 * self._pause_s if in_vain else LOOK_S, 0
         with self._growing(fitted, interrupts):
             return run(fitted, placement)
 
@@ -108,31 +118,39 @@ class Elastic:
     def _watch(self, fitted: RunSpec, interrupts: Interrupts, own: Interrupts) -> None:
         with suppress(SystemExit):
             while True:
-                end = time.monotonic() + LOOK_S
+                end = time.monotonic() + self._pause_s
                 while time.monotonic() < end:
                     own.raise_noted()
                     time.sleep(0.1)
-                with suppress(RefusalError):
+                with suppress(RefusalError, OSError):  # a disk may be away for a while
                     grown, _, _ = self._fit(fitted, own)
                     more = grown.topology.num_replicas > fitted.topology.num_replicas
                     if more and trainers_of(self._run_dir):  # before, it has nothing to save
+                        self._grows_from = fitted.topology.num_replicas
                         interrupts.resize()
 
     def _fit(self, spec: RunSpec, interrupts: Interrupts) -> tuple[RunSpec, Placement, list[str]]:
-        listed = self._placement.replace(hosts=self._hosts())
+        hosts = self._hosts()
+        names = {host.name for host in hosts}
+        servers = tuple(name for name in self._placement.servers_on if name in names)
+        listed = self._placement.replace(hosts=hosts, servers_on=servers)
         there, problems = usable_hosts(
             listed, Site.here(), folder=self._run_dir, spec=spec, interrupts=interrupts
         )
+        if self._placement.servers_on and not there.servers_on:
+            there, problems = there.replace(hosts=()), ["no host of --servers-on", *problems]
+        why = "no usable host"
         for replicas in range(self._most if there.hosts else 0, self._fewest - 1, -1):
-            with suppress(RefusalError):  # no room, or the global batch is not a multiple
+            try:
                 fitted = spec.replace(topology=_topology(spec, replicas, there))
                 slots_used(fitted, there)
-                return fitted, there, problems
-        slots = sum(host.slots for host in there.hosts or ())
+            except RefusalError as error:  # no room, or the global batch is not a multiple
+                why = str(error)
+                continue
+            return fitted, there, problems
         raise RefusalError(
             f"The run must have {plural(self._fewest, 'replica')} at least.",
-            received="\n  ".join([plural(slots, "usable slot"), *problems]),
-            advice="Mend the hosts, or use a smaller --min-replicas.",
+            received="\n  ".join([why, *problems]),
         )
 
 

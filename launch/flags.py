@@ -28,6 +28,7 @@ from ringside_core.workloads.registry import (
     check_name,
     keras_of,
     ready,
+    script_words,
 )
 
 
@@ -195,6 +196,12 @@ def spec_from_flags(
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
     options, version = backend_options(name, own), _keras(workload, keras)
+    if save == "all" and workload_options and script_words(workload):
+        raise RefusalError(
+            "A run trains all fits of a script.",
+            received=f"-w {', '.join(workload_option or [])}",
+            advice="Leave it out; verify, compare and check take -w fit=2.",
+        )
     surroundings = surroundings.placed(name, servers=options.num_servers)
     return RunSpec(
         workload=workload,

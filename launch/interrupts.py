@@ -62,7 +62,7 @@ class Interrupts:
 
     def resize(self) -> None:
         """Ask the run to end early, to go on with more replicas. Any thread may ask."""
-        self._resize = not (self.resizing or self.preempting)
+        self._resize = not self.preempting  # a process that is asked twice ends once
 
     def preempts(self) -> bool:
         """Whether the run shall end early: by SIGTERM or `resize`, each of which is then forgotten.
@@ -76,6 +76,11 @@ class Interrupts:
             return False
         self._noted, self.preempting = None, True
         return True
+
+    def has_resized(self) -> bool:
+        """Whether a run that has ended was asked to by `resize`; the next one is not asked yet."""
+        resizing, self.resizing, self._resize = self.resizing, False, False
+        return resizing
 
     def raise_noted(self) -> None:
         """Raise the exception for a signal that was noted, if there is one.

@@ -155,7 +155,7 @@ def run_whole(
     script = record.spec.workload
     if record.spec.workload_options:
         raise RefusalError(
-            "A launched script is run whole, with all of its fits.",
+            "A run trains all fits of a script.",
             received=", ".join(f"-w {k}={v}" for k, v in record.spec.workload_options.items()),
             advice="Leave it out; verify, compare and check take -w fit=2.",
         )

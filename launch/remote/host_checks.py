@@ -95,7 +95,7 @@ def usable_hosts(
     """The hosts that a run could be started on now, and what is wrong with the others.
 
     Args:
-        placement: its hosts; each must have cores for all of its slots.
+        placement: its hosts; each must have cores for its slots, as far as the run needs so many.
         site: this machine.
         folder: where results will go.
         spec: the run.
@@ -108,7 +108,7 @@ def usable_hosts(
         RefusalError: this machine has a problem.
     """
     hosts = placement.hosts or ()
-    slots = {host.name: host.slots for host in hosts}
+    slots = {host.name: min(host.slots, spec.topology.num_replicas) for host in hosts}
     _, problems = _examined(
         placement, site, folder=folder, specs=[spec], replicas=slots, interrupts=interrupts
     )
@@ -117,8 +117,6 @@ def usable_hosts(
     bad = {name for name, _ in problems}
     there = tuple(host for host in hosts if host.name not in bad)
     servers = tuple(name for name in placement.servers_on if name not in bad)
-    if placement.servers_on and not servers:
-        there = ()
     return placement.replace(hosts=there, servers_on=servers), list(map(": ".join, problems))
 
 
@@ -222,9 +220,12 @@ def _network_problems(
         addresses = answer.said["interfaces"][interface]
         for asker, other in heard.items():
             if (found := other.said["addresses"][name]) not in addresses:
-                meant = f"on {asker} the name means {found or 'nothing'}, not "
-                yield name, f"{meant}{' or '.join(addresses)} of {interface}; see /etc/hosts there"
-                break
+                # Whom this machine finds has its address; then who asked is wrong.
+                bad = asker if here["addresses"][name] in addresses else name
+                meant = f"on {asker} the name {name} means {found or 'nothing'}, not "
+                yield bad, f"{meant}{' or '.join(addresses)} of {interface}; see /etc/hosts there"
+                if bad == name:
+                    break
 
 
 def _no_interface(interface: str, seen: Mapping[str, list[str]]) -> str:

@@ -16,6 +16,16 @@ SMALLEST_BYTES = 16 << 20
 CLONE_NEWNS = 0x20000  # linux/sched.h
 
 
+@cache
+def may_mount() -> bool:
+    """Whether this process may have a disk of its own; tried where nobody else sees it."""
+    words = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except OSError:  # a machine without them
+        return False
+
+
 @contextlib.contextmanager
 def small_disk(folder: Path, like: Path) -> Iterator[None]:
     """Put a disk under a folder; at the end the folder holds what the disk held.

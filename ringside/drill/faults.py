@@ -1,11 +1,11 @@
 """The faults of a drill: what each of them is, of whom it is made, and where it cannot be."""
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 
 from launch import Plan
 from launch.plan import LAUNCHER_NAME
+from ringside.drill.disk import may_mount
 from ringside.lab.lab import Lab
 from ringside.lab.names import lab_of
 from ringside_core.specs import Placement, RefusalError, RunSpec
@@ -50,8 +50,8 @@ def obstacle(fault: str, spec: RunSpec, plan: Plan, placement: Placement) -> str
         return "its tasks have no other launcher than Ringside"
     if fault == "server-killed" and spec.capabilities.process_model != "coordinator":
         return "it has no server"
-    if fault == "disk-full" and (plan.remote_hosts or os.geteuid() != 0):
-        return "it needs root, and all tasks on this machine"
+    if fault == "disk-full" and (plan.remote_hosts or not may_mount()):
+        return "it needs the right to mount a disk, and all tasks on this machine"
     if fault in CUT_S and len(plan.remote_hosts) < 2:
         return "it is on one host"
     if fault not in INSIDE and not all(map(_is_of_a_lab, placement.names)):

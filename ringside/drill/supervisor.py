@@ -52,7 +52,7 @@ def main() -> int:
 
     elastic = asked.min_replicas and Elastic(
         spec,
-        asked.min_replicas,
+        min(asked.min_replicas, spec.topology.num_replicas),
         hosts=lambda: asked.placement.hosts or (),
         placement=asked.placement,
         run_dir=run_dir,

@@ -202,7 +202,8 @@ def run(script: str) -> None:
             raise RefusalError(
                 "A script must reach ringside.fit.",
                 received=f"{path}, which ends with exit code {end.code}",
-                advice="Its own flags stand behind --: my_script.py -- --its-flag 3",
+                advice="Its own flags stand behind --: my_script.py -- --its-flag 3. Under "
+                "-w fit=2 the History of the first fit has no numbers.",
             ) from None
         raise
     except Exception as error:

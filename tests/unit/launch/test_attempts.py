@@ -1,5 +1,6 @@
 """What attempts of one run leave, and what is counted of them."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -130,6 +131,28 @@ def test_a_run_goes_on_from_no_checkpoint_but_its_own(tmp_path: Path) -> None:
     attempt(SPEC, tmp_path, start, restarts=2, say=lambda text: None)
 
     assert [spec.resume_from for spec in specs] == [None, None, AUTO]
+
+
+def test_an_attempt_is_set_aside_once_it_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when half of it has moved: the rest follows it."""
+    rename, tries = Path.rename, list[str]()
+
+    def sometimes(self: Path, target: Path) -> Path:
+        tries.append(self.name)
+        if len(tries) in (2, 3):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", sometimes)
+
+    told, _ = run_of(tmp_path, [(FAILED, 12, 30), (Outcome(kind="completed"), 18, 18)], restarts=2)
+
+    assert str(told) == "2 attempts, 0 updates made again"
+    (aside,) = (tmp_path / "attempts").iterdir()
+    kept = sorted(one.name for one in aside.iterdir())
+    assert kept == ["logs", "progress", "records", "spec.json"]
 
 
 def test_records_of_later_fits_are_set_aside(tmp_path: Path) -> None:

@@ -170,11 +170,13 @@ def test_hosts_with_a_problem_are_not_usable(network: Network) -> None:
 
 
 def test_a_host_whose_servers_have_no_place_is_not_usable(network: Network) -> None:
-    """Parameter servers are put nowhere else than where the user wants them."""
+    """Others are; the run knows where the user wants its parameter servers."""
     network.placement = network.placement.replace(servers_on=("b",))
     network.unreached["b"] = "no answer"
 
-    assert usable(network)[0].names == ()
+    there, _ = usable(network)
+
+    assert (there.names, there.servers_on) == (("a",), ())
 
 
 def test_a_problem_of_this_machine_makes_no_host_unusable(network: Network) -> None:
@@ -217,7 +219,7 @@ def test_a_name_that_means_loopback_at_home(network: Network) -> None:
     network.hosts["a"]["addresses"] = {"a": "127.0.1.1", "b": "10.0.0.2"}
 
     assert network.problems() == [
-        "a: on a the name means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there"
+        "a: on a the name a means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there"
     ]
 
 
@@ -357,7 +359,8 @@ def test_a_host_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     assert str(refused.value.received).split("\n  ")[1:] == [
         "b.invalid: only ssh knows the name; put it into DNS or /etc/hosts",
-        "b.invalid: on b.invalid the name means nothing, not 127.0.0.1 of lo; see /etc/hosts there",
+        "b.invalid: on b.invalid the name b.invalid means nothing, not 127.0.0.1 of lo; "
+        "see /etc/hosts there",
     ]
 
 

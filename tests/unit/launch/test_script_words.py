@@ -39,7 +39,7 @@ def test_a_script_says_batch_and_epochs_unless_flags_do(script: str) -> None:
 
 def test_a_later_fit_says_its_own(script: str) -> None:
     """`-w fit=2`, which is part of the workload."""
-    found = spec(script, workload_option=["fit=2"])
+    found = spec(script, workload_option=["fit=2"], save="record")
 
     assert (found.global_batch, found.workload_options) == (12, {"fit": 2})
 
@@ -48,7 +48,7 @@ def test_a_later_fit_says_its_own(script: str) -> None:
 def test_a_script_has_no_other_option(script: str, option: str) -> None:
     """Nor a fit before the first one."""
     with pytest.raises(RefusalError, match="which of its fits is meant, from 1"):
-        spec(script, workload_option=[option])
+        spec(script, workload_option=[option], save="record")
 
 
 def test_words_name_any_workload(script: str) -> None:
