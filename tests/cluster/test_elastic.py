@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PART_LIMIT_S = 120  # of which a lost host takes 15 to be noticed, and 10 to be asked
 RUN = (
     *(sys.executable, "-m", "ringside.cli.main", "launch", "--precision", "float64"),
-    *("--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "dropout=0"),
-    *("--ledger", "full", "--checkpoint-steps", "4", "--global-batch", "6", "--epochs", "30"),
+    *("--workload", f"{ROOT}/tests/cluster/held.py:workload"),
+    *("--ledger", "full", "--checkpoint-steps", "4", "--global-batch", "6", "--epochs", "60"),
 )
 
 
@@ -26,19 +26,22 @@ RUN = (
 def test_a_run_shrinks_and_grows(lab: Lab, hostfile: Path, tmp_path: Path) -> None:
     """At its end every example and every weight is as in a serial run that nobody disturbed."""
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
-    serial = ("--backend", "serial", "-w", "slow=false", "--run-dir", str(whole))
-    subprocess.run([*RUN, *serial], check=True, cwd=ROOT)
+    slow = tmp_path / "slow"
+    run = [*RUN, "-w", f"file={slow}"]
+    subprocess.run([*run, "--backend", "serial", "--run-dir", str(whole)], check=True, cwd=ROOT)
+    slow.touch()
     elastic = ("--backend", "multi_worker_mirrored", "--replicas", "2", "--run-dir", str(run_dir))
     hosts = ("--hostfile", str(hostfile), "--restarts", "1", "--min-replicas", "1")
     lost = lab.hosts[1].name
 
-    with subprocess.Popen([*RUN, *elastic, *hosts], cwd=ROOT, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen([*run, *elastic, *hosts], cwd=ROOT, stdout=subprocess.PIPE) as running:
         try:
             wait_for_training(run_dir, running, attempts=0, tasks=2)
             lab.cut(lost)
             wait_for_training(run_dir, running, attempts=1, tasks=1)
             lab.mend(lost)
             wait_for_training(run_dir, running, attempts=2, tasks=2)
+            slow.unlink()
             said = running.communicate(timeout=PART_LIMIT_S)[0].decode()
         finally:
             lab.mend(lost)
