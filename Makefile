@@ -46,7 +46,7 @@ TESTS = $(if $(filter 2.18,$(shell cat .venv/.tensorflow)),tests/unit tests/cont
 test: $(READY) ## every test (TensorFlow 2.18: tests/unit, tests/contract), three files at a time
 	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
-test-fast: $(READY) ## tests without TensorFlow and long simulations, in about a minute
+test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute or two
 	@pytest -n 2 -m "not slow" $(ARGS) tests/unit
 
 check: $(READY) ## format, lint, types, who imports whom, links

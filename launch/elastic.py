@@ -8,11 +8,12 @@ from pathlib import Path
 
 from launch.attempts import trainers_of
 from launch.execute import refused
+from launch.flags import topology_for
 from launch.interrupts import Interrupts
 from launch.placement import slots_used
 from launch.remote.host_checks import usable_hosts
 from launch.site import Site
-from ringside_core.specs import Execution, Host, Placement, RefusalError, RunSpec, Topology
+from ringside_core.specs import Execution, Host, Placement, RefusalError, RunSpec, Surroundings
 from ringside_core.specs.placement import spread
 from ringside_core.text import plural
 
@@ -142,7 +143,8 @@ class Elastic:
         why = "no usable host"
         for replicas in range(self._most if there.hosts else 0, self._fewest - 1, -1):
             try:
-                fitted = spec.replace(topology=_topology(spec, replicas, there))
+                alone = topology_for(spec.backend, replicas, Surroundings())
+                fitted = spec.replace(topology=spread(alone, there))
                 slots_used(fitted, there)
             except RefusalError as error:  # no room, or the global batch is not a multiple
                 why = str(error)
@@ -152,9 +154,3 @@ class Elastic:
             f"The run must have {plural(self._fewest, 'replica')} at least.",
             received="\n  ".join([why, *problems]),
         )
-
-
-def _topology(spec: RunSpec, replicas: int, placement: Placement) -> Topology:
-    if spec.capabilities.process_model == "single":
-        return Topology(replicas_per_process=replicas)
-    return spread(Topology(processes_per_host=replicas), placement)

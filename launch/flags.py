@@ -27,6 +27,7 @@ from ringside_core.workloads.registry import (
     check_modules_beside,
     check_name,
     keras_of,
+    must_train_all_fits,
     ready,
     script_words,
 )
@@ -196,12 +197,8 @@ def spec_from_flags(
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
     options, version = backend_options(name, own), _keras(workload, keras)
-    if save == "all" and workload_options and script_words(workload):
-        raise RefusalError(
-            "A run trains all fits of a script.",
-            received=f"-w {', '.join(workload_option or [])}",
-            advice="Leave it out; verify, compare and check take -w fit=2.",
-        )
+    if save == "all" and script_words(workload):
+        must_train_all_fits(workload_options)
     surroundings = surroundings.placed(name, servers=options.num_servers)
     return RunSpec(
         workload=workload,

@@ -48,7 +48,7 @@ from ringside_core.specs import (
 )
 from ringside_core.workloads import script as workload
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
-from ringside_core.workloads.registry import script_words
+from ringside_core.workloads.registry import must_train_all_fits, script_words
 from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
@@ -153,12 +153,7 @@ def run_whole(
     """
     global _session
     script = record.spec.workload
-    if record.spec.workload_options:
-        raise RefusalError(
-            "A run trains all fits of a script.",
-            received=", ".join(f"-w {k}={v}" for k, v in record.spec.workload_options.items()),
-            advice="Leave it out; verify, compare and check take -w fit=2.",
-        )
+    must_train_all_fits(record.spec.workload_options)
     _session = _Session(backend, script, record, surroundings, run_dir, reporter, launched=True)
     reporter.phase(IN_SCRIPT)
     try:

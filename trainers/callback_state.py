@@ -7,7 +7,7 @@ hold numbers, texts, NumPy arrays, or lists, tuples, sets, deques and dicts of t
 import hashlib
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,10 +117,12 @@ class Learned:
             stops: see CallbackState.
         """
         arrays: list[NDArray[Any]] = []
-        changed = []
+        changed, left_out = [], set[str]()
         for one, before in zip(self._callbacks, self._before, strict=True):
-            names = [n for n, kept in _plain(one).items() if _digest(*kept) != before.get(n)]
+            plain = _plain(one)
+            names = [n for n, kept in plain.items() if _digest(*kept) != before.get(n)]
             changed.append({name: _encoded(vars(one)[name], arrays) for name in names})
+            left_out.update(_left_out(one, plain.keys()))
         rates = [
             None if now == before else now
             for now, before in zip(_rates(self._model), self._rates, strict=True)
@@ -130,9 +132,9 @@ class Learned:
             "changed": changed,
             "rates": rates,
             "stops": stops,
-            "left_out": sorted({name for one in self._callbacks for name in _left_out(one)}),
+            "left_out": sorted(left_out),
         }
-        return CallbackState(json.dumps(told), tuple(map(np.array, arrays)))
+        return CallbackState(json.dumps(told), tuple(arrays))
 
     def restore(self, state: CallbackState) -> None:
         """Let them go on from a state that fits them."""
@@ -171,12 +173,12 @@ def _plain(callback: Any) -> dict[str, tuple[str, list[NDArray[Any]]]]:
     return found
 
 
-def _left_out(callback: Any) -> list[str]:
-    """The other attributes of an author's own callback, but for functions and data."""
+def _left_out(callback: Any, plain: Collection[str]) -> list[str]:
+    """The attributes of an author's own callback that are not plain, but for functions and data."""
     kind = type(callback)
     if _is_of_keras(kind):
         return []
-    own = set(vars(callback)) - set(_SET_BY_KERAS) - _plain(callback).keys()
+    own = set(vars(callback)) - set(_SET_BY_KERAS) - set(plain)
     named = _attributes(callback) or dict.fromkeys(own)
     return [
         f"{kind.__name__}.{name}"

@@ -106,6 +106,20 @@ def fit_number(options: Mapping[str, Option]) -> int:
     return number
 
 
+def must_train_all_fits(options: Mapping[str, Option]) -> None:
+    """Refuse to run a whole script as one of its fits.
+
+    Raises:
+        RefusalError: there are options.
+    """
+    if options:
+        raise RefusalError(
+            "A run trains all fits of a script.",
+            received=", ".join(f"-w {name}={value}" for name, value in options.items()),
+            advice="Leave it out; verify, compare and check take -w fit=2.",
+        )
+
+
 def own_file(name: str) -> str | None:
     """The Python file of a user's workload; None: it is a module's, or one of Ringside's."""
     file = script_words(name)[:1] or [name.rpartition(":")[0]]

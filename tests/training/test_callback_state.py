@@ -160,16 +160,8 @@ def test_it_ends_as_the_unbroken_one(
         np.testing.assert_array_equal(one, other)
 
 
-def test_nobody_begins_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_begins_anew_without_a_word(tmp_path: Path, records: list[RecordInProgress]) -> None:
     """The script has other callbacks now than when the checkpoint was written."""
-    records: list[RecordInProgress] = []
-    begun = RecordInProgress.begun
-
-    def kept(*arguments: Any, **named: Any) -> RecordInProgress:
-        records.append(begun(*arguments, **named))
-        return records[-1]
-
-    monkeypatch.setattr(RecordInProgress, "begun", kept)
     train_serial(tmp_path, trained=with_callbacks(lowers), epochs=3, stop_after=STEPS + 1)
 
     train_serial(tmp_path, trained=with_callbacks(lowers, stops), epochs=3, resume_from=AUTO)

@@ -71,17 +71,9 @@ def small_(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
-    small: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, records: list[RecordInProgress]
 ) -> None:
     """The training goes on to its end, and the record says so."""
-    records: list[RecordInProgress] = []
-    begun = RecordInProgress.begun
-
-    def kept(*arguments: Any, **named: Any) -> RecordInProgress:
-        records.append(begun(*arguments, **named))
-        return records[-1]
-
-    monkeypatch.setattr(RecordInProgress, "begun", kept)
     trained = at_update(6, lambda model: fill(small / "full"))
 
     train_serial(small, trained=trained, epochs=3, stop_after=9, ledger="digest")

@@ -31,20 +31,6 @@ from trainers import checkpoint
 pytestmark = pytest.mark.usefixtures("warm")
 
 
-@pytest.fixture(name="records")
-def records_(monkeypatch: pytest.MonkeyPatch) -> list[RecordInProgress]:
-    """The records of the trainings that a test begins."""
-    found: list[RecordInProgress] = []
-    begun = RecordInProgress.begun
-
-    def kept(*arguments: Any, **named: Any) -> RecordInProgress:
-        found.append(begun(*arguments, **named))
-        return found[-1]
-
-    monkeypatch.setattr(RecordInProgress, "begun", kept)
-    return found
-
-
 def impatient() -> Workload:
     """It stops after the second epoch: no loss is better by a million."""
     stops = tf.keras.callbacks.EarlyStopping("loss", patience=1, min_delta=1e6)
