@@ -39,6 +39,7 @@ from ringside_core.specs import (
 )
 from ringside_core.text import print_anything
 from ringside_core.workloads.registry import script_words
+from ringside_core.wrong_flags import about_flag
 
 if TYPE_CHECKING:
     from backends.base import Backend
@@ -159,13 +160,15 @@ def main(arguments: list[str]) -> int:
             return run_launched(_train, arguments)
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command()(_by_hand)
-        app(args=arguments, prog_name="train.py", standalone_mode=True)
+        return app(args=arguments, prog_name="train.py", standalone_mode=False) or 0
+    except typer.TyperException as error:
+        print(f"train.py: {about_flag(error, 'train.py')}", file=sys.stderr)
+        return 2
     except RefusalError as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 2
     except SystemExit as done:
         return int(done.code or 0) if not isinstance(done.code, str) else 1
-    return 0
 
 
 if __name__ == "__main__":

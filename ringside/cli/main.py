@@ -114,7 +114,14 @@ def run(arguments: list[str]) -> int:
     """Run with these arguments; returns the exit code."""
     try:
         with ending_on_signals():
-            build_app(arguments)(args=arguments, prog_name="ringside")
+            app = build_app(arguments)
+            raise SystemExit(app(args=arguments, prog_name="ringside", standalone_mode=False))
+    except typer.TyperException as error:
+        from ringside_core.wrong_flags import about_flag
+
+        if said := about_flag(error, " ".join(["ringside", *arguments[:1]])):
+            _say(said)
+        return 2
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else 0
         if code in BY_SIGNAL and not isinstance(done, Stopped):
@@ -131,7 +138,6 @@ def run(arguments: list[str]) -> int:
             raise
         _say(str(error))
         return 2
-    return 0
 
 
 def _say(text: str) -> None:

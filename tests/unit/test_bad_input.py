@@ -59,8 +59,9 @@ def test_train_refuses(
     """`python train.py` with a wrong flag."""
     code = train.main(flags)
 
-    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    said = capsys.readouterr().err
     assert code == 2
+    assert said.count("\n") == 1
     assert words in said
     assert "Traceback" not in said
     assert list(in_an_empty_folder.iterdir()) == []
@@ -115,7 +116,11 @@ def test_train_refuses_its_surroundings(
         (["verify-report", "nowhere"], "nowhere/results.json"),
         (["verify-report", "/dev/null"], "Not a directory"),
         (["verify-report"], "Missing argument"),
-        (["compar"], "compar"),
+        (["compar"], "`ringside --help`"),
+        (["compare", "--rounds", "many"], "Received: many. `ringside compare --help`"),
+        (["compare", "--rouns", "1"], "Possible options: --dry-run, --rounds"),
+        (["compare", "--rounds"], "requires an argument. `ringside compare --help`"),
+        (["lab", "status", "--nope"], "`ringside lab status --help`"),
     ],
 )
 def test_ringside_refuses(
@@ -127,8 +132,9 @@ def test_ringside_refuses(
     """`ringside` with a wrong flag, name or file."""
     code = ringside.cli.main.run(arguments)
 
-    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    said = capsys.readouterr().err
     assert code == 2
+    assert said.count("\n") == 1
     assert words in said
     assert "Traceback" not in said
     assert list(in_an_empty_folder.iterdir()) == []

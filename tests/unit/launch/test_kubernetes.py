@@ -305,7 +305,7 @@ def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> 
 
     said = capsys.readouterr()
     assert code == 2
-    assert words in " ".join(said.err.replace("│", " ").split())
+    assert words in " ".join(said.err.split())
     assert said.out == ""
 
 
