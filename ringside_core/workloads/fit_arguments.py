@@ -9,7 +9,7 @@ from ringside_core.keras import compiled_by, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
 from ringside_core.workloads.dataset import DROP_TOLD, REPEAT_TOLD
-from ringside_core.workloads.source import ArraySource, Source, StreamSource, as_source
+from ringside_core.workloads.source import ArraySource, Source, StreamSource, as_source, check_dense
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.weights import takes_inputs
 
@@ -215,6 +215,7 @@ def _arrays(x: Any, y: Any, sample_weight: Any) -> Any:
 
 def _nest_of_arrays(given: Any) -> Any:
     """Arrays as Keras takes them; a list of numbers is one of them, a list of arrays several."""
+    check_dense(given, what="data")
     if isinstance(given, dict):
         return {name: _nest_of_arrays(part) for name, part in given.items()}
     if isinstance(given, list | tuple) and any(hasattr(part, "shape") for part in given):

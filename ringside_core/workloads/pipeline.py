@@ -48,6 +48,7 @@ from ringside_core.workloads.source import (
     ArraySource,
     Source,
     StreamSource,
+    check_dense,
     first_batches,
     stack_elements,
 )
@@ -557,6 +558,7 @@ class Pipeline:
         """A batch of elements and Ringside's weight → (x, y, weight, scale, id)."""
         if self.preprocess is not None:
             element = as_tuple(called(rewritten(self.preprocess), as_tuple(element)))
+            check_dense(element, what="batches of `preprocess`")
         class_weight = self.class_weight if self.training else None
         fed = as_fed(element, of_arrays=self.of_arrays)
         return *unpacked(fed, weight, class_weight), scale, ids

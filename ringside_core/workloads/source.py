@@ -209,17 +209,30 @@ def as_source(data: Any, *, what: str) -> Source:
     return source
 
 
-def _from_dataset(dataset: Any, *, what: str) -> Source:
-    specs = tf.nest.flatten(dataset.element_spec)
-    sparse = (tf.RaggedTensorSpec, tf.SparseTensorSpec)
-    if others := sorted({type(one).__name__ for one in specs if isinstance(one, sparse)}):
+def check_dense(nest: Any, *, what: str) -> None:
+    """Refuse ragged and sparse tensors: a batch is divided by examples, and is filled up.
+
+    Args:
+        nest: of tensors, or of what tf.data says of them.
+        what: name of the data, for messages.
+
+    Raises:
+        RefusalError: see above.
+    """
+    kinds = (tf.RaggedTensor, tf.RaggedTensorSpec, tf.SparseTensor, tf.SparseTensorSpec)
+    others = [one for one in tf.nest.flatten(nest) if isinstance(one, kinds)]
+    if others:
         raise RefusalError(
-            f"The {what} must hold dense tensors.",
-            received=", ".join(others),
-            advice="Make them of one size: map(lambda x, y: (x, y)) turns rows of a RaggedTensor "
-            "into tensors, padded_batch(32) pads them, and Embedding(mask_zero=True) masks the "
-            "padding.",
+            f"The {what} must be dense tensors.",
+            received=", ".join(sorted({type(one).__name__ for one in others})),
+            advice="Make them of one size and let the model mask the padding, as "
+            "Embedding(mask_zero=True) does. x.to_tensor() pads a RaggedTensor; of a data set "
+            "map(lambda x, y: (x, y)) turns its rows into tensors, and padded_batch(32) pads them.",
         )
+
+
+def _from_dataset(dataset: Any, *, what: str) -> Source:
+    check_dense(dataset.element_spec, what=what)
     parts = take_apart(dataset, seed=1 if what.startswith("validation") else 0)
     raw = parts.raw
     cardinality = int(raw.cardinality())
