@@ -25,10 +25,11 @@ FAULTS: Mapping[str, str] = {
     "disk-full": "the disk of the run's folder is full for 10 s",
     "link-cut": "the last host's link is cut for 5 s",
     "host-lost": "the last host's link is cut for 40 s: for the others it is gone",
+    "first-host-lost": "so is the first host's, on which the first rank is",
 }
 # Those that the task makes itself (trainers/fault.py). The others are made from outside.
 INSIDE = ("rank-asleep", "rank-raises", "nan")
-CUT_S = {"link-cut": 5.0, "host-lost": 40.0}
+CUT_S = {"link-cut": 5.0, "host-lost": 40.0, "first-host-lost": 40.0}
 # Those that are mended after a time.
 LASTS_S = {**CUT_S, "disk-full": 10.0}
 
@@ -42,6 +43,13 @@ def victim(fault: str, spec: RunSpec, plan: Plan) -> str:
     # The coordinator alone makes steps, so what a task does after an update only it can do.
     workers = [task for task in plan.expects if task.startswith("worker")]
     return "chief-0" if fault in INSIDE else workers[-1]
+
+
+def struck_host(fault: str, plan: Plan) -> str:
+    """The host whose link a fault cuts; empty: it cuts none."""
+    if fault not in CUT_S:
+        return ""
+    return plan.remote_hosts[0 if fault == "first-host-lost" else -1]
 
 
 def obstacle(fault: str, spec: RunSpec, plan: Plan, placement: Placement) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from launch.attempts import trainers_of
 from ringside.drill.cells import Cell
 from ringside.drill.disk import small_disk
-from ringside.drill.faults import CUT_S, LASTS_S, victim
+from ringside.drill.faults import LASTS_S, struck_host, victim
 from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
@@ -164,7 +164,7 @@ class Run:
 
     def _struck(self, cell: Cell, task: str, left: int) -> Cell:
         """Make the fault, and follow the run to its end."""
-        host = self.plan.remote_hosts[-1] if self.fault in CUT_S else ""
+        host = struck_host(self.fault, self.plan)
         strike = Strike(self.fault, self.folder, task, host, self._process.pid)
         struck = time.time()
         seen = -1  # attempts that had ended when the run was seen beyond the fault

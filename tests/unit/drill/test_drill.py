@@ -61,7 +61,7 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
         for backend in ("mirrored", "horovod", "parameter_server")
     }
 
-    everywhere = {"link-cut", "host-lost"}
+    everywhere = {"link-cut", "host-lost", "first-host-lost"}
     assert told["mirrored"].keys() == {*everywhere, "starter-killed", "server-killed"}
     assert told["horovod"].keys() == {*everywhere, "server-killed"}
     assert told["parameter_server"].keys() == {*everywhere, "starter-killed"}
