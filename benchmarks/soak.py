@@ -196,7 +196,7 @@ class Soak:
 def _left_updates(run_dir: Path) -> list[int]:
     """Updates that are left, of each task that trains."""
     told = trainers_of(run_dir)
-    return [at.total_steps - at.step for at in told if at.phase == "training"]
+    return [at.steps_left for at in told if at.phase == "training"]
 
 
 def _command(pid: int) -> str:

@@ -44,8 +44,8 @@ class Attempt(Noun):
     Attributes:
         resized: it was ended so that the next one has more replicas.
         updates: that it made; of a script, in its last `fit`.
-        lost: of them, those that the next attempt had to make again; None: nobody went on, or a
-            script has several fits, whose updates are not counted together.
+        lost: of them, those that the next attempt had to make again; None: nobody went on, or the
+            next attempt ended in another `fit` of the script.
     """
 
     outcome: Outcome
@@ -124,17 +124,16 @@ def attempt(
     """
     made: list[Attempt] = []
     found = _checkpoints(run_dir)  # of another run
-    left: int | None = None  # updates that were left when the attempt before ended
+    left: Progress | None = None  # where the attempt before ended
     with Interrupts(saves=True) as interrupts:
         while True:
             execution = start(spec, interrupts)
             at = _furthest(run_dir)
-            several = any(run_dir.glob("fit-*"))  # trainings: progress is that of the last one
-            if at is not None and left is not None and not several:
+            if at is not None and left is not None and at.fit == left.fit:
                 # Of the last one that trained, if one that did not came between.
                 last = max(n for n, one in enumerate(made) if one.updates)
-                made[last] = made[last].replace(lost=max(0, at.total_steps - left))
-            left = left if at is None else at.total_steps - at.step
+                made[last] = made[last].replace(lost=max(0, at.total_steps - left.steps_left))
+            left = left if at is None else at
             resized = interrupts.has_resized() and execution.outcome.kind == "preempted"
             updates = 0 if at is None else at.step
             made.append(Attempt(outcome=execution.outcome, resized=resized, updates=updates))
@@ -185,7 +184,7 @@ def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
 
 def _furthest(run_dir: Path) -> Progress | None:
     """Where the task was that had made the most updates; None: none has made any."""
-    return max(trainers_of(run_dir), key=lambda one: one.step, default=None)
+    return max(trainers_of(run_dir), key=lambda one: (one.fit, one.step), default=None)
 
 
 def trainers_of(run_dir: Path) -> list[Progress]:

@@ -58,17 +58,26 @@ class Reporter:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         self._aloud = aloud
         self._done = self._total = 0
+        self._fit = 1
         self._journal: Journal | None = None
         self.phase("starting")
 
-    def begin(self, record: RecordInProgress, run_dir: Path) -> None:
-        """Keep the epochs of this record from now on, in its run's folder."""
+    def begin(self, record: RecordInProgress, run_dir: Path, fit: int = 1) -> None:
+        """Keep the epochs of this record from now on, in its run's folder.
+
+        Args:
+            record: of the training that begins.
+            run_dir: its folder.
+            fit: which training of a script it is, from 1.
+        """
         self._journal = Journal(record, run_dir)
+        if fit != self._fit:
+            self._fit, self._done, self._total = fit, 0, 0
 
     def phase(self, name: str) -> None:
         """Note a phase, see `launch.watch.Progress`."""
         # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
-        line = f"{time.time():.3f} {self._done} {self._total} {name}"
+        line = f"{time.time():.3f} {self._done} {self._total} {name} {self._fit}"
         with contextlib.suppress(OSError):  # a full disk
             os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
 

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Noun
 from ringside_core.text import is_whole_number
@@ -31,12 +31,19 @@ class Progress(Noun):
     Attributes:
         phase: starting, importing, loading, building, compiling, training, evaluating, saving,
             waiting, in-script, serving or finished; empty: the task has not reported yet.
+        fit: which training of a script the steps are of, from 1.
     """
 
     task: str
     step: NonNegativeInt = 0
     total_steps: NonNegativeInt = 0
     phase: str = ""
+    fit: PositiveInt = 1
+
+    @property
+    def steps_left(self) -> int:
+        """Steps of this training that are still to be made."""
+        return self.total_steps - self.step
 
     def __str__(self) -> str:
         if not self.phase:
@@ -130,8 +137,11 @@ def patience(phase: str, deadline_s: float) -> float:
 
 
 def read_progress(task: str, content: str) -> Progress | None:
-    """Read `<unix time> <step> <total steps> <phase>`; None for an incomplete line."""
+    """Read `<unix time> <step> <total steps> <phase> <fit>`; None for an incomplete line."""
     words = content.split()
-    if len(words) != 4 or not (is_whole_number(words[1]) and is_whole_number(words[2])):
+    if len(words) != 5 or not all(map(is_whole_number, (words[1], words[2], words[4]))):
         return None
-    return Progress(task=task, step=int(words[1]), total_steps=int(words[2]), phase=words[3])
+    _, step, total, phase, fit = words
+    return Progress(
+        task=task, step=int(step), total_steps=int(total), phase=phase, fit=max(1, int(fit))
+    )

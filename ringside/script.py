@@ -185,7 +185,7 @@ def _train(session: _Session, asked: FitArguments) -> Any:
             record.started_unix_s = time.time()
         record.role, record.is_chief = backend.role, backend.is_chief
     session.record, session.trainings = record, number + 1
-    session.reporter.begin(record, run_dir)
+    session.reporter.begin(record, run_dir, number + 1)
     backend.spec = record.spec
     try:
         history = _trained(session, asked, record, run_dir)
@@ -217,7 +217,7 @@ def _trained(
             work,
             backend,
             run_dir=run_dir,
-            listeners=[told, *drilled(run_dir, record.task)],
+            listeners=[told, *drilled(session.run_dir, record.task, session.trainings)],
             adopted=asked.model,
             callbacks=[calls],
         )

@@ -67,13 +67,21 @@ class Fault(Listener):
             set_weights(model, weights)
 
 
-def drilled(run_dir: Path, task: str) -> list[Listener]:
-    """The listeners of a training that a drill looks at; none: nobody does."""
+def drilled(run_dir: Path, task: str, fit: int = 1) -> list[Listener]:
+    """The listeners of a training that a drill looks at; none: nobody does.
+
+    Args:
+        run_dir: folder of the run.
+        task: this one.
+        fit: which training of a script it is, from 1.
+    """
     folder = run_dir / FOLDER
     if not (folder / REQUEST).exists():
         return []
     text = (folder / REQUEST).read_text(encoding="utf-8")
     request = FaultRequest.from_json(text, origin=REQUEST)
+    if fit != request.fit:
+        return []
     return [
         Fault(
             request.update,

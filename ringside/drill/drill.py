@@ -6,6 +6,7 @@ from pathlib import Path
 from launch.attempts import trainers_of
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
+from ringside.drill.left import fits_of
 from ringside.drill.run import Run
 from ringside.verify.certify import Subject
 from ringside.verify.gate import TOLERANCE
@@ -46,7 +47,7 @@ def drill(
         label, spec = subject.arm.label, subject.spec
         own = folder / file_name(label)
         on_start(f"{label} without a fault")
-        updates, after = _whole(Run(subject, "", own / "whole", start, deadline_s=deadline_s))
+        updates, after, fit = _whole(Run(subject, "", own / "whole", start, deadline_s=deadline_s))
         struck_after[label] = after
         for fault in faults:
             run = Run(
@@ -61,7 +62,7 @@ def drill(
                 cell = Cell(arm=label, fault=fault, obstacle=why)
             else:
                 on_start(f"{label}, {fault}")
-                cell = run.with_its_fault(own / "whole", updates=updates, after=after)
+                cell = run.with_its_fault(own / "whole", updates=updates, after=after, fit=fit)
             cells.append(cell)
             found = Drill(
                 spec=subjects[0].spec,
@@ -73,8 +74,11 @@ def drill(
             on_cell(found)
 
 
-def _whole(run: Run) -> tuple[int, int]:
-    """Train without a fault: (planned updates, those after which faults are made)."""
+def _whole(run: Run) -> tuple[int, int, int]:
+    """Train without a fault: (planned updates, those after which faults are made, in which fit).
+
+    Of a script with several fits it is the last one: the earlier ones must then be restored.
+    """
     outcome = run.without_a_fault()
     if not outcome.completed:
         raise RefusalError(
@@ -82,19 +86,14 @@ def _whole(run: Run) -> tuple[int, int]:
             received=f"{run.label}: {outcome}",
             advice=f"Look into {run.folder}, or leave that arm out with --backends.",
         )
-    if list(run.folder.glob("fit-*")):
-        raise RefusalError(
-            "A drill follows one training.",
-            received=f"{run.spec.workload}, which has several fits",
-            advice="Drill a program with one ringside.fit.",
-        )
+    fit = len(fits_of(run.folder))
     trainers = trainers_of(run.folder)
     made = max(one.step for one in trainers)  # a callback may have stopped it
-    files = (run.folder / "records").glob("*.json")
+    files = (fits_of(run.folder)[-1] / "records").glob("*.json")
     records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
     of_epoch = max(one.epochs[0].steps for one in records if one.epochs)
     planned = max(one.total_steps for one in trainers)
-    return planned, between_checkpoints(run.spec, made, of_epoch)
+    return planned, between_checkpoints(run.spec, made, of_epoch), fit
 
 
 def between_checkpoints(spec: RunSpec, updates: int, of_epoch: int) -> int:

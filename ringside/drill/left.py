@@ -13,26 +13,37 @@ from ringside_core.archives import read_arrays
 CHECKPOINT = "checkpoint.npz"
 
 
+def fits_of(run_dir: Path) -> list[Path]:
+    """The folder of each training of a run: its own, and those of a script's later fits."""
+    later = sorted(run_dir.glob("fit-*"), key=lambda one: int(one.name.removeprefix("fit-")))
+    return [run_dir, *later]
+
+
 def unlike(run_dir: Path, whole: Path) -> tuple[int, int]:
     """(missed, repeated): examples that were fed less, or more often than in the whole run.
 
     They are counted epoch by epoch.
     """
     missed = repeated = 0
-    for file in sorted((whole / "ledger").glob("*.npz")):
-        wanted, found = _fed(file), _fed(run_dir / "ledger" / file.name)
+    for file in sorted(whole.glob("ledger/*.npz")) + sorted(whole.glob("fit-*/ledger/*.npz")):
+        wanted, found = _fed(file), _fed(run_dir / file.relative_to(whole))
         missed += (wanted - found).total()
         repeated += (found - wanted).total()
     return missed, repeated
 
 
 def deviation(run_dir: Path, whole: Path) -> float | None:
-    """Largest difference between the last checkpoints of two runs.
+    """Largest difference between the last checkpoints of two runs, of each of their trainings.
 
     Returns:
         As a share of the largest number of its array; None: one of them is missing, or they hold
         other arrays.
     """
+    found = [_deviation(run_dir / one.relative_to(whole), one) for one in fits_of(whole)]
+    return None if None in found else max(one for one in found if one is not None)
+
+
+def _deviation(run_dir: Path, whole: Path) -> float | None:
     try:
         found, wanted = read_arrays(run_dir / CHECKPOINT), read_arrays(whole / CHECKPOINT)
     except (OSError, ValueError, BadZipFile):

@@ -10,7 +10,7 @@ import psutil
 from launch.launchers.slurm import node_addresses
 from ringside.drill import disk
 from ringside.drill.faults import CUT_S
-from ringside.drill.left import CHECKPOINT
+from ringside.drill.left import CHECKPOINT, fits_of
 from ringside.lab.lab import Lab
 from ringside.lab.names import lab_of
 from ringside_core.specs import RefusalError, read_surroundings
@@ -34,16 +34,19 @@ class Strike:
         task: of which it is made.
         host: on which that task runs; empty: this machine.
         supervisor: process id of the run's supervisor.
+        fit: in which training of a script, from 1.
     """
 
-    def __init__(self, fault: str, run_dir: Path, task: str, host: str, supervisor: int) -> None:
+    def __init__(
+        self, fault: str, run_dir: Path, task: str, host: str, supervisor: int, fit: int
+    ) -> None:
         self.fault, self.run_dir, self.task, self.host = fault, run_dir, task, host
-        self.supervisor = supervisor
+        self.supervisor, self.fit = supervisor, fit
 
     def make(self) -> None:
         """Make it."""
         if self.fault == "checkpoint-damaged":
-            damage(self.run_dir / CHECKPOINT)
+            damage(fits_of(self.run_dir)[self.fit - 1] / CHECKPOINT)
         if self.fault in SIGNALS:
             os.kill(process_of(self.run_dir, self.task), SIGNALS[self.fault])
         elif self.fault == "launcher-killed":

@@ -73,20 +73,21 @@ class Run:
         ended = self._ended()
         return ended[-1].outcome if ended else Outcome(kind="failed", reason=self._complaint())
 
-    def with_its_fault(self, whole: Path, *, updates: int, after: int) -> Cell:
+    def with_its_fault(self, whole: Path, *, updates: int, after: int, fit: int) -> Cell:
         """Run it, make the fault, and compare what is left with what the whole run has left.
 
         Args:
             whole: folder of the run without a fault.
             updates: that were planned for it.
             after: updates after which the fault is made.
+            fit: in which training of a script, from 1.
         """
         task = victim(self.fault, self.spec, self.plan)
         with contextlib.ExitStack() as stack:
             if self.fault == "disk-full":
                 self.folder.mkdir(parents=True)
                 stack.enter_context(small_disk(self.folder, whole))
-            request = FaultRequest(fault=self.fault, task=task, update=after)
+            request = FaultRequest(fault=self.fault, task=task, update=after, fit=fit)
             write_request(self.folder, request)
             stack.enter_context(self._begun())
             cell = Cell(arm=self.label, fault=self.fault, exact=self.exact)
@@ -97,7 +98,7 @@ class Run:
                 why = f"its run ended before update {after}: {how}"
                 return cell.replace(obstacle=why, outcomes=outcomes)
             try:
-                cell = self._struck(cell, task, updates - done)
+                cell = self._struck(cell, task, updates - done, fit)
             except (ProcessLookupError, RefusalError) as error:
                 gone = Outcome(kind="failed", reason="what was to be struck had gone")
                 return cell.replace(obstacle=str(error), outcomes=(gone,))
@@ -162,10 +163,10 @@ class Run:
             time.sleep(POLL_S)
         return None
 
-    def _struck(self, cell: Cell, task: str, left: int) -> Cell:
+    def _struck(self, cell: Cell, task: str, left: int, fit: int) -> Cell:
         """Make the fault, and follow the run to its end."""
         host = struck_host(self.fault, self.plan)
-        strike = Strike(self.fault, self.folder, task, host, self._process.pid)
+        strike = Strike(self.fault, self.folder, task, host, self._process.pid, fit)
         struck = time.time()
         seen = -1  # attempts that had ended when the run was seen beyond the fault
         mended_at = struck + LASTS_S.get(self.fault, 0.0)
@@ -183,7 +184,7 @@ class Run:
                     strike.undo()
                     mended_at = float("inf")
                 ended = len(self._trained())
-                if ended > seen and (again := self._beyond(left, ended)) is not None:
+                if ended > seen and (again := self._beyond(left, ended, fit)) is not None:
                     cell = cell.replace(back_s=time.time() - struck, again=again)
                     seen = ended
                 time.sleep(POLL_S)
@@ -196,17 +197,18 @@ class Run:
             cell = cell.replace(noticed_s=max(0.0, attempts[0].at_unix_s - struck))
         return cell
 
-    def _beyond(self, left: int, ended: int) -> int | None:
+    def _beyond(self, left: int, ended: int, fit: int) -> int | None:
         """Updates that were made once more, when every task has fewer left; None: not yet.
 
         Args:
             left: updates that were left at the fault.
             ended: attempts that have said that they ended; a killed launcher says nothing.
+            fit: of the fault.
         """
         attempts = ended + (self.fault == "launcher-killed")
         if attempts and not (self.folder / "attempts" / str(attempts)).exists():
             return None  # what is there is of the attempt that has ended
         told = trainers_of(self.folder)
-        if not told or not all(one.total_steps - one.step < left for one in told):
+        if not told or not all(one.fit == fit and one.steps_left < left for one in told):
             return None
         return max(0, max(one.total_steps for one in told) - left) if attempts else 0

@@ -21,6 +21,7 @@ class FaultRequest(Document):
         fault: its name.
         task: of which it is made.
         update: after which every task waits until it is made.
+        fit: of which training of a script, from 1.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 1
@@ -28,6 +29,7 @@ class FaultRequest(Document):
     fault: str
     task: str
     update: PositiveInt
+    fit: PositiveInt
 
 
 def write_request(run_dir: Path, request: FaultRequest) -> None:

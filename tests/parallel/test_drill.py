@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,20 +22,35 @@ pytestmark = [
 ]
 
 
-def drilling(folder: Path, *flags: str) -> "subprocess.Popen[str]":
-    """A drill of a small model with dropout, in a folder of its own."""
+MODEL = (
+    *("--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "slow=false"),
+    *("--global-batch", "6", "--epochs", "3"),
+)
+TWO_FITS = """
+import numpy as np
+import ringside
+from ringside import tf
+
+x, y = np.random.default_rng(0).normal(size=(60, 4)), np.ones(60)
+with ringside.scope():
+    layers = [tf.keras.layers.Dense(8), tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("adam", "mse")
+for epochs in (1, 3):
+    ringside.fit(model, x, y, batch_size=6, epochs=epochs)
+"""
+
+
+def drilling(folder: Path, *flags: str, program: Sequence[str] = MODEL) -> "subprocess.Popen[str]":
+    """A drill, by default of a small model with dropout, in a folder of its own."""
+    own = ("--name", "drill", "--output", str(folder))
     return subprocess.Popen(
-        [
-            sys.executable, "-m", "ringside.cli.main", "drill",
-            "--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "slow=false",
-            "--global-batch", "6", "--epochs", "3",
-            "--name", "drill", "--output", str(folder), *flags,
-        ],
+        [sys.executable, "-m", "ringside.cli.main", "drill", *program, *own, *flags],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )  # fmt: skip
+    )
 
 
 def test_a_killed_rank_and_a_killed_launcher_cost_three_updates(tmp_path: Path) -> None:
@@ -82,6 +98,23 @@ def test_a_full_disk_costs_three_updates(tmp_path: Path) -> None:
     )
     assert left - whole == {"attempts", "attempts.json"}
     assert not any(str(folder) in line for line in Path("/proc/mounts").read_text().splitlines())
+
+
+def test_of_a_script_the_last_fit_is_struck(tmp_path: Path) -> None:
+    """The fit before is restored; both end where those of the untouched run do."""
+    script = tmp_path / "two_fits.py"
+    script.write_text(TWO_FITS)
+
+    faults = "rank-killed,checkpoint-damaged"
+    running = drilling(tmp_path, "--backends", "serial", "--faults", faults, program=(str(script),))
+    said, _ = running.communicate(timeout=LIMIT_S)
+
+    assert running.returncode == 0, said
+    cells = Drill.from_json((tmp_path / "drill" / "drill.json").read_text()).cells
+    assert [cell.again for cell in cells] == [3, 7]  # saved after 14, and after 10
+    for cell in cells:
+        assert [one.kind for one in cell.outcomes] == ["failed", "completed"]
+        assert (cell.missed, cell.repeated, cell.deviation) == (0, 0, 0.0)
 
 
 def test_a_refused_drill_leaves_nothing(tmp_path: Path) -> None:

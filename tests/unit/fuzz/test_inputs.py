@@ -108,12 +108,12 @@ def test_variables_of_launchers(data: st.DataObject) -> None:
 
 
 @seeded
-@given(line=damaged_text("1700000000.123 3 40 training") | TEXTS)
+@given(line=damaged_text("1700000000.123 3 40 training 1") | TEXTS)
 def test_lines_of_progress(line: str) -> None:
     """Half a line, on a shared disk, is no error."""
     found = read_progress("rank-0", line)
 
-    assert found is None or (found.step >= 0 and found.phase)
+    assert found is None or (found.step >= 0 and found.phase and found.fit)
 
 
 @seeded

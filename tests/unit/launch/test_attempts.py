@@ -3,7 +3,9 @@
 import errno
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,24 +33,24 @@ def nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "NOT_YET_S", 0.0)
 
 
-def left_by_a_run(run_dir: Path, step: int, total: int) -> None:
+def left_by_a_run(run_dir: Path, step: int, total: int, fit: int = 1) -> None:
     """What its launcher and its process would leave."""
     for name in ("logs", "records", "progress"):
         (run_dir / name).mkdir(parents=True)
     (run_dir / "spec.json").write_text(SPEC.to_json())
-    (run_dir / "progress" / "rank-0").write_text(f"1.0 {step} {total} training")
+    (run_dir / "progress" / "rank-0").write_text(f"1.0 {step} {total} training {fit}")
 
 
 def run_of(
-    run_dir: Path, ends: list[tuple[Outcome, int, int]], restarts: int
+    run_dir: Path, ends: Sequence[tuple[Any, ...]], restarts: int
 ) -> tuple[Attempts, list[RunSpec]]:
-    """Attempts that end so: outcome, updates made, updates that there were to make."""
+    """Attempts that end so: outcome, updates made, those that there were to make, which fit."""
     specs: list[RunSpec] = []
 
     def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
-        outcome, step, total = ends[len(specs)]
+        outcome, *progress = ends[len(specs)]
         specs.append(spec)
-        left_by_a_run(run_dir, step, total)
+        left_by_a_run(run_dir, *progress)
         (run_dir / "checkpoint.npz").touch()
         return Execution(outcome=outcome, records=(), wall_s=1.0)
 
@@ -68,14 +70,13 @@ def test_updates_made_again_are_counted(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint.npz").exists()
 
 
-def test_of_several_trainings_nothing_is_counted(tmp_path: Path) -> None:
-    """Progress is that of one training: 3 of 8 were left of the first, 20 are the second's."""
-    (tmp_path / "fit-2").mkdir()
+def test_of_different_trainings_nothing_is_counted(tmp_path: Path) -> None:
+    """3 of 8 were left of the first; of the second 12, and 14 after its restart."""
+    ends = [(FAILED, 5, 8, 1), (FAILED, 8, 20, 2), (Outcome(kind="completed"), 14, 14, 2)]
 
-    told, _ = run_of(tmp_path, [(FAILED, 5, 8), (Outcome(kind="completed"), 20, 20)], restarts=1)
+    told, _ = run_of(tmp_path, ends, restarts=2)
 
-    assert str(told) == "2 attempts"
-    assert [one.lost for one in told.attempts] == [None, None]
+    assert [one.lost for one in told.attempts] == [None, 2, None]
 
 
 @pytest.mark.parametrize(

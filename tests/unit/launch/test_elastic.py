@@ -177,7 +177,7 @@ def test_it_shrinks_and_grows_without_counting_that_as_a_fault(
                 network.down = set()
                 time.sleep(0.2)
                 assert not interrupts.preempts()  # it does not train yet
-                (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training")
+                (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training 1")
                 trains_until(interrupts.preempts)
                 return PREEMPTED
             return COMPLETED
@@ -204,7 +204,7 @@ def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
     spec = spec_of("horovod", 6)
     fits, pauses = network.elastic(spec, 2), list[float]()
     (network.run_dir / "progress").mkdir()
-    (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training")
+    (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training 1")
 
     def run(fitted: RunSpec, placement: Placement) -> Execution:
         network.down, before = set(), time.monotonic()

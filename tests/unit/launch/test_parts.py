@@ -41,16 +41,16 @@ def age(watch: Watch, task: str, seconds: float) -> None:
 def test_progress_is_told_once(tmp_path: Path) -> None:
     """A change of a task is reported once."""
     watch = Watch(tmp_path, ("rank-0",))
-    write_progress(tmp_path, "rank-0", "1.5 3 40 training")
+    write_progress(tmp_path, "rank-0", "1.5 3 40 training 2")
 
     news = watch.look()
 
-    assert news == [Progress(task="rank-0", step=3, total_steps=40, phase="training")]
+    assert news == [Progress(task="rank-0", step=3, total_steps=40, phase="training", fit=2)]
     assert watch.look() == []
 
 
 @pytest.mark.parametrize(
-    "line", ["", "1.5 3", "1.5 x 40 training", "1.5 ² 40 training", "1.5 3 40 training twice"]
+    "line", ["", "1.5 3", "1.5 x 40 training 1", "1.5 ² 40 training 1", "1.5 3 40 training"]
 )
 def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> None:
     """A half-written progress file is ignored; it is no error."""
@@ -64,10 +64,10 @@ def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
     """A new time stamp alone shows that the task is alive."""
     watch = Watch(tmp_path, ("rank-0",))
     age(watch, "rank-0", 30)
-    write_progress(tmp_path, "rank-0", "1.5 0 0 importing")
+    write_progress(tmp_path, "rank-0", "1.5 0 0 importing 1")
     watch.look()
     age(watch, "rank-0", 30)
-    write_progress(tmp_path, "rank-0", "2.5 0 0 importing")
+    write_progress(tmp_path, "rank-0", "2.5 0 0 importing 1")
 
     watch.look()
     age(watch, "rank-0", 110)
@@ -93,7 +93,7 @@ def test_each_phase_has_its_patience(
 ) -> None:
     """What is one long call has ten times the deadline, at least ten minutes; it is named."""
     watch = Watch(tmp_path, ("rank-0",))
-    write_progress(tmp_path, "rank-0", f"1.5 3 40 {phase}")
+    write_progress(tmp_path, "rank-0", f"1.5 3 40 {phase} 1")
     watch.look()
     age(watch, "rank-0", patience_s - 10)
 
@@ -111,14 +111,14 @@ def test_each_phase_has_its_patience(
 def test_who_waits_for_a_patient_phase_has_time_too(tmp_path: Path) -> None:
     """While one task saves, its peers wait at their next step, and afterwards too for a while."""
     watch = Watch(tmp_path, ("worker-0", "worker-1"))
-    write_progress(tmp_path, "worker-0", "1.5 9 40 saving")
-    write_progress(tmp_path, "worker-1", "1.5 9 40 training")
+    write_progress(tmp_path, "worker-0", "1.5 9 40 saving 1")
+    write_progress(tmp_path, "worker-1", "1.5 9 40 training 1")
     watch.look()
     age(watch, "worker-0", 90)
     age(watch, "worker-1", 95)
 
     saving = watch.standing_still(20)
-    write_progress(tmp_path, "worker-0", "91.5 9 40 training")
+    write_progress(tmp_path, "worker-0", "91.5 9 40 training 1")
     watch.look()
     saved = watch.standing_still(20)
     age(watch, "worker-1", 21)
@@ -131,8 +131,8 @@ def test_who_waits_for_a_patient_phase_has_time_too(tmp_path: Path) -> None:
 def test_who_does_one_long_call_is_named_first(tmp_path: Path) -> None:
     """Its peers have been silent for longer: they wait for it."""
     watch = Watch(tmp_path, ("worker-0", "worker-1"))
-    write_progress(tmp_path, "worker-0", "1.5 9 40 saving")
-    write_progress(tmp_path, "worker-1", "1.5 9 40 training")
+    write_progress(tmp_path, "worker-0", "1.5 9 40 saving 1")
+    write_progress(tmp_path, "worker-1", "1.5 9 40 training 1")
     watch.look()
     age(watch, "worker-0", 601)
     age(watch, "worker-1", 605)
@@ -146,8 +146,8 @@ def test_who_does_one_long_call_is_named_first(tmp_path: Path) -> None:
 def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
     """A task that was never heard of is silent too, and the first one to look at."""
     watch = Watch(tmp_path, ("rank-0", "rank-1", "rank-2"))
-    write_progress(tmp_path, "rank-1", "1.5 3 40 training")
-    write_progress(tmp_path, "rank-2", "1.5 4 40 training")
+    write_progress(tmp_path, "rank-1", "1.5 3 40 training 1")
+    write_progress(tmp_path, "rank-2", "1.5 4 40 training 1")
     watch.look()
     age(watch, "rank-0", 130)
     age(watch, "rank-1", 150)
@@ -164,9 +164,9 @@ def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
 def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
     """A server makes no steps, and a finished task waits for the others."""
     watch = Watch(tmp_path, ("ps-0", "worker-0", "worker-1"))
-    write_progress(tmp_path, "ps-0", "1.5 0 0 serving")
-    write_progress(tmp_path, "worker-0", "1.5 40 40 finished")
-    write_progress(tmp_path, "worker-1", "1.5 39 40 training")
+    write_progress(tmp_path, "ps-0", "1.5 0 0 serving 1")
+    write_progress(tmp_path, "worker-0", "1.5 40 40 finished 1")
+    write_progress(tmp_path, "worker-1", "1.5 39 40 training 1")
     watch.look()
     age(watch, "ps-0", 90)
     age(watch, "worker-0", 90)
@@ -177,7 +177,7 @@ def test_servers_and_finished_tasks_may_wait(tmp_path: Path) -> None:
 def test_finished_processes_must_end(tmp_path: Path) -> None:
     """If all have finished but none ends, the run stands still."""
     watch = Watch(tmp_path, ("rank-0",))
-    write_progress(tmp_path, "rank-0", "1.5 40 40 finished")
+    write_progress(tmp_path, "rank-0", "1.5 40 40 finished 1")
     watch.look()
     age(watch, "rank-0", 30)
 
@@ -354,7 +354,7 @@ def test_looking_at_progress_costs_little(tmp_path: Path) -> None:
     tasks = tuple(f"rank-{rank}" for rank in range(8))
     watch = Watch(tmp_path, tasks)
     for task in tasks:
-        write_progress(tmp_path, task, "1.5 3 40 training")
+        write_progress(tmp_path, task, "1.5 3 40 training 1")
 
     start = time.process_time()
     for _ in range(100):

@@ -230,7 +230,7 @@ def test_the_queue_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     in_the_queue = watch.standing_still(10)[1]
     (tmp_path / "progress").mkdir()
     for task in ("rank-0", "rank-1"):
-        (tmp_path / "progress" / task).write_text("1.5 3 40 training")
+        (tmp_path / "progress" / task).write_text("1.5 3 40 training 1")
     watch.look()
     watch.standing_still(10)
     clock[0] += 9

@@ -45,7 +45,7 @@ class Task:
 
     def progress(self, step: int, phase: str) -> None:
         file = self.run_dir / "progress" / self.name
-        file.write_text(f"{time.time()} {step} {self.order['steps']} {phase}")
+        file.write_text(f"{time.time()} {step} {self.order['steps']} {phase} 1")
 
     def record(self, outcome: Outcome, role: str) -> int:
         record = RunRecord(
