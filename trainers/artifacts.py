@@ -143,7 +143,11 @@ class Checkpoint(Listener):
         self.said = f"saved in {checkpoint.NEWEST}"
         if self.training.backend.is_chief:
             self._record.warnings = self._before
-            position = dataclasses.replace(position, learned=self._learned())
+            position = dataclasses.replace(
+                position,
+                learned=self._learned(),
+                replicas=self.training.spec.topology.num_replicas,
+            )
             epoch = position.epochs_done + (position.begun is not None)
             if failure := self._unless_full(
                 lambda: checkpoint.write(self._path, arrays, position, loss=loss),

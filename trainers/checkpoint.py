@@ -47,6 +47,7 @@ class Position:
         feed: of the run, at the end of an epoch, see `trainers.resume.feed`; None: not known.
         ended: a callback has stopped the training there.
         learned: by its callbacks until then; None: it has none.
+        replicas: on which it was trained; None: not known.
     """
 
     epochs_done: int
@@ -54,6 +55,7 @@ class Position:
     feed: str | None = None
     ended: bool = False
     learned: CallbackState | None = None
+    replicas: int | None = None
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -82,6 +84,7 @@ def write(
         loss: of the validation after the last epoch.
     """
     stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
+    stored |= {} if position.replicas is None else {"replicas": np.array(position.replicas)}
     stored |= {} if loss is None else {"validation_loss": np.array(loss)}
     stored |= {} if position.learned is None else position.learned.to_arrays()
     stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
@@ -282,16 +285,17 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     if feed is not None and not isinstance(json.loads(feed), dict):
         raise ValueError("it does not say what the run was fed")
     learned = CallbackState.from_arrays(arrays)
+    replicas = _count(arrays["replicas"]) if "replicas" in arrays else None
     if "batches" not in arrays:
         ended = bool(arrays.get("ended", False))
-        return Position(epochs_done, feed=feed, ended=ended, learned=learned)
+        return Position(epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas)
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
-    return Position(epochs_done, begun, learned=learned)
+    return Position(epochs_done, begun, learned=learned, replicas=replicas)
 
 
 # What reading a file, and what its bytes say, can end in.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import compiled_metrics, tf, told_as
+from ringside_core.keras import compiled_metrics, generator_of, tf, told_as
 from ringside_core.specs import AUTO, InputShard, RecordInProgress, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from trainers import checkpoint
@@ -77,6 +77,7 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
     if path is None:
         return Position(epochs_done=0)
     position = checkpoint.restore(path, model, backend)
+    record.warnings += _of_another_size(position, model, spec.topology.num_replicas)
     if spec.resume_from == AUTO:
         if position.ended:
             return dataclasses.replace(position, epochs_done=spec.epochs)
@@ -89,6 +90,29 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
             advice="Ask for more epochs.",
         )
     return position
+
+
+def _of_another_size(position: Position, model: Any, replicas: int) -> tuple[str, ...]:
+    """A warning if the numbers are others from here on, because a replica's part of a batch is."""
+    if position.replicas in (None, replicas):
+        return ()
+    by_part = {type(one).__name__ for one in model._flatten_layers() if _is_of_parts(one)}
+    if not by_part:
+        return ()
+    return (
+        f"Trained with {position.replicas} replicas until here, and with {replicas} from here on. "
+        f"{', '.join(sorted(by_part))} work on each replica's part of a batch, so the weights will "
+        "not be those of a run that kept its size.",
+    )
+
+
+def _is_of_parts(layer: Any) -> bool:
+    """Whether a layer draws random numbers, or normalises with the statistics of a slice."""
+    if isinstance(layer, tf.keras.layers.BatchNormalization):
+        return not getattr(layer, "synchronized", False)
+    # A recurrent layer can draw, and most do not.
+    asked = getattr(layer, "dropout", 1), getattr(layer, "recurrent_dropout", 0)
+    return generator_of(layer) is not None and any(asked)
 
 
 def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:

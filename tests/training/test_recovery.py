@@ -73,6 +73,45 @@ def test_a_training_that_was_over_only_ends_again(
     assert [record.warnings for record in records] == [(), ()]
 
 
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        (["Dropout", "BatchNormalization"], "BatchNormalization, Dropout work on each replica's"),
+        (["LSTM"], ""),
+    ],
+)
+def test_another_size_is_told_where_layers_see_a_part_of_a_batch(
+    tmp_path: Path, records: list[RecordInProgress], layers: list[str], told: str
+) -> None:
+    """The record warns of it; a recurrent layer without dropout draws nothing."""
+
+    def model() -> Any:
+        made = {
+            "Dropout": tf.keras.layers.Dropout(0.1),
+            "BatchNormalization": tf.keras.layers.BatchNormalization(),
+            "LSTM": tf.keras.Sequential(
+                [tf.keras.layers.Reshape((-1, 1)), tf.keras.layers.LSTM(3)]
+            ),
+        }
+        before = momentum().build_model().layers
+        return tf.keras.Sequential([*(made[name] for name in layers), *before])
+
+    def trained() -> Workload:
+        return dataclasses.replace(momentum(), model=model)
+
+    train_serial(tmp_path, trained=trained, epochs=1)
+    file = tmp_path / checkpoint.NEWEST
+    arrays = checkpoint.read(file)[0]
+    assert arrays["replicas"] == 1
+    np.savez(file, **{**arrays, "replicas": np.array(4)})
+
+    train_serial(tmp_path, trained=trained, epochs=2, resume_from=AUTO)
+
+    warned = records[-1].warnings
+    assert [told in one for one in warned] == [True] * bool(told)
+    assert all("Trained with 4 replicas until here, and with 1" in one for one in warned)
+
+
 def no_space(*arguments: Any, **named: Any) -> None:
     """As a disk without it answers."""
     raise OSError(errno.ENOSPC, "No space left on device")
