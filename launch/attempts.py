@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from launch.execute import FOLDERS, SPEC, goes_on, holds_run
+from launch.claim import FOLDERS, SPEC, goes_on, holds_run
 from launch.interrupts import Interrupts
 from launch.journal import ATTEMPTS
 from launch.watch import Progress, read_progress

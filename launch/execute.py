@@ -1,17 +1,16 @@
 """Run a plan: start its processes, watch them, end every one, and say what became of the run."""
 
-import fcntl
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TextIO
 
 from launch.children import Child, Children, environment
+from launch.claim import FOLDERS, SPEC, claimed, remove, to_be_made, written
 from launch.interrupts import Interrupts
 from launch.logs import Follower, LogLimit, last_lines
 from launch.outcome import Evidence, Records, Verdict, judge
@@ -32,8 +31,6 @@ REPORT_GRACE_S = 5.0
 # Time for servers to end, once all that they served are gone.
 SERVER_GRACE_S = 10.0
 LAST_LINES = 20
-FOLDERS = ("logs", "records", "progress")
-SPEC = "spec.json"
 # Time for a host to answer: ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
@@ -67,11 +64,11 @@ def execute(
     run_dir = Path(plan.run_dir)
     if program := _missing_program(plan):
         return refused(f"{program} is not installed. `ringside doctor` shows what is installed.")
-    made = _missing(plan, run_dir)
+    made = to_be_made(plan, run_dir)
     try:
-        claim = _claimed(plan, run_dir)
+        claim = claimed(plan, run_dir)
     except OSError as error:
-        _remove(made)
+        remove(made)
         return refused(f"The folder of a run must be writable: {error}.")
     if claim is None:
         return refused(f"{run_dir} holds a run already; every run needs a folder of its own.")
@@ -91,11 +88,11 @@ def execute(
             )
     except BaseException:
         records.finish()
-        if not _written(run_dir):
-            _remove(made)
+        if not written(run_dir):
+            remove(made)
         raise
     if execution.outcome.kind == "refused" and not execution.records:
-        _remove(made)
+        remove(made)
     return execution
 
 
@@ -195,51 +192,6 @@ def pause_after(look_s: float) -> float:
     A look opens a file of each task, so of thousands, or on a slow disk, it is taken less often.
     """
     return min(max(POLL_S, look_s / LOOKING), RESTING_POLL_S)
-
-
-def holds_run(run_dir: Path) -> bool:
-    """Whether a run has claimed a folder, or processes of one have written into it."""
-    return _written(run_dir) or (run_dir / SPEC).exists()
-
-
-def _written(run_dir: Path) -> bool:
-    return any(any((run_dir / folder).glob("*")) for folder in ("records", "progress"))
-
-
-def _claimed(plan: Plan, run_dir: Path) -> TextIO | None:
-    """Take a folder for this run; None: another run has it.
-
-    The spec is what claims it: of two launches only one can create the file, on a shared disk too,
-    and no task ever reads the spec of another run. While it is open, the run goes on (`goes_on`).
-    """
-    if holds_run(run_dir):
-        return None
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        file = (run_dir / SPEC).open("x", encoding="utf-8")
-        with suppress(OSError):  # a disk without locks
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        try:
-            file.write(plan.spec.to_json())
-            file.flush()
-        except OSError:
-            with suppress(OSError):  # it would write the rest
-                file.close()
-            raise
-        return file
-    return None
-
-
-def goes_on(run_dir: Path) -> bool:
-    """Whether the launcher of the run in a folder is alive: the kernel holds its lock till then."""
-    with suppress(FileNotFoundError), (run_dir / SPEC).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-    return False
 
 
 def refused(reason: str) -> Execution:
@@ -358,23 +310,6 @@ def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
     for name, text in plan.files.items():
         write_whole(run_dir / name, text)
     return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file, interrupts)
-
-
-def _missing(plan: Plan, run_dir: Path) -> list[Path]:
-    """What this run will make, innermost first. After a refusal nothing of it may stay."""
-    own = [run_dir / name for name in (*FOLDERS, *plan.files, SPEC)]
-    return [path for path in (*own, run_dir) if not path.exists()]
-
-
-def _remove(made: list[Path]) -> None:
-    for path in made:
-        if path.name not in FOLDERS and path.is_dir():
-            with suppress(OSError):
-                path.rmdir()  # unless another run has come into it
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)  # NFS keeps a name for an open file
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _local_obstacle(plan: Plan, spec_file: Path) -> str:

@@ -9,8 +9,8 @@ import typer
 
 from launch import LAUNCHERS, LauncherName, Plan, Site, execute, make_plan
 from launch.attempts import attempt, set_aside
+from launch.claim import holds_run
 from launch.elastic import Elastic
-from launch.execute import holds_run
 from launch.flags import with_spec_flags
 from launch.interrupts import Interrupts
 from launch.launchers.slurm import must_be_accepted

@@ -13,7 +13,7 @@ import pytest
 
 import ringside.cli.main
 from launch import Plan, execute
-from launch.execute import holds_run
+from launch.claim import holds_run
 from launch.interrupts import Interrupts
 from ringside.cli.common import placement_from
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
