@@ -15,13 +15,13 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from backends.base import Backend
 from launch.flags import spec_from_flags
@@ -87,6 +87,46 @@ class _Session:
 _session: _Session | None = None
 
 
+class _Scope(AbstractContextManager[None]):
+    """The scope of a backend, which can be entered again, and be left for the time of a `fit`."""
+
+    open: ClassVar[list["_Scope"]] = []
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._entered: list[AbstractContextManager[Any]] = []
+
+    def enter(self) -> None:
+        """Build variables as the backend wants them, from now on."""
+        self._entered.append(self._backend.scope())
+        self._entered[-1].__enter__()
+
+    def leave(self, *error: Any) -> None:
+        """Build them as before."""
+        self._entered.pop().__exit__(*(error or (None, None, None)))
+
+    def __enter__(self) -> None:
+        self.enter()
+        self.open.append(self)
+
+    def __exit__(self, *error: Any) -> None:
+        self.open.pop()
+        self.leave(*error)
+
+
+@contextmanager
+def _out_of_scopes() -> Iterator[None]:
+    """A strategy trains outside of its scope; an author may call `fit` within it."""
+    left = list(reversed(_Scope.open))
+    for one in left:
+        one.leave()
+    try:
+        yield
+    finally:
+        for one in reversed(left):
+            one.enter()
+
+
 def scope() -> AbstractContextManager[Any]:
     """Where a model is built and compiled: `with ringside.scope(): …`.
 
@@ -99,7 +139,7 @@ def scope() -> AbstractContextManager[Any]:
     session = _here()
     # Unseeded they would differ from stack to stack.
     seed_weights(session.record.spec.seed, also_if_seeded=False)
-    return session.backend.scope()
+    return _Scope(session.backend)
 
 
 def is_chief() -> bool:
@@ -129,10 +169,11 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
     if workload.capturing():
         return workload.reached(checked_arguments(model, *data, **arguments))
     session = _here()
-    with session.backend.scope():  # the model that runs a step function is made now
-        asked = checked_arguments(model, *data, **arguments)
-    session.fits += 1
-    return _train(session, asked) if asked.epochs else workload.no_history(asked)
+    with _out_of_scopes():
+        with session.backend.scope():  # the model that runs a step function is made now
+            asked = checked_arguments(model, *data, **arguments)
+        session.fits += 1
+        return _train(session, asked) if asked.epochs else workload.no_history(asked)
 
 
 def run_whole(

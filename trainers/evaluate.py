@@ -70,6 +70,8 @@ class Evaluation:
         rehearsal.check_metrics()
         self._of_layers = metrics_of_layers(model)
         self._trimmed = losses_count_padding(model) or bool(self._of_layers)
+        # A loss of one number for the batch takes no weights.
+        self._weighs_losses = pipeline.weighted or not losses_count_padding(model)
         if self._of_layers:
             Results.of(model)  # so that they count true examples
         # Whether a part of a batch may hold no example.
@@ -113,7 +115,8 @@ class Evaluation:
         with feeding(ids), gathering(self._together, share, true):
             with counted_by(share, true if self._empty else None):
                 predictions = self._model(x, training=False)
-            mean = self._losses and self._losses(labels(y), predictions, weight)
+            given = weight if self._weighs_losses else None
+            mean = self._losses and self._losses(labels(y), predictions, given)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.

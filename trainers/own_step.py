@@ -23,6 +23,7 @@ from ringside_core.keras import (
     compiled_losses,
     compiled_metrics,
     has_own_step,
+    let_averages_be_of_one_replica,
     let_losses_be_of_one_replica,
     loss_metrics,
     metrics_of,
@@ -34,11 +35,12 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.workloads.metric_functions import tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from trainers.gather import Together, calls, gathering
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
-from trainers.whole_batch import takes_true_examples
+from trainers.whole_batch import losses_count_padding, takes_true_examples
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
@@ -360,7 +362,9 @@ class OwnStep:
         self._results.forget()
         whole = gathering(self._together, share, true)
         empty = self.cuts and not self._alone  # a replica may have no example
-        with counted_by(None if self._alone else share, true if empty else None), whole:
+        examples = self._batch / scale  # of the global batch
+        part = None if self._alone else share, true if empty else None
+        with counted_by(*part, examples), whole:
             told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
         for mean in self.means:
             mean.update_state(_number(told[mean.name], share), sample_weight=share)
@@ -386,7 +390,7 @@ def together(backend: Backend) -> Together | RefusalError | None:
 
 
 @contextmanager
-def counted_by(share: Any, true: Any) -> Iterator[None]:
+def counted_by(share: Any, true: Any, examples: Any = None) -> Iterator[None]:
     """Within this block of a thread, an author's step runs on this replica's part of a batch.
 
     Args:
@@ -394,9 +398,10 @@ def counted_by(share: Any, true: Any) -> Iterator[None]:
             in plain Keras.
         true: number of true examples: of a part without any, metrics count nothing. None: each has
             some.
+        examples: true examples of the batch of which this is a part; None: of this part.
     """
     before = vars(_here).copy()
-    _here.share, _here.true = share, true
+    _here.share, _here.true, _here.examples = share, true, examples
     try:
         with losses_of_one_replica():
             yield
@@ -437,6 +442,8 @@ class Results:
         vars(model)["_ringside_results"] = found
         # A second fit compiles the losses anew.
         held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
+        if losses_count_padding(model):  # Keras' own step runs; Keras 3 holds them in another one
+            held += compiled_metrics(model).metrics
         for metric in held:
             found._watch(metric)
         return found
@@ -511,12 +518,16 @@ def _counts(metric: Any, told: Any, weight: Any) -> Any:
     single = isinstance(metric, tf.keras.metrics.Mean | tf.keras.metrics.Sum)
     if single and weight is None and tf.convert_to_tensor(told).shape.rank == 0:
         return share
+    first = tf.nest.flatten(told)[0]
+    if weight is None and tells_of_batch(metric):  # a batch counts once, as in plain Keras
+        examples = tf.shape(first)[0]
+        once = tf.ones([], metric.dtype) if share is None else tf.cast(share, metric.dtype)
+        return tf.fill([examples], once / tf.cast(tf.maximum(examples, 1), metric.dtype))
     if true is None:
         return None
     there = tf.cast(true > 0, tf.keras.backend.floatx())
     if weight is not None:
         return tf.cast(weight, there.dtype) * there
-    first = tf.nest.flatten(told)[0]
     return tf.fill([tf.shape(first)[0]], there)
 
 
@@ -556,6 +567,9 @@ def losses_of_one_replica() -> Iterator[None]:
 
 
 let_losses_be_of_one_replica(lambda: getattr(_here, "alone", False))
+let_averages_be_of_one_replica(
+    lambda: getattr(_here, "alone", False), lambda: getattr(_here, "examples", None)
+)
 
 
 def one_pass_only(model: Any) -> RefusalError:

@@ -94,7 +94,8 @@ class Rehearsal:
         batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
         # Many of Keras 3's own metrics assign, and could not be used anywhere.
         shared = VERSION == 2 or not self._backend.capabilities.synchronous
-        reason = unsummable(self.metrics, trained.metrics, batches, shared=shared)
+        trimmed = losses_count_padding(self._model)
+        reason = unsummable(self.metrics, trained.metrics, batches, shared=shared, trimmed=trimmed)
         if reason is not None:
             raise RefusalError(
                 "A metric must be exact under every backend: its state summed over replicas, "

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside_core.keras import raw, tf
+from ringside_core.workloads.metric_functions import tells_of_batch
 
 Batch = tuple[Any, Any, Any]
 """(y, predictions, weight), as a metric takes them."""
@@ -20,6 +21,7 @@ def unsummable(
     batches: Sequence[Batch],
     *,
     shared: bool = True,
+    trimmed: bool = False,
 ) -> str | None:
     """Why a metric would not be exact under some backend; None if all are exact.
 
@@ -34,6 +36,8 @@ def unsummable(
         trained: the metrics of the training itself, in the same order.
         batches: of uneven sizes, with uneven weights. Call it outside of any strategy.
         shared: whether several workers may share the variables.
+        trimmed: whether they are given true examples only. Then a mean of one number for each batch
+            is exact too, as data-parallel training defines it: each replica has a batch.
     """
     try:
         whole = _updated(make_metrics(), batches)
@@ -47,6 +51,8 @@ def unsummable(
             raise
         return f"a metric must take (y, predictions, sample_weight): {error}"
     for index, metric in enumerate(whole):
+        if trimmed and tells_of_batch(metric):
+            continue
         reason = (
             _shared(metric, parts[0][index])
             or _not_a_number(metric)

@@ -1,9 +1,9 @@
 """Which models must be given true examples only, because a weight of 0 does not take padding out.
 
-An author's own training step is one. So is Keras' own if a loss may look at its whole batch: an
-author's own function, which may couple the examples or return one number for all of them; a loss
-or a metric that a layer adds from its activations; and a loss that is divided by the valid elements
-of a mask. Such a model is trained as if Keras' step were its author's own.
+An author's own training step is one. So is Keras' own if a loss or a metric may look at its whole
+batch: an author's own function, which may couple the examples or return one number for all of them;
+a loss or a metric that a layer adds from its activations; and a loss that is divided by the valid
+elements of a mask. Such a model is trained as if Keras' step were its author's own.
 
 The structure of the model decides, and no experiment: so it is decided alike in all processes, with
 every seed and in every precision.
@@ -15,6 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ringside_core.keras import has_own_step, is_graph_network, mask_of, tf
+from ringside_core.workloads.metric_functions import is_own
 from ringside_core.workloads.workload import Workload
 
 _MARK = "_ringside_losses_count_padding"
@@ -45,7 +46,9 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    weighable = own_loss or _may_measure(model)
+    with tf.Graph().as_default():  # thrown away, so that Keras does not count these metrics
+        own_metric = any(map(is_own, tf.nest.flatten(workload.metrics())))
+    weighable = own_loss or own_metric or _may_measure(model)
     if (weighable and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model

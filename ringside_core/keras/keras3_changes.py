@@ -125,15 +125,15 @@ _Seeds.next = _own_stream(_Seeds.next)
 
 
 def _weigh_examples(upstream: Any) -> Any:
-    """Let a weight for each example weigh all of its loss, which may be a map of pixels.
+    """Let a weight for each example weigh all of its loss: of its steps of time, of its pixels.
 
-    Keras would lay the weights of a batch over columns of the map.
+    Keras would lay the weights of a batch over the steps, or over columns of the map.
     """
 
     @functools.wraps(upstream)
     def weighed(values: Any, sample_weight: Any = None, *args: Any, **kwargs: Any) -> Any:
         rank = len(getattr(values, "shape", ()))
-        if sample_weight is not None and len(sample_weight.shape) == 1 and rank > 2:
+        if sample_weight is not None and len(sample_weight.shape) == 1 and rank > 1:
             sample_weight = with_rank(tf.convert_to_tensor(sample_weight), rank)
         return upstream(values, sample_weight, *args, **kwargs)
 

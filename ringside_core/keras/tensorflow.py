@@ -6,10 +6,11 @@ Whoever starts a process sets it before TensorFlow is imported
 """
 
 import contextlib
+import functools
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ringside_core.memory import keep_freed_memory
@@ -67,6 +68,7 @@ with _without_noise():
         gen_random_ops,
         gen_stateful_random_ops,
         gen_stateless_random_ops_v2,
+        nn_impl_distribute,
     )
     from tensorflow.python.ops.parallel_for import control_flow_ops
 
@@ -85,6 +87,7 @@ __all__ = [
     "gen_stateful_random_ops",
     "gen_stateless_random_ops_v2",
     "global_seed",
+    "let_averages_be_of_one_replica",
     "python_of",
     "tf",
     "with_rank",
@@ -126,3 +129,37 @@ def python_of(function: Any) -> Any:
 def with_rank(tensor: Any, rank: int) -> Any:
     """A tensor with axes of size 1 after its own, as many as it lacks."""
     return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
+
+
+def let_averages_be_of_one_replica(alone: Callable[[], bool], examples: Callable[[], Any]) -> None:
+    """Let `tf.nn.compute_average_loss` mean over a replica's own examples, where `alone()` says so.
+
+    By itself it divides by all replicas' examples, and `scale_regularization_loss` by the replicas.
+
+    Args:
+        alone: whether the calling thread runs a step on a replica's part of a batch.
+        examples: the true examples of the whole batch; None: those of the part. An author who
+            divides by a global batch of his own gets a share of that quotient.
+    """
+    average, scaled = tf.nn.compute_average_loss, tf.nn.scale_regularization_loss
+
+    @functools.wraps(average)
+    def of_part(
+        per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
+    ) -> Any:
+        if not alone():
+            return average(per_example_loss, sample_weight, global_batch_size)
+        losses = tf.convert_to_tensor(per_example_loss)
+        own = tf.shape(losses)[0]
+        mean = average(losses, sample_weight, own)
+        if global_batch_size is None:
+            return mean
+        every = own if (whole := examples()) is None else whole
+        return mean * tf.cast(every, mean.dtype) / tf.cast(global_batch_size, mean.dtype)
+
+    @functools.wraps(scaled)
+    def unscaled(regularization_loss: Any) -> Any:
+        return tf.reduce_sum(regularization_loss) if alone() else scaled(regularization_loss)
+
+    for module in (tf.nn, nn_impl_distribute):
+        module.compute_average_loss, module.scale_regularization_loss = of_part, unscaled

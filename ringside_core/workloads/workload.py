@@ -18,6 +18,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
+from ringside_core.workloads.metric_functions import of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import (
     check_class_weight,
@@ -266,13 +267,13 @@ def _new_optimizer(given: Any) -> Any:
 def _new_metrics(given: Any) -> list[Any] | dict[str, Any]:
     """New metrics of names and instances, or from a function that builds them."""
     if callable(given):
-        made: list[Any] | dict[str, Any] = given()
+        made: list[Any] | dict[str, Any] = tf.nest.map_structure(of_each, given())
         return made
     copies = tf.nest.map_structure(
         lambda one: (
             type(one).from_config(one.get_config())
             if isinstance(one, tf.keras.metrics.Metric)
-            else one
+            else of_each(one)
         ),
         given,
     )

@@ -1,0 +1,49 @@
+"""An author's metric function, which may return one number for a whole batch.
+
+Keras means such numbers over the batches, and refuses weights beside them. Here each example of the
+batch is told the number, so that examples can be weighed and counted.
+"""
+
+from functools import wraps
+from types import FunctionType
+from typing import Any
+
+from ringside_core.keras import tf
+from ringside_core.workloads.functions import rewritten
+
+_OWN, _OF_BATCH = "_ringside_own", "_ringside_of_batch"
+
+
+def of_each(metric: Any) -> Any:
+    """A function (y, predictions) → a value of each example.
+
+    Args:
+        metric: as for `Model.compile`; what is no function of the author's is returned as it is.
+    """
+    if not isinstance(metric, FunctionType) or is_own(metric):
+        return metric
+    if metric.__module__.startswith(("keras.", "tf_keras.")):
+        return metric
+
+    @wraps(metric)
+    @tf.autograph.experimental.do_not_convert
+    def told(y: Any, predictions: Any, **arguments: Any) -> Any:
+        value = tf.convert_to_tensor(rewritten(metric)(y, predictions, **arguments))
+        if value.shape.rank != 0:
+            return value
+        setattr(metric, _OF_BATCH, True)  # for all metrics that are made of it
+        return tf.fill([tf.shape(predictions)[0]], value)
+
+    setattr(told, _OWN, True)
+    return told
+
+
+def is_own(metric: Any) -> bool:
+    """Whether this is a function of the author's, see `of_each`."""
+    return getattr(metric, _OWN, False)
+
+
+def tells_of_batch(metric: Any) -> bool:
+    """Whether a metric has been told one number for a whole batch by a function of the author's."""
+    function: Any = getattr(metric, "_fn", None)
+    return is_own(function) and getattr(function.__wrapped__, _OF_BATCH, False) is True
