@@ -9,9 +9,9 @@ The author's code knows nothing of this, and may have any number of optimizers, 
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Self
 
 from backends.base import Backend
@@ -22,6 +22,7 @@ from ringside_core.keras import (
     build_optimizer,
     compiled_losses,
     compiled_metrics,
+    flat,
     has_own_step,
     let_averages_be_of_one_replica,
     let_losses_be_of_one_replica,
@@ -31,6 +32,7 @@ from ringside_core.keras import (
     optimizer_kinds,
     optimizers_of,
     python_of,
+    raw,
     tf,
     weights_of,
 )
@@ -161,7 +163,8 @@ def try_out(
     if takes_true_examples(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
-        with _only_known(optimizers), counted_by(one, one), gathering(gathers):
+        no_sums = _no_sums(model) if several else nullcontext()
+        with _only_known(optimizers), counted_by(one, one), gathering(gathers), no_sums:
             trained = _returned(model, python_of(model.train_step), data, results)
         if not any(updated):
             raise RefusalError(
@@ -209,6 +212,34 @@ def _check_names(model: Any) -> None:
             received=f"several called {', '.join(twice)} in {type(model).__name__}",
             advice='Name each, such as tf.keras.metrics.Mean(name="kl_loss").',
         )
+
+
+@contextmanager
+def _no_sums(model: Any) -> Iterator[None]:
+    """Refuse a loss for each example at a tape: it trains by their sum, which replicas would mean.
+
+    A gradient by what is no variable, such as a penalty's by its inputs, is the author's affair.
+    """
+    upstream = tf.GradientTape.gradient
+
+    @wraps(upstream)
+    def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        by_weights = any(isinstance(raw(one), tf.Variable) for one in flat(sources))
+        if by_weights and any(one.shape.rank for one in flat(target)):
+            raise RefusalError(
+                "A training step's loss must be one number, a mean over its batch.",
+                received=f"{step_name(model)}, which gives its tape a loss for each example: the "
+                "gradient is that of their sum, and grows with the batch of a replica",
+                advice="Write tf.reduce_mean(loss) in it. Plain Keras then trains by the mean too, "
+                "so multiply the learning rate by the batch.",
+            )
+        return upstream(tape, target, sources, *args, **kwargs)
+
+    tf.GradientTape.gradient = gradient
+    try:
+        yield
+    finally:
+        tf.GradientTape.gradient = upstream
 
 
 @contextmanager

@@ -54,8 +54,7 @@ def unsummable(
         if trimmed and tells_of_batch(metric):
             continue
         reason = (
-            _shared(metric, parts[0][index])
-            or _not_a_number(metric)
+            _not_a_number(metric)
             or _not_summed(metric)
             or _not_summed(trained[index])
             or _not_additive(metric, [part[index] for part in parts], total[index])
@@ -81,12 +80,6 @@ def _weightless(batch: Batch) -> Batch:
 
 def _joined(*batches: Batch) -> Any:
     return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *batches)
-
-
-def _shared(metric: Any, other: Any) -> str | None:
-    if metric is not other:
-        return None
-    return "`metrics` must build new metrics at each call, training and validation need their own"
 
 
 def _not_a_number(metric: Any) -> str | None:

@@ -15,7 +15,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ringside_core.keras import has_own_step, is_graph_network, mask_of, tf
-from ringside_core.workloads.metric_functions import is_own
 from ringside_core.workloads.workload import Workload
 
 _MARK = "_ringside_losses_count_padding"
@@ -46,9 +45,7 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    with tf.Graph().as_default():  # thrown away, so that Keras does not count these metrics
-        own_metric = any(map(is_own, tf.nest.flatten(workload.metrics())))
-    weighable = own_loss or own_metric or _may_measure(model)
+    weighable = own_loss or workload.has_own_metric() or _may_measure(model)
     if (weighable and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model

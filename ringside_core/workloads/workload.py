@@ -18,7 +18,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
-from ringside_core.workloads.metric_functions import of_each
+from ringside_core.workloads.metric_functions import is_own, of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import (
     check_class_weight,
@@ -203,6 +203,23 @@ class Workload:
         found["metrics"] = partial(_new_metrics, both)
         for name, value in found.items():
             object.__setattr__(self, name, value)
+
+    def has_own_metric(self) -> bool:
+        """Whether a metric is a function of the author's.
+
+        Raises:
+            RefusalError: a metric is the same at each call.
+        """
+        with tf.Graph().as_default():  # thrown away, so that Keras does not count these metrics
+            made, again = (tf.nest.flatten(self.metrics()) for _ in range(2))
+        for one, other in zip(made, again, strict=False):
+            if one is other and isinstance(one, tf.keras.metrics.Metric):
+                raise RefusalError(
+                    "`metrics` must build new metrics at each call: training and validation need "
+                    "their own.",
+                    received=f"{one.name} twice",
+                )
+        return any(map(is_own, made))
 
     def check_metrics(self, num_outputs: int) -> None:
         """Refuse a plain list of metrics for several outputs: it does not say which is whose."""

@@ -200,7 +200,7 @@ shared = functools.cache(WeightSum)
         (average, r"mine: .*aggregation MEAN\): make it with self.add_weight"),
         (Pair, r"mine: its result must be one number, not \(2,\)"),
         (Unweighted, "sample_weight"),
-        (shared, "mine: `metrics` must build new metrics"),
+        (shared, "`metrics` must build new metrics.*mine twice"),
     ],
 )
 def test_a_metric_that_replicas_cannot_share_is_refused(

@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.independent import order
 from tests.training.replicas.runs import batches, train_serial
 from tests.verify.zoo import GLOBAL_BATCH
 from tests.verify.zoo_of_batches import Narrowing, dice, one_number
+from trainers.own_step import try_out
 from trainers.whole_batch import losses_count_padding, mark_losses, takes_true_examples
 
 layers = tf.keras.layers
@@ -316,6 +318,46 @@ def test_a_step_that_cannot_be_distributed_is_refused(kind: Any, words: str) -> 
 
     with pytest.raises(RefusalError, match=words):
         train_serial(Workload("own", model, numbers()))
+
+
+class Summed(tf.keras.Model):
+    """Its tape gets a loss for each example; beside it, a penalty on gradients by its inputs."""
+
+    def __init__(self, *, mean: bool) -> None:
+        super().__init__()
+        self.line, self.mean = layers.Dense(1), mean
+
+    def call(self, x: Any) -> Any:
+        return self.line(x)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                made = self(x)
+            penalty = tf.reduce_mean(inner.gradient(made, x) ** 2, axis=1)
+            losses = (made - y)[:, 0] ** 2 + penalty
+            loss = tf.reduce_mean(losses) if self.mean else losses
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": tf.reduce_mean(losses)}
+
+
+@pytest.mark.parametrize(("mean", "several", "refused"), [(0, 1, 1), (0, 0, 0), (1, 1, 0)])
+def test_a_loss_for_each_example_is_not_divided_among_replicas(
+    mean: int, several: int, refused: int
+) -> None:
+    """The gradient is that of their sum; a penalty's own is by the inputs."""
+    x, y = (tf.cast(one, tf.keras.backend.floatx()) for one in numbers())
+    model = Summed(mean=bool(mean))
+    model(x)
+    model.compile("sgd")
+    batch = x, y, tf.ones(len(x), x.dtype)
+    says = pytest.raises(RefusalError, match=r"one number.*Summed.train_step.*of their sum")
+
+    with says if refused else nullcontext():
+        try_out(model, batch, (x, y), (x, y), several=bool(several))
 
 
 def spread(y: Any, made: Any) -> Any:
