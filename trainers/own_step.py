@@ -473,8 +473,11 @@ class Results:
         vars(model)["_ringside_results"] = found
         # A second fit compiles the losses anew.
         held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
-        if losses_count_padding(model):  # Keras' own step runs; Keras 3 holds them in another one
-            held += compiled_metrics(model).metrics
+        if losses_count_padding(
+            model
+        ):  # Keras' own step runs; Keras 3 holds them in one of its own
+            compiled = compiled_metrics(model)
+            held = [*(one for one in held if one is not compiled), *compiled.metrics]
         for metric in held:
             found._watch(metric)
         return found

@@ -41,7 +41,7 @@ with ringside.scope():
         ]
     )
     optimizer = keras.optimizers.Adam(0.01, global_clipnorm=0.05)
-    net.compile(optimizer, loss="mse", metrics=["mae", error])
+    net.compile(optimizer, loss="mse", metrics=["mae"] if asked.save else ["mae", error])
 
 
 @ringside.step
