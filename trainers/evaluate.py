@@ -117,6 +117,7 @@ class Evaluation:
                 predictions = self._model(x, training=False)
             given = weight if self._weighs_losses else None
             mean = self._losses and self._losses(labels(y), predictions, given)
+            self._metrics.update_state(labels(y), predictions, weight)
         # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
         # that the sum can be divided by the number of examples at the end. This works for losses of
         # any structure.
@@ -135,7 +136,6 @@ class Evaluation:
         self._count.update_state(true)
         self._padded_count.update_state(batch)
         self._fed.update_state(ids)
-        self._metrics.update_state(labels(y), predictions, weight)
 
     def __call__(self) -> tuple[dict[str, float], int]:
         """Run once over the split.

@@ -37,7 +37,7 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RefusalError, RunSpec
-from ringside_core.workloads.metric_functions import tells_of_batch
+from ringside_core.workloads.metrics import tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from trainers.gather import Together, calls, gathering

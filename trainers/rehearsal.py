@@ -19,11 +19,13 @@ from ringside_core.keras import (
     with_rank,
 )
 from ringside_core.specs import InputShard, RefusalError
+from ringside_core.workloads.metrics import let_count_once
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
+from trainers.ledger import current_ids
 from trainers.summable import unsummable
-from trainers.whole_batch import losses_count_padding
+from trainers.whole_batch import losses_count_padding, may_mask_outputs
 
 # Uneven, so that a mean of means differs from the mean. From 0.25 to 3, so that a metric that
 # ignores them is noticed.
@@ -70,6 +72,20 @@ class Rehearsal:
         given = (self._workload.metrics(), self._output_names)
         metrics = _refusing("metrics", new_metrics, *given, self._labels, self.predictions)
         name_alike(metrics, compiled_metrics(self._model))
+        return self._counting(metrics)
+
+    def _counting(self, metrics: Any) -> Any:
+        """The same metrics; without the examples' weights, if their author wants them so."""
+        if not self._workload.counts_once:
+            return metrics
+        if may_mask_outputs(self._model):
+            raise RefusalError(
+                "Metrics of a masked output are weighted, where examples have weights.",
+                received="compile(metrics=…) beside sample_weight or class_weight",
+                advice="Write compile(weighted_metrics=…).",
+            )
+        for one in metrics.metrics:
+            let_count_once(one, current_ids)
         return metrics
 
     @property
@@ -91,6 +107,7 @@ class Rehearsal:
         with self._backend.scope():
             _refusing("losses", build_losses, losses, self._labels, self.predictions)
             _refusing("metrics", build_metrics, trained, self._labels, self.predictions)
+        self._counting(trained)
         batches = [_cut((self._y, self.predictions, self._weight), *cut) for cut in _CUTS]
         # Many of Keras 3's own metrics assign, and could not be used anywhere.
         shared = VERSION == 2 or not self._backend.capabilities.synchronous

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside_core.keras import raw, tf
-from ringside_core.workloads.metric_functions import tells_of_batch
+from ringside_core.workloads.metrics import tells_of_batch
 
 Batch = tuple[Any, Any, Any]
 """(y, predictions, weight), as a metric takes them."""

@@ -46,7 +46,7 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
     own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
     weighable = own_loss or workload.has_own_metric() or _may_measure(model)
-    if (weighable and one_pass) or _may_add_losses(model) or _may_mask_outputs(model):
+    if (weighable and one_pass) or _may_add_losses(model) or may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model
 
@@ -73,7 +73,8 @@ def _is_of_keras(loss: Any) -> bool:
     return all(part.__module__.startswith(("keras.", "tf_keras.")) for part in parts)
 
 
-def _may_mask_outputs(model: Any) -> bool:
+def may_mask_outputs(model: Any) -> bool:
+    """Whether an output may have a mask."""
     if is_graph_network(model):
         return any(mask_of(output) is not None for output in tf.nest.flatten(model.outputs))
     # A subclassed model does not say where a mask ends.

@@ -266,7 +266,7 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
         optimizer=optimizer,
         loss=workload.loss,
         loss_weights=workload.loss_weights,
-        weighted_metrics=workload.metrics(),
+        **{"metrics" if workload.counts_once else "weighted_metrics": workload.metrics()},
         run_eagerly=True,  # to trace a step takes longer than to run it
     )
     build_optimizer(model.optimizer, trainable_of(model))  # to see its state before

@@ -157,13 +157,14 @@ def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any)
 
 
 def _check_metrics(model: Any, *, weighted: bool) -> None:
-    """Refuse metrics that count each example once, beside weights: all are weighted."""
+    """Refuse metrics of both kinds beside weights: those that count each example once, and not."""
     is_model = isinstance(model, tf.keras.Model) and optimizers_of(model)
-    if weighted and is_model and compiled_by(model)["metrics"]:
+    found = compiled_by(model) if weighted and is_model else {}
+    if found.get("metrics") and found.get("weighted_metrics"):
         raise RefusalError(
-            "Metrics of weighted examples are weighted, under every backend.",
-            received="compile(metrics=…) beside sample_weight or class_weight",
-            advice="Write compile(weighted_metrics=…).",
+            "The metrics of weighted examples are all weighted, or none is.",
+            received="compile(metrics=…, weighted_metrics=…) beside sample_weight or class_weight",
+            advice="Leave one of them out.",
         )
 
 

@@ -18,7 +18,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
-from ringside_core.workloads.metric_functions import is_own, of_each
+from ringside_core.workloads.metrics import is_own, of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
 from ringside_core.workloads.weights import (
     check_class_weight,
@@ -64,6 +64,8 @@ class Workload:
         callbacks: as for `Model.fit`, or a function that returns them anew. They are called in a
             training of its own, not in certificates and comparisons (docs/own-model.md).
         validates: whether there are validation data; set by itself.
+        counts_once: whether metrics count each example once, although examples have weights; set by
+            itself, where a compiled model has `metrics` and no `weighted_metrics`.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Workload:
     class_weight: Mapping[int, float] | None = None
     callbacks: Any = ()
     validates: bool = True
+    counts_once: bool = False
 
     def __post_init__(self) -> None:
         if self.validation is None:
@@ -199,10 +202,20 @@ class Workload:
         if type(model).compile is not tf.keras.Model.compile and has_own_step(model):
             return
         found = compiled_by(model)
-        both = _merged(found["metrics"], found.pop("weighted_metrics"))
+        weighted = found.pop("weighted_metrics")
+        once = found["metrics"] and not weighted and self._is_weighted()
+        object.__setattr__(self, "counts_once", bool(once))
+        both = _merged(found["metrics"], weighted)
         found["metrics"] = partial(_new_metrics, both)
         for name, value in found.items():
             object.__setattr__(self, name, value)
+
+    def _is_weighted(self) -> bool:
+        """Whether examples have weights of their own, in training or in validation."""
+        sources = (self.train, self.validation)
+        forms = [first_batches(one, self.preprocess, 1).element_spec for one in sources]
+        given = any(isinstance(form, tuple) and len(form) == 3 for form in forms)
+        return given or self.class_weight is not None
 
     def has_own_metric(self) -> bool:
         """Whether a metric is a function of the author's.

@@ -286,7 +286,31 @@ def within(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         return model, fit(model, *data(11), shuffle=False, **told)
 
 
-PROGRAMS = (decided, stepwise, staged, own_step, looped, held, endless, padded, within)
+def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Weights of examples, some of them 0, beside metrics that count each example once."""
+    tf.keras.utils.set_random_seed(10)
+    with scope():
+        model = net()
+        counts = [tf.keras.metrics.TruePositives(name="hits"), "mae"]
+        model.compile(tf.keras.optimizers.SGD(0.1), "mse", metrics=counts)
+    (x, y), (held_out, wanted) = data(13), data(14, 33)
+    return model, fit(
+        model,
+        x,
+        (y > 0).astype(float),
+        sample_weight=np.arange(EXAMPLES) % 4 / 2.0,
+        validation_data=(held_out, (wanted > 0).astype(float), np.arange(33) % 3 / 1.0),
+        batch_size=BATCH,
+        epochs=2,
+        shuffle=False,
+        verbose=0,
+    )
+
+
+PROGRAMS = (
+    *(decided, stepwise, staged, own_step, looped),
+    *(held, endless, padded, within, unweighted),
+)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
