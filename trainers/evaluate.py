@@ -44,6 +44,7 @@ class Evaluation:
     Attributes:
         ledger: the examples of the newest run, None before the first.
         predictions: nest of tensors: what the untrained model makes of some examples.
+        coupled: whether a prediction depends on the other examples of its batch.
     """
 
     ledger: LedgerDigest | None = None
@@ -66,7 +67,7 @@ class Evaluation:
         self._backend, self._model = backend, model
         self._steps = pipeline.steps_per_epoch(backend.num_readers)
         rehearsal = Rehearsal(model, workload, backend, pipeline)
-        self.predictions = rehearsal.predictions
+        self.predictions, self.coupled = rehearsal.predictions, rehearsal.coupled
         rehearsal.check_metrics()
         self._of_layers = metrics_of_layers(model)
         self._trimmed = losses_count_padding(model) or bool(self._of_layers)

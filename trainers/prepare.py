@@ -30,6 +30,7 @@ from trainers.resume import check_goes_on, reader, restored
 from trainers.sync_proof import SyncProof
 from trainers.totals import Totals, updates_per_batch
 from trainers.train_step import instrument
+from trainers.whole_batch import takes_true_examples
 
 
 def prepare(
@@ -113,6 +114,7 @@ def prepare(
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
     check_goes_on(training, position)
+    record.warnings += _of_filled_batches(training)
     calls = next((one for one in callbacks if isinstance(one, Callbacks)), None)
     if calls is not None and (position.epochs_done or position.begun is not None):
         # Who names the checkpoint of a training that callbacks have stopped wants to train on.
@@ -130,6 +132,20 @@ def prepare(
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint) and goes_on]
     proof = _proof(training, record) if training.updates else []  # nothing changes
     return Driver(training, record, [*callbacks, *proof, *saving, *listeners, *ending])
+
+
+def _of_filled_batches(training: Training) -> tuple[str, ...]:
+    """A warning if the filling of a short batch is seen by its examples."""
+    short = [one.last_batch for one in (training.train, training.validation) if one.last_batch]
+    coupled = getattr(training.evaluate, "coupled", False)
+    if not (short and coupled) or takes_true_examples(training.model):
+        return ()
+    return (
+        "What the model makes of an example depends on the others of its batch. A last batch of "
+        f"{' or '.join(map(str, sorted(set(short))))} examples is filled up to "
+        f"{training.spec.global_batch} with others, of weight 0, so losses and metrics are not "
+        "those of plain Keras.",
+    )
 
 
 def _callbacks(spec: RunSpec, workload: Workload) -> list[Listener]:

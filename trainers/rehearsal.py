@@ -12,6 +12,7 @@ from ringside_core.keras import (
     build_metrics,
     compiled_losses,
     compiled_metrics,
+    lowest_bits,
     name_alike,
     new_losses,
     new_metrics,
@@ -41,6 +42,7 @@ class Rehearsal:
 
     Attributes:
         predictions: nest of tensors, of a dozen examples.
+        coupled: whether the first of them are others if the model is called without the last.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class Rehearsal:
         self._weight = weight * with_rank(factors, weight.shape.rank)
         with backend.scope():  # a layer may make variables when it is called
             self.predictions = model(self._x, training=False)
+            some = model(_cut(self._x, *_CUTS[0]), training=False)
+            self.coupled = _differ(some, self.predictions, _rounding(model))
             if losses_count_padding(model):
                 _check_no_sums(model, self._x)
 
@@ -119,6 +123,25 @@ class Rehearsal:
                 "padding left out.",
                 received=reason,
             )
+
+
+def _rounding(model: Any) -> float:
+    """More than predictions differ by, as a share of the largest, if a batch is cut."""
+    # GPUs multiply with fewer bits than they store.
+    exact = lowest_bits(model) >= 32 and not tf.config.list_physical_devices("GPU")
+    return 1e-4 if exact else 1e-2
+
+
+def _differ(some: Any, predictions: Any, rounding: float) -> bool:
+    """Whether predictions of the first examples differ from those of all by more than rounding."""
+    for one, whole in zip(tf.nest.flatten(some), tf.nest.flatten(predictions), strict=True):
+        found, expected = np.asarray(one), np.asarray(whole)[: one.shape[0]]
+        if found.dtype.kind != "f" or found.shape != expected.shape or not found.size:
+            continue
+        largest = float(np.max(np.abs(expected.astype(np.float64))))
+        if np.max(np.abs(found.astype(np.float64) - expected)) > rounding * largest:
+            return True
+    return False
 
 
 def _check_no_sums(model: Any, x: Any) -> None:

@@ -356,3 +356,21 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
             with pytest.raises(RefusalError, match="must name a checkpoint"):
                 restore(tmp_path / name, model, backend)
         assert restore(tmp_path / "whole.npz", model, backend).epochs_done == 1
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+def test_a_model_that_sees_the_filling_of_a_batch_is_told(tmp_path: Path, coupled: bool) -> None:
+    """20 examples in batches of 6: the last two are fed with four others."""
+
+    def less_the_mean(x: Any) -> Any:
+        return x - tf.reduce_mean(x, axis=0)
+
+    def model() -> Any:
+        before = [tf.keras.layers.Lambda(less_the_mean)] if coupled else []
+        return tf.keras.Sequential([*before, *linear().build_model().layers])
+
+    record = train_serial(tmp_path, dataclasses.replace(linear(), model=model), epochs=1)
+
+    warned = [one for one in record.warnings if "depends on the others of its batch" in one]
+    assert len(warned) == coupled
+    assert all("A last batch of 1 or 2 examples" in one for one in warned)
