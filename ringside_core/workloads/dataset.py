@@ -16,6 +16,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
+from ringside_core.workloads.files import in_order
 from ringside_core.workloads.functions import called, joined, one_after_another, rewritten
 from ringside_core.workloads.padding import longest, padding_of, told_sizes
 from ringside_core.workloads.randomness import (
@@ -114,8 +115,8 @@ def _taken(found: _Layers) -> TakenApart:
     # How many there are does not depend on what is drawn.
     later = [layer for layer in found.layers[first:] if layer[0] not in _MAPS]
     read = [*found.layers[:first], *later]
-    fixed = _in_single_elements(found.inner, read)
-    _check_read_again(fixed)
+    fixed = _in_single_elements(found.inner, read, goes_on=found.repeated)
+    _check_read_again(fixed, cut=_cut(found))
     raw, decode = _undecoded(found.inner, read, fixed)
     augment = None
     if drawing:
@@ -139,7 +140,17 @@ def _outer_layers(dataset: Any) -> _Layers:
         found.layers += layer
         found.inner = found.inner._input_dataset
     found.layers.reverse()
+    read = in_order(found.inner, shuffles=not _cut(found))
+    found.inner = read.dataset
+    found.shuffled = found.shuffled or read.shuffled
+    found.repeated = found.repeated or read.repeated
+    found.said += read.said if read.shuffled or not found.shuffled else ()
     return found
+
+
+def _cut(found: _Layers) -> bool:
+    """A part of what was shuffled is other examples each time. One of what is repeated has an end."""
+    return any(kind in ("take", "skip") for kind, _ in found.layers)
 
 
 def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
@@ -158,8 +169,7 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [("filter", inner._predicate)]
     if kind in ("_TakeDataset", "_SkipDataset"):
         return [(kind[1:5].lower(), int(inner._count))]
-    # A part of what was shuffled is other examples each time. One of what is repeated has an end.
-    cut = any(kind in ("take", "skip") for kind, _ in found.layers)
+    cut = _cut(found)
     if kind == "_RepeatDataset":
         times = int(inner._count)
         if times != tf.data.INFINITE_CARDINALITY or cut:
@@ -240,9 +250,15 @@ def _draws(kind: str, what: Any) -> bool:
     return kind in _MAPS and bool(random_operations([what.function]))
 
 
-def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
-    """The inner data set with some layers put on again, without the last batches."""
-    made, batched = inner, False
+def _in_single_elements(
+    inner: Any, layers: Sequence[tuple[str, Any]], *, goes_on: bool = False
+) -> Any:
+    """The inner data set with some layers put on again, without the last batches.
+
+    Where batches go on over the end of a pass, none is short and nothing is left over: so a map
+    that needs whole batches gets one that is filled up, and the filling is left away.
+    """
+    made, batched, count = inner, False, -1
     for number, (kind, what) in enumerate(layers):
         if kind == "map":
             made = made.map(what._func, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -251,11 +267,15 @@ def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
         elif kind == "batch":
             size, drops = what
             # Of the last batches a short one is trained on too, unless a map needs whole ones.
-            later = any(kind in ("batch", "map") for kind, _ in layers[number + 1 :])
-            made, batched = made.batch(size, drop_remainder=drops and later), True
+            behind = {kind for kind, _ in layers[number + 1 :]}
+            drops = drops and bool(behind & {"batch", "map"})
+            if drops and goes_on and behind == {"map"}:
+                count = int(made.reduce(np.int64(0), lambda count, *_: count + 1))
+                made = made.repeat().take(-(-count // size) * size)
+            made, batched = made.batch(size, drop_remainder=drops), True
         else:
             made = getattr(made, kind)(what)
-    return made.unbatch() if batched else made
+    return made.unbatch().take(count) if batched else made
 
 
 def _undecoded(
@@ -359,8 +379,12 @@ def _check_apart(function: Callable[..., Any], before: Callable[..., Any], fixed
             )
 
 
-def _check_read_again(fixed: Any) -> None:
+def _check_read_again(fixed: Any, *, cut: bool) -> None:
     """Refuse a data set that differs when it is read again.
+
+    Args:
+        fixed: the data set.
+        cut: whether a part of it is taken.
 
     Raises:
         RefusalError: chance is left in it, or Python code draws.
@@ -391,7 +415,9 @@ def _check_read_again(fixed: Any) -> None:
     cause = (
         "random numbers within a flat_map, interleave, filter or zip"
         if random
-        else "a shuffle within a flat_map, interleave or zip, or before a take or skip"
+        else "a shuffle before a take or skip, which picks other elements each time"
+        if shuffles and cut
+        else "a shuffle within a zip, or in the function of a flat_map or interleave"
         if shuffles
         else "Python code (from_generator, numpy_function) that draws"
     )
@@ -399,8 +425,8 @@ def _check_read_again(fixed: Any) -> None:
         "The data must be the same when they are read again; only what a `map` of single elements "
         "draws with TensorFlow may differ.",
         received=cause,
-        advice="Draw in a `map` after it, seed it (shuffle: reshuffle_each_iteration=False), or "
-        "sort it.",
+        advice="Draw in a `map` after it, or keep its order: shuffle(n, seed=1, "
+        "reshuffle_each_iteration=False), list_files(pattern, shuffle=False).",
     )
 
 

@@ -106,6 +106,109 @@ def test_a_part_of_a_batched_data_set_is_that_part() -> None:
     assert sorted(order(pipeline(images().batch(7).take(2)))) == list(range(14))
 
 
+# Files
+
+
+def of_file(first: Any) -> Any:
+    """Three elements of a file."""
+    return tf.data.Dataset.range(first, first + 3)
+
+
+def shuffled_files(seed: int | None = None, **kept: Any) -> Any:
+    """Five of them, whose numbers are in no order."""
+    return tf.data.Dataset.from_tensor_slices(FILES).shuffle(5, seed, **kept)
+
+
+FILES = np.array([20, 0, 40, 10, 30], np.int64)
+IN_TURN = [first + i for i in range(3) for first in FILES]
+READ: dict[str, tuple[Callable[[], Any], list[int]]] = {
+    "flat_map": (
+        lambda: shuffled_files().flat_map(of_file),
+        [first + i for first in FILES for i in range(3)],
+    ),
+    "interleave": (lambda: shuffled_files().interleave(of_file, cycle_length=5), IN_TURN),
+    "in parallel, in any order": (
+        lambda: shuffled_files(3).interleave(of_file, 5, 1, AUTOTUNE, deterministic=False),
+        IN_TURN,
+    ),
+    "as many as there are cores": (lambda: shuffled_files().interleave(of_file), IN_TURN),
+    "mapped and repeated": (
+        lambda: shuffled_files().map(lambda n: n + 1).repeat().interleave(of_file, 5),
+        [number + 1 for number in IN_TURN],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_files_are_read_as_they_are_listed(name: str) -> None:
+    """A shuffle of them only says in which order: Ringside has its own for each epoch."""
+    make, listed = READ[name]
+
+    found = take_apart(make().shuffle(4).map(lambda n: n * 2).batch(2))
+
+    assert [int(n) for n in found.fixed] == [2 * n for n in listed]
+    assert found.shuffled
+    assert found.endless == ("repeat" in name)
+    assert any("in the order in which they are listed" in one for one in found.said)
+
+
+def test_a_kept_order_of_files_is_the_authors() -> None:
+    """Seeded and the same each time: it is an order like any other, and a part of it is too."""
+    kept = shuffled_files(4, reshuffle_each_iteration=False)
+    author = [int(n) for n in kept.interleave(of_file, cycle_length=2)]
+
+    found = take_apart(kept.interleave(of_file, cycle_length=2).take(7))
+
+    assert [int(n) for n in found.fixed] == author[:7]
+    assert not found.shuffled
+
+
+def test_an_interleave_reads_as_many_files_in_turn_on_every_machine() -> None:
+    """Left to TensorFlow, it is the number of cores, and the order follows it."""
+    found = take_apart(tf.data.Dataset.from_tensor_slices(FILES).interleave(of_file))
+
+    assert [int(n) for n in found.fixed] == IN_TURN
+    assert found.said[0] == "its interleave reads 8 files in turn"
+
+
+def test_records_of_shuffled_files_are_all_fed(tmp_path: Any) -> None:
+    """As most programs read TFRecord files; TextLineDataset does not tell TensorFlow its files."""
+    for file in range(3):
+        with tf.io.TFRecordWriter(str(tmp_path / f"{file}.tfrecord")) as writer:
+            for i in range(4):
+                writer.write(str(10 * file + i).encode())
+        (tmp_path / f"{file}.txt").write_text("".join(f"{10 * file + i}\n" for i in range(4)))
+    listed = [10 * file + i for file in range(3) for i in range(4)]
+    names, texts = (tf.data.Dataset.list_files(f"{tmp_path}/*.{end}") for end in ("tfrecord", "txt"))
+
+    for records in (
+        tf.data.TFRecordDataset(names),
+        tf.data.TextLineDataset(texts),
+        names.interleave(tf.data.TFRecordDataset, 1, num_parallel_calls=AUTOTUNE),
+    ):
+        for _ in range(3):
+            found = take_apart(records.map(tf.strings.to_number))
+            assert [int(n) for n in found.fixed] == listed
+            assert found.shuffled
+
+
+def test_rows_of_a_csv_file_are_all_fed(tmp_path: Any) -> None:
+    """With TensorFlow's own shuffles of files and of rows, which it makes by default."""
+    for file in range(2):
+        rows = "".join(f"{10 * file + i},{i % 2}\n" for i in range(7))
+        (tmp_path / f"{file}.csv").write_text(f"x,y\n{rows}")
+    given = {"batch_size": 3, "label_name": "y", "num_parallel_reads": 2}
+
+    for epochs in (1, None):
+        made = tf.data.experimental.make_csv_dataset(
+            f"{tmp_path}/*.csv", num_epochs=epochs, sloppy=True, **given
+        )
+        found = take_apart(made)
+        read = [int(x["x"]) for x, _ in found.fixed]
+        assert read == [10 * f + i for i in range(7) for f in (0, 1)]
+        assert (found.shuffled, found.batch_size, found.endless) == (True, 3, epochs is None)
+
+
 # Random numbers
 
 
@@ -366,7 +469,9 @@ def mixed(x: Any, y: Any) -> Any:
         (lambda: images().flat_map(lambda *e: tf.data.Dataset.from_tensors(flipped(*e))), "random"),
         (lambda: images().batch(4).map(mixed), "mixes the examples"),
         (lambda: images().map(flipped).filter(lambda x, y: x[0, 0, 0] > 5), "a filter after"),
-        (lambda: images().shuffle(9).take(5), "a shuffle within"),
+        (lambda: images().shuffle(9).take(5), "a shuffle before a take"),
+        (lambda: files().flat_map(of_file).take(5), "a shuffle before a take"),
+        (lambda: files().take(1).flat_map(of_file), "a shuffle within"),
     ],
 )
 def test_chance_that_belongs_to_no_example_is_refused(
@@ -421,6 +526,8 @@ def test_windows_stay_whole() -> None:
     )
 
     assert len(fed_labels(windows)) == 18
+    # Without an end its author drops nothing.
+    assert fed_labels(windows.repeat()) == [float(i) for i in range(COUNT)]
 
 
 def test_splits_draw_other_numbers() -> None:
