@@ -23,20 +23,20 @@ class InOrder:
 
     Attributes:
         dataset: that reads them; the one that was given, if it had one order.
-        shuffled: whether a shuffle of files was taken off.
+        shuffles: of files, that were taken off.
         repeated: whether an endless repeat of files was taken off.
         in_turn: whether TensorFlow would choose how many files are read in turn.
     """
 
     dataset: Any
-    shuffled: bool = False
+    shuffles: tuple[Any, ...] = ()
     repeated: bool = False
     in_turn: bool = False
 
     @property
     def said(self) -> tuple[str, ...]:
         """What is done otherwise than its author wrote it."""
-        if self.shuffled:
+        if self.shuffles:
             return (
                 "its shuffle of files is left away: they are read in the order in which they are "
                 "listed",
@@ -87,15 +87,49 @@ def _files(dataset: Any, shuffles: bool) -> InOrder:
     kind = type(dataset).__name__
     if kind in _AS_IT_IS:
         found = _files(dataset._input_dataset, shuffles)
-        return found if found.shuffled or found.repeated else replace(found, dataset=dataset)
+        return found if found.shuffles or found.repeated else replace(found, dataset=dataset)
     if kind in ("_MapDataset", "_ParallelMapDataset"):
         found = _files(dataset._input_dataset, shuffles)
         if found.dataset is dataset._input_dataset:
             return replace(found, dataset=dataset)
         return replace(found, dataset=found.dataset.map(dataset._map_func._func))
-    if shuffles and kind == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False:
-        return replace(_files(dataset._input_dataset, shuffles), shuffled=True)
+    if shuffles and reshuffles(dataset):
+        found = _files(dataset._input_dataset, shuffles)
+        return replace(found, shuffles=(*found.shuffles, dataset))
     endless = kind == "_RepeatDataset" and int(dataset._count) == tf.data.INFINITE_CARDINALITY
     if shuffles and endless:
         return replace(_files(dataset._input_dataset, shuffles), repeated=True)
     return in_order(dataset, shuffles=shuffles)
+
+
+def reshuffles(dataset: Any) -> bool:
+    """Whether it is a shuffle with another order each time."""
+    kind = type(dataset).__name__
+    return kind == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False
+
+
+def seeds(shuffle: Any) -> tuple[int, int, int]:
+    """What the orders of a shuffle follow from: its two seeds and its buffer."""
+    return int(shuffle._seed), int(shuffle._seed2), int(shuffle._buffer_size)
+
+
+def is_seeded(shuffle: Any) -> bool:
+    """Whether its orders follow from its seeds; else TensorFlow draws them."""
+    return seeds(shuffle)[:2] != (0, 0)
+
+
+def shuffled_again(dataset: Any, shuffle: Any) -> Any:
+    """A data set in the order that a seeded shuffle, the same each time, gave another one."""
+    seed, seed2, buffer = seeds(shuffle)
+    parts = tf.nest.flatten(dataset.element_spec)
+    made = tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=buffer,
+        seed=seed,
+        seed2=seed2,
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        output_types=[one.dtype for one in parts],
+        output_shapes=[one.shape for one in parts],
+        reshuffle_each_iteration=False,
+    )
+    return tf.data.experimental.from_variant(made, dataset.element_spec)
