@@ -56,7 +56,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
     set_floatx(spec.precision, spec.policy)  # the inspection was in float64
     short = bool(found["short"] or found["validation"] % spec.global_batch)
-    told["obstacles"] = told["obstacles"] or _untrainable(spec, workload, found["model"], short)
+    ends = _untrainable(spec, workload, found["model"], short)
+    told["obstacles"] = [*ends, *told["obstacles"]]
     return {**found, **told}
 
 
@@ -96,9 +97,7 @@ def _untrainable(
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, RefusalError):
-        return str(error)
-    return f"it cannot be trained: {of_users(error)}"
+    return f"it cannot be trained: {error if isinstance(error, RefusalError) else of_users(error)}"
 
 
 def _try(spec: RunSpec, workload: Workload, *, tail: int | None) -> None:

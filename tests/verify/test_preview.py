@@ -98,6 +98,29 @@ def test_what_ends_a_training_is_told(tmp_path: Path) -> None:
     assert told.endswith(f"({program}, line 2)")
 
 
+SUMS = """
+class Sums(tf.keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(tf.reduce_sum(x ** 2))
+        return x
+"""
+
+
+def test_what_is_refused_in_training_is_told_beside_the_certificate(tmp_path: Path) -> None:
+    """A loss that is a sum has no certificate, and is not trained either: in the same words."""
+    spec = spec_of(tmp_path, "Sums()")
+    program = tmp_path / "mine.py"
+    program.write_text(program.read_text().replace("x = np", f"{SUMS}\nx = np", 1))
+
+    told = [line for line in _lines(spec, preview(spec)) if line.startswith("no certificate: ")]
+
+    assert told[0].startswith(
+        "no certificate: it cannot be trained: A loss that a layer adds must be a mean over the "
+        "batch, not a sum. Received: "
+    )
+    assert "is a sum over its batch" in told[1]
+
+
 TAKES_PAIRS = """
 class Pairs(tf.keras.Sequential):
     def train_step(self, data):
