@@ -199,10 +199,10 @@ def never_called(given: Sequence[Any]) -> tuple[str, ...]:
     for one in given:
         own = [name for name in _OF_TEST_BATCHES if not _is_keras(getattr(one, name))]
         if own:
+            are = "are" if len(own) > 1 else "is"
             found.append(
-                f"{type(one).__name__}: {' and '.join(own)} {'are' if len(own) > 1 else 'is'} never "
-                "called: the metrics of a validation are those of the whole one. Use on_test_end or "
-                "on_epoch_end."
+                f"{type(one).__name__}: {' and '.join(own)} {are} never called: the metrics of a "
+                "validation are those of the whole one. Use on_test_end or on_epoch_end."
             )
     return tuple(found)
 
