@@ -190,7 +190,7 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
     if reshuffles(inner) and not cut:
         found.shuffles.append(inner)
         return []
-    if kind == "_ShuffleDataset" and is_seeded(inner):
+    if kind == "_ShuffleDataset" and not reshuffles(inner) and is_seeded(inner):
         return [("shuffle", inner)] if _over_zip(inner) else None
     return [] if kind in _WITHOUT_EFFECT else None
 
