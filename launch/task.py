@@ -86,11 +86,11 @@ class Reporter:
         self._done, self._total = done, total
         self.phase("training")
 
-    def notes(self, notes: Sequence[str]) -> None:
-        """Print what is done with the data, if there is no launcher that prints."""
+    def notes(self, notes: Sequence[str], *, of: str = "data") -> None:
+        """Print what is done with the data, or warnings, if there is no launcher that prints."""
         if self._aloud:
             for note in notes:
-                print(f"data: {note}", flush=True)
+                print(f"{of}: {note}", flush=True)
 
     def waiting(self, done: int) -> None:
         """Note that this many updates are done and that the next turn is awaited."""

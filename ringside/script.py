@@ -264,6 +264,7 @@ def _trained(
         )
         if asked.verbose:
             reporter.notes(record.input_notes)
+        reporter.notes(record.warnings, of="warning")
         train(driver)
     reporter.phase(IN_SCRIPT)
     return calls.history if record.epochs else workload.no_history(asked)

@@ -17,6 +17,7 @@ _kinds = tf.keras.callbacks
 # but the chief write into folders that it removes.
 _WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
 _WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
+_OF_TEST_BATCHES = ("on_test_batch_begin", "on_test_batch_end")
 _DONE_ANYWAY = (_kinds.ProgbarLogger, _kinds.TerminateOnNaN)
 
 
@@ -77,6 +78,11 @@ class Callbacks(Listener):
             return ()
         said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
         return (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
+
+    @property
+    def never_called(self) -> tuple[str, ...]:
+        """See `never_called`."""
+        return never_called(self._given)
 
     def learned(self) -> CallbackState:
         """What they have learned until now."""
@@ -179,6 +185,30 @@ class CallbacksWithin(Callbacks):
     def _begin_step(self, step: int) -> None:
         self._list.on_train_batch_begin(step, {})
         self._hold_stop()
+
+
+def never_called(given: Sequence[Any]) -> tuple[str, ...]:
+    """Warnings of callbacks with methods for the batches of a validation, one sentence each.
+
+    Its metrics are summed over replicas and read once, at its end. Keras' own are quiet.
+
+    Args:
+        given: Keras callbacks.
+    """
+    found = []
+    for one in given:
+        own = [name for name in _OF_TEST_BATCHES if not _is_keras(getattr(one, name))]
+        if own:
+            are = "are" if len(own) > 1 else "is"
+            found.append(
+                f"{type(one).__name__}: {' and '.join(own)} {are} never called: the metrics of a "
+                "validation are those of the whole one. Use on_test_end or on_epoch_end."
+            )
+    return tuple(found)
+
+
+def _is_keras(method: Any) -> bool:
+    return method.__module__.split(".")[0] in ("keras", "tf_keras")
 
 
 def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:

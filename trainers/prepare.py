@@ -116,6 +116,8 @@ def prepare(
     check_goes_on(training, position)
     record.warnings += _of_filled_batches(training)
     calls = next((one for one in callbacks if isinstance(one, Callbacks)), None)
+    if calls is not None and workload.validates:
+        record.warnings += calls.never_called
     if calls is not None and (position.epochs_done or position.begun is not None):
         # Who names the checkpoint of a training that callbacks have stopped wants to train on.
         stopped = position.ended and spec.resume_from != AUTO

@@ -59,6 +59,7 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
         lines.append(
             f"callbacks: {', '.join(model['callbacks'])}; certificates and comparisons go without"
         )
+    lines += [f"callbacks: {warning}" for warning in model["warnings"]]
     return [*lines, *_of_certificate(found)]
 
 

@@ -18,6 +18,7 @@ from ringside_core.users_errors import of_users
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
+from trainers.callbacks import never_called
 from trainers.driver import DivergedError
 from trainers.own_step import has_own_test_step
 from trainers.prepare import prepare
@@ -56,7 +57,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     told = {name: inspected[name] for name in ("by_design", "obstacles", "not_in_float64")}
     set_floatx(spec.precision, spec.policy)  # the inspection was in float64
     short = bool(found["short"] or found["validation"] % spec.global_batch)
-    told["obstacles"] = told["obstacles"] or _untrainable(spec, workload, found["model"], short)
+    ends = _untrainable(spec, workload, found["model"], short)
+    told["obstacles"] = [*ends, *told["obstacles"]]
     return {**found, **told}
 
 
@@ -96,9 +98,7 @@ def _untrainable(
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, RefusalError):
-        return str(error)
-    return f"it cannot be trained: {of_users(error)}"
+    return f"it cannot be trained: {error if isinstance(error, RefusalError) else of_users(error)}"
 
 
 def _try(spec: RunSpec, workload: Workload, *, tail: int | None) -> None:
@@ -117,7 +117,10 @@ def _try(spec: RunSpec, workload: Workload, *, tail: int | None) -> None:
 
 
 def _model(workload: Workload) -> dict[str, Any]:
-    """Its `kind`, `parameters`, `bits`, `own_steps`, `optimizers`, `callbacks` and `unused`."""
+    """Its `kind`, `parameters`, `bits` and `own_steps`, `optimizers`, `callbacks` and `unused`.
+
+    `warnings` are of the callbacks.
+    """
     model = workload.build_model()
     given = workload.callbacks() if callable(workload.callbacks) else workload.callbacks
     own = {"train_step": has_own_step(model), "test_step": has_own_test_step(model)}
@@ -129,6 +132,7 @@ def _model(workload: Workload) -> dict[str, Any]:
         "own_steps": [name for name, is_own in own.items() if is_own],
         "optimizers": [_told(one) for one in optimizers],
         "callbacks": [type(one).__name__ for one in given],
+        "warnings": never_called(given) if workload.validates else (),
         "unused": _unused(model),
     }
 

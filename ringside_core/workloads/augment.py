@@ -9,6 +9,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.by_row import by_row, row_keys
 from ringside_core.workloads.functions import called, rewritten
+from ringside_core.workloads.pairs import Partners
 from ringside_core.workloads.randomness import (
     PYTHON,
     SeededStream,
@@ -26,10 +27,18 @@ class Augment:
         of_one: element → element.
         of_batch: batch → batch, the same for a whole batch of elements, whose draws have a row for
             each; None: it works on single elements only.
+        partners: what makes elements whole before; None: they are. There is no `of_batch` then.
     """
 
     of_one: Callable[..., Any]
     of_batch: Callable[..., Any] | None = None
+    partners: Partners | None = None
+
+    def whole(self, seed: int, epoch: Any, number: Any, element: Any) -> Any:
+        """An element with its partners of an epoch; see `element`."""
+        if self.partners is None:
+            return element
+        return self.partners(seed, epoch, number, element)
 
     def element(self, seed: int, epoch: Any, number: Any, element: Any) -> Any:
         """An element as it is in an epoch.
@@ -41,6 +50,7 @@ class Augment:
             element: of that example.
         """
         if self.of_batch is None:
+            element = self.whole(seed, epoch, number, element)
             return tied(self.of_one, seed)(epoch, number, element)
         alone = tf.nest.map_structure(lambda one: tf.expand_dims(one, 0), element)
         made = self.batch(seed, epoch, tf.expand_dims(number, 0), alone)

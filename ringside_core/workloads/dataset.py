@@ -16,8 +16,10 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
+from ringside_core.workloads.files import in_order, is_seeded, reshuffles, seeds, shuffled_again
 from ringside_core.workloads.functions import called, joined, one_after_another, rewritten
 from ringside_core.workloads.padding import longest, padding_of, told_sizes
+from ringside_core.workloads.pairs import Part, Partners, unzipped
 from ringside_core.workloads.randomness import (
     PYTHON,
     SeededStream,
@@ -34,7 +36,7 @@ REPEAT_TOLD = "its repeat() is left away: --epochs says how often"
 _READ_TWICE = 64
 # A change of these examples must not change what is made of the first of a batch.
 _TRIAL_BATCH, _TRIAL_ROWS = 8, (0, 3, 5, 7)
-_MAPS = ("map", "filter")
+_MAPS = ("map", "filter", "partners")
 _MAPS_OF_TENSORFLOW = ("_MapDataset", "_ParallelMapDataset")
 _WITHOUT_EFFECT = (
     "_AssertCardinalityDataset",
@@ -79,9 +81,14 @@ class _Layers:
 
     inner: Any
     layers: list[tuple[str, Any]] = field(default_factory=list)
-    shuffled: bool = False
+    shuffles: list[Any] = field(default_factory=list)
     repeated: bool = False
     said: list[str] = field(default_factory=list)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether its author asked for another order in each epoch."""
+        return bool(self.shuffles)
 
 
 def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
@@ -94,7 +101,11 @@ def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
     Raises:
         RefusalError: it differs from reading to reading in a way that belongs to no example.
     """
-    found = _outer_layers(dataset)
+    return _taken_apart(_outer_layers(dataset), seed)
+
+
+def _taken_apart(found: _Layers, seed: int) -> TakenApart:
+    _unzip(found, seed)
     _check_batches(found.inner)
     _pad(found)
     _freeze(found, seed)
@@ -103,6 +114,7 @@ def take_apart(dataset: Any, *, seed: int = 0) -> TakenApart:
 
 def _taken(found: _Layers) -> TakenApart:
     drawing = [number for number, layer in enumerate(found.layers) if _draws(*layer)]
+    maps_draw = any(_draws(*layer) for layer in found.layers if layer[0] != "partners")
     first = drawing[0] if drawing else len(found.layers)
     sizes = [size for kind, (size, _) in _batches(found.layers)]
     if drawing and len(sizes) > 1:
@@ -114,8 +126,8 @@ def _taken(found: _Layers) -> TakenApart:
     # How many there are does not depend on what is drawn.
     later = [layer for layer in found.layers[first:] if layer[0] not in _MAPS]
     read = [*found.layers[:first], *later]
-    fixed = _in_single_elements(found.inner, read)
-    _check_read_again(fixed)
+    fixed = _in_single_elements(found.inner, read, goes_on=found.repeated)
+    _check_read_again(fixed, cut=_cut(found))
     raw, decode = _undecoded(found.inner, read, fixed)
     augment = None
     if drawing:
@@ -129,7 +141,7 @@ def _taken(found: _Layers) -> TakenApart:
         shuffled=found.shuffled,
         batch_size=sizes[-1] if sizes else None,
         endless=found.repeated,
-        said=_said(found, sizes, drawing=bool(drawing)),
+        said=_said(found, sizes, drawing=maps_draw),
     )
 
 
@@ -139,7 +151,17 @@ def _outer_layers(dataset: Any) -> _Layers:
         found.layers += layer
         found.inner = found.inner._input_dataset
     found.layers.reverse()
+    read = in_order(found.inner, shuffles=not _cut(found))
+    found.inner = read.dataset
+    found.said += read.said if read.shuffles or not found.shuffled else ()
+    found.shuffles += read.shuffles
+    found.repeated = found.repeated or read.repeated
     return found
+
+
+def _cut(found: _Layers) -> bool:
+    """Whether it is a part: of what is shuffled, other examples each time; else one with an end."""
+    return any(kind in ("take", "skip") for kind, _ in found.layers)
 
 
 def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
@@ -158,18 +180,90 @@ def _layer(found: _Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [("filter", inner._predicate)]
     if kind in ("_TakeDataset", "_SkipDataset"):
         return [(kind[1:5].lower(), int(inner._count))]
-    # A part of what was shuffled is other examples each time. One of what is repeated has an end.
-    cut = any(kind in ("take", "skip") for kind, _ in found.layers)
+    cut = _cut(found)
     if kind == "_RepeatDataset":
         times = int(inner._count)
         if times != tf.data.INFINITE_CARDINALITY or cut:
             return [("repeat", times)]
         found.repeated = True
         return []
-    if kind == "_ShuffleDataset" and inner._reshuffle_each_iteration is not False and not cut:
-        found.shuffled = True
+    if reshuffles(inner) and not cut:
+        found.shuffles.append(inner)
         return []
+    if kind == "_ShuffleDataset" and not reshuffles(inner) and is_seeded(inner):
+        return [("shuffle", inner)] if _over_zip(inner) else None
     return [] if kind in _WITHOUT_EFFECT else None
+
+
+def _over_zip(dataset: Any) -> bool:
+    """Whether it is made of a zip that is taken apart."""
+    while hasattr(dataset, "_input_dataset"):
+        dataset = dataset._input_dataset
+    return type(dataset).__name__ == "_ZipDataset" and _is_loose(
+        [_outer_layers(one) for one in dataset._inputs()]
+    )
+
+
+def _is_loose(parts: Sequence[_Layers]) -> bool:
+    return any(part.shuffled or _batches(part.layers) for part in parts)
+
+
+def _unzip(found: _Layers, seed: int) -> None:
+    """Let a zip of shuffled data sets be one that draws partners, and its batches be behind it.
+
+    Raises:
+        RefusalError: the data sets of the zip do not fit together.
+    """
+    zipped = found.inner
+    if type(zipped).__name__ != "_ZipDataset":
+        return
+    outer = [_outer_layers(one) for one in zipped._inputs()]
+    if not _is_loose(outer):
+        return
+    if all(part.shuffled for part in outer):
+        if _cut(found):
+            return  # other elements each time
+        found.shuffles.append(zipped)
+    parts = [
+        _part(one, order, seed) for one, order in zip(zipped._inputs(), _orders(outer), strict=True)
+    ]
+    found.said += dict.fromkeys(one for part in outer for one in part.said)
+    found.repeated = found.repeated or all(part.endless for part in parts)
+    found.inner, partners = unzipped(zipped, parts)
+    if parts[0].batch is not None:
+        found.layers.insert(0, ("batch", parts[0].batch))
+    if partners is not None:
+        found.layers.insert(0, ("partners", partners))
+        found.said.append("what its zip gives as partners is drawn anew in each epoch")
+
+
+def _part(dataset: Any, order: Any, seed: int) -> Part:
+    found = _outer_layers(dataset)
+    taken = _taken_apart(found, seed)
+    if taken.augment is not None:
+        raise RefusalError(
+            "What a zip pairs must not draw random numbers itself.",
+            received="a map that draws, or another zip, within a zip of shuffled or batched data",
+            advice="Draw in a map after the zip, and zip all data sets at once.",
+        )
+    drops = any(drops for _, (_, drops) in _batches(found.layers))
+    batch = None if taken.batch_size is None else (taken.batch_size, drops)
+    return Part(taken.fixed, order, taken.endless, batch)
+
+
+def _orders(parts: Sequence[_Layers]) -> list[Any]:
+    """What tells the orders of some data sets apart; None: nothing shuffles this one.
+
+    Two shuffles of one seed and buffer give one order. A shuffle that two data sets share gives
+    each its own, seeded or not (seen on 2.21).
+    """
+    shuffles = [id(one) for part in parts for one in part.shuffles]
+
+    def order(one: Any) -> Any:
+        alone = shuffles.count(id(one)) == 1
+        return seeds(one) if alone and is_seeded(one) else object()
+
+    return [tuple(map(order, part.shuffles)) or None for part in parts]
 
 
 def _pad(found: _Layers) -> None:
@@ -237,25 +331,37 @@ def _batches(layers: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _draws(kind: str, what: Any) -> bool:
-    return kind in _MAPS and bool(random_operations([what.function]))
+    return kind == "partners" or (kind in _MAPS and bool(random_operations([what.function])))
 
 
-def _in_single_elements(inner: Any, layers: Sequence[tuple[str, Any]]) -> Any:
-    """The inner data set with some layers put on again, without the last batches."""
-    made, batched = inner, False
+def _in_single_elements(
+    inner: Any, layers: Sequence[tuple[str, Any]], *, goes_on: bool = False
+) -> Any:
+    """The inner data set with some layers put on again, without the last batches.
+
+    Where batches go on over the end of a pass, none is short and nothing is left over: so a map
+    that needs whole batches gets one that is filled up, and the filling is left away.
+    """
+    made, batched, count = inner, False, -1
     for number, (kind, what) in enumerate(layers):
         if kind == "map":
             made = made.map(what._func, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         elif kind == "filter":
             made = made.filter(what._func)
+        elif kind == "shuffle":
+            made = shuffled_again(made, what)
         elif kind == "batch":
             size, drops = what
             # Of the last batches a short one is trained on too, unless a map needs whole ones.
-            later = any(kind in ("batch", "map") for kind, _ in layers[number + 1 :])
-            made, batched = made.batch(size, drop_remainder=drops and later), True
+            behind = {kind for kind, _ in layers[number + 1 :]}
+            drops = drops and bool(behind & {"batch", "map"})
+            if drops and goes_on and behind == {"map"}:
+                count = int(made.reduce(np.int64(0), lambda count, *_: count + 1))
+                made = made.repeat().take(-(-count // size) * size)
+            made, batched = made.batch(size, drop_remainder=drops), True
         else:
             made = getattr(made, kind)(what)
-    return made.unbatch() if batched else made
+    return made.unbatch().take(count) if batched else made
 
 
 def _undecoded(
@@ -294,6 +400,7 @@ def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Au
             or its numbers cannot be tied.
     """
     maps: list[tuple[Callable[..., Any], bool]] = []
+    partners: Partners | None = None
     for kind, what in layers:
         if kind == "filter":
             raise RefusalError(
@@ -302,10 +409,17 @@ def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Au
                 advice="Filter before it.",
             )
         batched = batched or kind == "batch"
+        if kind == "partners":
+            partners = what
+            fixed = fixed.enumerate().map(partial(what, 0, 0))
         if kind == "map":
             maps.append((what._func, batched))
     together = one_after_another(*(function for function, _ in maps))
-    by_row = all(over_batches for _, over_batches in maps) and can_go_by_row(together, fixed)
+    by_row = (
+        partners is None
+        and all(over_batches for _, over_batches in maps)
+        and can_go_by_row(together, fixed)
+    )
     functions: list[Callable[..., Any]] = []
     for function, over_batches in maps:
         # What goes by row was seen to give each example the same in all batches.
@@ -314,7 +428,7 @@ def _augment(layers: Sequence[tuple[str, Any]], batched: bool, fixed: Any) -> Au
         functions.append(partial(_of_one, function) if over_batches else function)
     of_one = one_after_another(*functions)
     check_tied(of_one, fixed.element_spec)
-    return Augment(of_one, together if by_row else None)
+    return Augment(of_one, together if by_row else None, partners)
 
 
 def _of_one(function: Callable[..., Any], *element: Any) -> Any:
@@ -359,8 +473,12 @@ def _check_apart(function: Callable[..., Any], before: Callable[..., Any], fixed
             )
 
 
-def _check_read_again(fixed: Any) -> None:
+def _check_read_again(fixed: Any, *, cut: bool) -> None:
     """Refuse a data set that differs when it is read again.
+
+    Args:
+        fixed: the data set.
+        cut: whether a part of it is taken.
 
     Raises:
         RefusalError: chance is left in it, or Python code draws.
@@ -369,7 +487,7 @@ def _check_read_again(fixed: Any) -> None:
     left = operations(functions)
     kinds = {type(one).__name__ for one in _all_within(fixed)}
     # Two readings may have the same order by chance, of few files, say.
-    reshuffles = any(map(_reshuffles, _all_within(fixed))) or any(
+    anew = any(map(reshuffles, _all_within(fixed))) or any(
         node.op.startswith("Shuffle") and node.attr["reshuffle_each_iteration"].b
         for node in nodes(functions)
     )
@@ -386,12 +504,14 @@ def _check_read_again(fixed: Any) -> None:
         for one, other in zip(first, second, strict=True)
         for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(other), strict=True)
     )
-    if same and not random and not reshuffles:
+    if same and not random and not anew:
         return
     cause = (
         "random numbers within a flat_map, interleave, filter or zip"
         if random
-        else "a shuffle within a flat_map, interleave or zip, or before a take or skip"
+        else "a shuffle before a take or skip, which picks other elements each time"
+        if shuffles and cut
+        else "a shuffle within a zip, or in the function of a flat_map or interleave"
         if shuffles
         else "Python code (from_generator, numpy_function) that draws"
     )
@@ -399,8 +519,8 @@ def _check_read_again(fixed: Any) -> None:
         "The data must be the same when they are read again; only what a `map` of single elements "
         "draws with TensorFlow may differ.",
         received=cause,
-        advice="Draw in a `map` after it, seed it (shuffle: reshuffle_each_iteration=False), or "
-        "sort it.",
+        advice="Draw in a `map` after it, or keep its order: shuffle(n, seed=1, "
+        "reshuffle_each_iteration=False), list_files(pattern, shuffle=False).",
     )
 
 
@@ -422,11 +542,6 @@ def _check_batches(inner: Any) -> None:
         )
     for one in inner._inputs():
         _check_batches(one)
-
-
-def _reshuffles(dataset: Any) -> bool:
-    kind = type(dataset).__name__
-    return kind == "_ShuffleDataset" and dataset._reshuffle_each_iteration is not False
 
 
 def _all_within(dataset: Any) -> list[Any]:

@@ -43,6 +43,7 @@ from ringside_core.workloads.functions import (
     one_after_another,
     rewritten,
 )
+from ringside_core.workloads.pairs import stack_elements
 from ringside_core.workloads.registry import load_function
 from ringside_core.workloads.source import (
     ArraySource,
@@ -50,7 +51,6 @@ from ringside_core.workloads.source import (
     StreamSource,
     check_dense,
     first_batches,
-    stack_elements,
 )
 from ringside_core.workloads.weights import as_fed, unpacked
 from ringside_core.workloads.workload import Workload
@@ -151,7 +151,9 @@ class Pipeline:
         if not isinstance(source, ArraySource):
             return ""
         sha = hashlib.sha256()
-        for array in tf.nest.flatten(source.arrays):
+        partners = source.augment.partners if source.augment is not None else None
+        drawn = [] if partners is None else tf.nest.flatten(partners.arrays)
+        for array in [*tf.nest.flatten(source.arrays), *map(np.asarray, drawn)]:
             sha.update(f"{array.dtype.str} {array.shape} ".encode())
             sha.update(_content(array))
         return sha.hexdigest()
@@ -648,7 +650,17 @@ def _check_shape(spec: Any) -> None:
 
 
 def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
-    """The source without the elements that `keep` drops; the rest is counted once, exactly."""
+    """The source without the elements that `keep` drops; the rest is counted once, exactly.
+
+    Raises:
+        RefusalError: elements get other partners in each epoch.
+    """
+    if source.augment is not None and source.augment.partners is not None:
+        raise RefusalError(
+            "--filter works on elements that are the same in each epoch.",
+            received="a zip of shuffled data sets",
+            advice="Filter in the data sets of the zip.",
+        )
     if isinstance(source, ArraySource):
         elements = tf.data.Dataset.from_tensor_slices(source.arrays)
         kept = np.flatnonzero(stack_elements(elements.map(lambda *e: called(keep, joined(e)))))

@@ -18,6 +18,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.functions import as_tuple, called, joined, rewritten
+from ringside_core.workloads.pairs import stack_elements
 
 TELL_AFTER_S = 10.0
 
@@ -151,6 +152,13 @@ def first_elements(source: Source, count: int) -> Any:
     return elements.take(count).map(lambda *raw: as_tuple(called(decode, joined(raw))))
 
 
+def whole(elements: Any, augment: Augment) -> Any:
+    """A tf.data.Dataset of elements with the partners that they have at first."""
+    if augment.partners is None:
+        return elements
+    return elements.enumerate().map(lambda number, element: augment.whole(0, 0, number, element))
+
+
 def first_batches(source: Source, preprocess: Callable[..., Any] | None, count: int) -> Any:
     """A tf.data.Dataset of one batch: the first few elements as they reach the model.
 
@@ -161,19 +169,11 @@ def first_batches(source: Source, preprocess: Callable[..., Any] | None, count: 
     """
     elements = first_elements(source, min(count, source.num_examples))
     if source.augment is not None:
-        elements = elements.map(source.augment.of_one)
+        elements = whole(elements, source.augment).map(source.augment.of_one)
     batches = elements.batch(count)
     if preprocess is None:
         return batches
     return batches.map(lambda *batch: as_tuple(called(preprocess, joined(batch))))
-
-
-def stack_elements(dataset: Any) -> Any:
-    """All elements of a finite data set as one nest of arrays [num_examples, …]."""
-    # In batches, because each step from TensorFlow to Python costs more than one element.
-    batches = [tf.nest.flatten(b) for b in dataset.batch(1024).as_numpy_iterator()]
-    columns = [np.concatenate(column) for column in zip(*batches, strict=True)]
-    return tf.nest.pack_sequence_as(dataset.element_spec, columns)
 
 
 def as_source(data: Any, *, what: str) -> Source:

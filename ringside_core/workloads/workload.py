@@ -19,7 +19,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import one_after_another
 from ringside_core.workloads.metrics import is_own, of_each
-from ringside_core.workloads.source import Source, as_source, first_batches, first_elements
+from ringside_core.workloads.source import Source, as_source, first_batches, first_elements, whole
 from ringside_core.workloads.weights import (
     check_class_weight,
     inputs_together,
@@ -93,9 +93,12 @@ class Workload:
             source: Source = as_source(getattr(self, attribute), what=f"{attribute} data")
             object.__setattr__(self, attribute, source)
         if self.augment is not None:
-            before = None if self.train.augment is None else self.train.augment.of_one
-            augment = Augment(one_after_another(before, self.augment))
-            check_tied(augment.of_one, first_elements(self.train, 1).element_spec)
+            before = self.train.augment or Augment(one_after_another())
+            augment = replace(
+                before, of_one=one_after_another(before.of_one, self.augment), of_batch=None
+            )
+            elements = whole(first_elements(self.train, 1), augment)
+            check_tied(augment.of_one, elements.element_spec)
             object.__setattr__(self, "train", replace(self.train, augment=augment))
             object.__setattr__(self, "augment", None)  # the source does it from now on
         object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))

@@ -170,6 +170,24 @@ def test_nobody_begins_anew_without_a_word(tmp_path: Path, records: list[RecordI
     assert warning.startswith("EarlyStopping, ReduceLROnPlateau began anew at the restart")
 
 
+class AtTest(tf.keras.callbacks.Callback):
+    """It waits for what never comes."""
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        raise AssertionError
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        raise AssertionError
+
+
+def test_nobody_waits_in_silence(tmp_path: Path, records: list[RecordInProgress]) -> None:
+    """Batches of a validation are told to nobody, and who has a method for them is named."""
+    train_serial(tmp_path, trained=with_callbacks(AtTest, stops), epochs=1)
+
+    (warning,) = records[-1].warnings
+    assert warning.startswith("AtTest: on_test_batch_begin and on_test_batch_end are never called")
+
+
 class Averages(tf.keras.callbacks.Callback):
     """It keeps what no checkpoint holds: variables."""
 

@@ -106,6 +106,111 @@ def test_a_part_of_a_batched_data_set_is_that_part() -> None:
     assert sorted(order(pipeline(images().batch(7).take(2)))) == list(range(14))
 
 
+# Files
+
+
+def of_file(first: Any) -> Any:
+    """Three elements of a file."""
+    return tf.data.Dataset.range(first, first + 3)
+
+
+def shuffled_files(seed: int | None = None, **kept: Any) -> Any:
+    """Five of them, whose numbers are in no order."""
+    return tf.data.Dataset.from_tensor_slices(FILES).shuffle(5, seed, **kept)
+
+
+FILES = np.array([20, 0, 40, 10, 30], np.int64)
+IN_TURN = [first + i for i in range(3) for first in FILES]
+READ: dict[str, tuple[Callable[[], Any], list[int]]] = {
+    "flat_map": (
+        lambda: shuffled_files().flat_map(of_file),
+        [first + i for first in FILES for i in range(3)],
+    ),
+    "interleave": (lambda: shuffled_files().interleave(of_file, cycle_length=5), IN_TURN),
+    "in parallel, in any order": (
+        lambda: shuffled_files(3).interleave(of_file, 5, 1, AUTOTUNE, deterministic=False),
+        IN_TURN,
+    ),
+    "as many as there are cores": (lambda: shuffled_files().interleave(of_file), IN_TURN),
+    "mapped and repeated": (
+        lambda: shuffled_files().map(lambda n: n + 1).repeat().interleave(of_file, 5),
+        [number + 1 for number in IN_TURN],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_files_are_read_as_they_are_listed(name: str) -> None:
+    """A shuffle of them only says in which order: Ringside has its own for each epoch."""
+    make, listed = READ[name]
+
+    found = take_apart(make().shuffle(4).map(lambda n: n * 2).batch(2))
+
+    assert [int(n) for n in found.fixed] == [2 * n for n in listed]
+    assert found.shuffled
+    assert found.endless == ("repeat" in name)
+    assert any("in the order in which they are listed" in one for one in found.said)
+
+
+def test_a_kept_order_of_files_is_the_authors() -> None:
+    """Seeded and the same each time: it is an order like any other, and a part of it is too."""
+    kept = shuffled_files(4, reshuffle_each_iteration=False)
+    author = [int(n) for n in kept.interleave(of_file, cycle_length=2)]
+
+    found = take_apart(kept.interleave(of_file, cycle_length=2).take(7))
+
+    assert [int(n) for n in found.fixed] == author[:7]
+    assert not found.shuffled
+
+
+def test_an_interleave_reads_as_many_files_in_turn_on_every_machine() -> None:
+    """Left to TensorFlow, it is the number of cores, and the order follows it."""
+    found = take_apart(tf.data.Dataset.from_tensor_slices(FILES).interleave(of_file))
+
+    assert [int(n) for n in found.fixed] == IN_TURN
+    assert found.said[0] == "its interleave reads 8 files in turn"
+
+
+def test_records_of_shuffled_files_are_all_fed(tmp_path: Any) -> None:
+    """As most programs read TFRecord files; TextLineDataset does not tell TensorFlow its files."""
+    for file in range(3):
+        with tf.io.TFRecordWriter(str(tmp_path / f"{file}.tfrecord")) as writer:
+            for i in range(4):
+                writer.write(str(10 * file + i).encode())
+        (tmp_path / f"{file}.txt").write_text("".join(f"{10 * file + i}\n" for i in range(4)))
+    listed = [10 * file + i for file in range(3) for i in range(4)]
+    names, texts = (
+        tf.data.Dataset.list_files(f"{tmp_path}/*.{end}") for end in ("tfrecord", "txt")
+    )
+
+    for records in (
+        tf.data.TFRecordDataset(names),
+        tf.data.TextLineDataset(texts),
+        names.interleave(tf.data.TFRecordDataset, 1, num_parallel_calls=AUTOTUNE),
+    ):
+        for _ in range(3):
+            found = take_apart(records.map(tf.strings.to_number))
+            assert [int(n) for n in found.fixed] == listed
+            assert found.shuffled
+
+
+def test_rows_of_a_csv_file_are_all_fed(tmp_path: Any) -> None:
+    """With TensorFlow's own shuffles of files and of rows, which it makes by default."""
+    for file in range(2):
+        rows = "".join(f"{10 * file + i},{i % 2}\n" for i in range(7))
+        (tmp_path / f"{file}.csv").write_text(f"x,y\n{rows}")
+    given = {"batch_size": 3, "label_name": "y", "num_parallel_reads": 2}
+
+    for epochs in (1, None):
+        made = tf.data.experimental.make_csv_dataset(
+            f"{tmp_path}/*.csv", num_epochs=epochs, sloppy=True, **given
+        )
+        found = take_apart(made)
+        read = [int(x["x"]) for x, _ in found.fixed]
+        assert read == [10 * f + i for i in range(7) for f in (0, 1)]
+        assert (found.shuffled, found.batch_size, found.endless) == (True, 3, epochs is None)
+
+
 # Random numbers
 
 
@@ -230,6 +335,126 @@ def test_normal_numbers_are_normal() -> None:
     assert drawn.mean() == pytest.approx(2.0, abs=0.2)  # 3.8 deviations
     assert drawn.std() == pytest.approx(3.0, abs=0.15)
     assert len(np.unique(drawn)) == drawn.size
+
+
+# Partners
+
+
+def of_two(x: Any, y: Any) -> Any:
+    """A pair as an example of the first: both numbers, and that of the first."""
+    return tf.stack([x[1], y[1]]), x[1]
+
+
+def shuffled(count: int = COUNT, **given: Any) -> Any:
+    """Its elements are (image, number)."""
+    return images().repeat().take(count).shuffle(9, **given)
+
+
+PAIRED: dict[str, Callable[[], Any]] = {
+    "both shuffled": lambda: tf.data.Dataset.zip((shuffled(), shuffled())).map(of_two),
+    "in batches, and again and again": lambda: tf.data.Dataset.zip(
+        (shuffled().batch(4).repeat(), shuffled().batch(4).repeat())
+    ).map(lambda x, y: (tf.stack([x[1], y[1]], axis=1), x[1])),
+    "one in order": lambda: tf.data.Dataset.zip((images(), shuffled())).map(of_two).batch(4),
+    "of a longer one": lambda: tf.data.Dataset.zip(
+        (images(), images().concatenate(images().map(lambda x, y: (x, y + COUNT))).shuffle(9))
+    ).map(of_two),
+}
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_partners_are_drawn_anew_for_each_example_and_epoch(name: str) -> None:
+    """Each partner once in an epoch; the same at every size, streamed, and after a restart."""
+    tf.random.set_seed(5)
+    once = fed(pipeline(PAIRED[name]()), epochs=12)
+
+    for epoch in range(12):
+        pairs = np.array([once[epoch, i] for i in range(COUNT)])
+        assert list(pairs[:, 0]) == list(range(COUNT))
+        assert len(set(pairs[:, 1])) == COUNT
+        if "longer" not in name:
+            assert set(pairs[:, 1]) == set(range(COUNT))
+    partners = np.array([[once[epoch, i][1] for i in range(COUNT)] for epoch in range(12)])
+    # 12 draws of 20: 9.2 others on average, of 40: 10.5.
+    assert np.mean([len(set(column)) for column in partners.T]) > 8
+    assert len({tuple(row) for row in partners}) == 12
+    assert same(once, fed(pipeline(PAIRED[name](), 2), readers=2, epochs=12))
+    assert same(once, fed(pipeline(PAIRED[name](), 3, cache=False), epochs=12))
+    later = {key: x for key, x in once.items() if key[0] == 7}
+    assert same(later, fed(pipeline(PAIRED[name](), 2), epochs=1, first_epoch=7))
+
+
+def test_partners_of_several_parts() -> None:
+    """Of one seed they stay together, and else not; a shuffle that is used twice is two orders."""
+    seeded = [shuffled(seed=seed).map(lambda x, y: y) for seed in (1, 1, 2)]
+    shared = shuffled().map(lambda x, y: y)
+    both = (shared.map(lambda y: y + 0), shared.map(lambda y: y - 0))
+    zipped = tf.data.Dataset.zip((images().map(lambda x, y: y), *seeded, *both))
+    author = np.array(list(zipped.as_numpy_iterator()))
+
+    found = fed(pipeline(zipped.map(lambda *parts: (tf.stack(parts), parts[0]))), epochs=1)
+
+    for elements in (author, np.array([*found.values()])):
+        columns = [tuple(column) for column in elements.T]
+        assert columns[1] == columns[2]
+        assert len(set(columns)) == 5
+        assert all(set(column) == set(range(COUNT)) for column in columns)
+
+
+def test_parts_of_a_zip_that_are_not_shuffled_keep_their_pairs() -> None:
+    """In batches too; and those shuffled with one seed are one order of all."""
+    numbers = images().map(lambda x, y: y)
+    for pairs in (
+        tf.data.Dataset.zip((numbers.batch(6), numbers.batch(6))),
+        tf.data.Dataset.zip((numbers.shuffle(9, seed=1), numbers.shuffle(9, seed=1))),
+    ):
+        source = as_source(pairs, what="data")
+        found = fed(pipeline(pairs))
+        assert all(found[key] == key[1] for key in found)
+        assert source.shuffled == (len(pairs) == COUNT)
+
+
+def test_a_part_of_examples_with_partners_is_that_part() -> None:
+    """Under a shuffle that is kept: its author's examples, in his order; partners are drawn."""
+    zipped = tf.data.Dataset.zip((images(), shuffled())).map(of_two)
+    kept = zipped.shuffle(COUNT, seed=2, reshuffle_each_iteration=False)
+    author = [float(y) for _, y in kept.take(15)]
+    rest = [float(y) for _, y in kept.skip(15)]
+
+    for part, numbers in ((kept.take(15), author), (kept.skip(15).batch(3), rest)):
+        pairs = pipeline(part.map(lambda x, y: (x, y)))
+        batches = pairs.dataset(InputShard(index=0, count=1)).take(2 * pairs.steps_per_epoch(1))
+        fed_now = np.concatenate([x[ids >= 0] for x, *_, ids in batches.as_numpy_iterator()])
+        assert list(fed_now[:, 0]) == 2 * numbers
+        assert len(set(fed_now[: len(numbers), 1])) == len(numbers)
+        assert list(fed_now[: len(numbers), 1]) != list(fed_now[len(numbers) :, 1])
+
+
+def test_partners_that_differ_are_told_between_processes() -> None:
+    """The digest of the data holds them."""
+    others = [images().map(lambda x, y: (x, -y)), images()]
+    zipped = [tf.data.Dataset.zip((images(), one.shuffle(9))).map(of_two) for one in others]
+
+    assert len({pipeline(one).data_digest for one in zipped}) == 2
+
+
+@pytest.mark.parametrize(
+    ("zipped", "words"),
+    [
+        (lambda: (shuffled().batch(4), shuffled().batch(5)), "batches of one size"),
+        (lambda: (shuffled().batch(4), shuffled()), "batches of one size"),
+        (lambda: (shuffled(18).batch(4), shuffled().batch(4)), "data sets of 18 and 20"),
+        (lambda: (shuffled().repeat(), shuffled(18).repeat()), "must have one length"),
+        (lambda: (shuffled(18, seed=1), shuffled(seed=1)), "must have one length"),
+        (lambda: (shuffled().map(flipped), shuffled()), "must not draw"),
+        (lambda: (sentences().map(lambda x, y: x["words"]).shuffle(9), images()), "one size"),
+    ],
+)
+def test_a_zip_that_cannot_be_drawn_is_refused(zipped: Callable[[], Any], words: str) -> None:
+    """Before anything is trained, with what to do."""
+    with pytest.raises(RefusalError, match=words) as caught:
+        take_apart(tf.data.Dataset.zip(zipped()))
+    assert caught.value.advice
 
 
 # What cannot be tied
@@ -362,11 +587,17 @@ def mixed(x: Any, y: Any) -> Any:
             "shuffle",
         ),
         (lambda: images().batch(4).map(drags), "mixes the examples"),
-        (lambda: tf.data.Dataset.zip(images().shuffle(9), images()), "a shuffle within"),
+        (lambda: tf.data.Dataset.zip((shuffled(), shuffled())).take(5), "a shuffle before a take"),
+        (
+            lambda: tf.data.Dataset.zip((shuffled(), images())).shuffle(9, seed=1).take(5),
+            "before a take",
+        ),
         (lambda: images().flat_map(lambda *e: tf.data.Dataset.from_tensors(flipped(*e))), "random"),
         (lambda: images().batch(4).map(mixed), "mixes the examples"),
         (lambda: images().map(flipped).filter(lambda x, y: x[0, 0, 0] > 5), "a filter after"),
-        (lambda: images().shuffle(9).take(5), "a shuffle within"),
+        (lambda: images().shuffle(9).take(5), "a shuffle before a take"),
+        (lambda: files().flat_map(of_file).take(5), "a shuffle before a take"),
+        (lambda: files().take(1).flat_map(of_file), "a shuffle within"),
     ],
 )
 def test_chance_that_belongs_to_no_example_is_refused(
@@ -421,6 +652,8 @@ def test_windows_stay_whole() -> None:
     )
 
     assert len(fed_labels(windows)) == 18
+    # Without an end its author drops nothing.
+    assert fed_labels(windows.repeat()) == [float(i) for i in range(COUNT)]
 
 
 def test_splits_draw_other_numbers() -> None:

@@ -98,6 +98,52 @@ def test_what_ends_a_training_is_told(tmp_path: Path) -> None:
     assert told.endswith(f"({program}, line 2)")
 
 
+def test_a_callback_that_waits_for_batches_of_a_validation_is_named(tmp_path: Path) -> None:
+    """Keras' own, which have such methods too, are not."""
+    spec = spec_of(tmp_path, "tf.keras.layers.Dense(2)")
+    program = tmp_path / "mine.py"
+    own = (
+        "class Mine(tf.keras.callbacks.Callback):\n"
+        "    def on_test_batch_end(self, batch, logs=None):\n"
+        "        print(logs['loss'])\n"
+    )
+    text = program.read_text().replace("x = np", f"{own}\nx = np", 1)
+    beside = (
+        "callbacks=[Mine(), tf.keras.callbacks.ProgbarLogger(), tf.keras.callbacks.Callback(), "
+    )
+    program.write_text(text.replace("callbacks=[", beside))
+
+    told = [line for line in _lines(spec, preview(spec)) if line.startswith("callbacks: ")]
+
+    assert told[1:] == [
+        "callbacks: Mine: on_test_batch_end is never called: the metrics of a validation are those "
+        "of the whole one. Use on_test_end or on_epoch_end."
+    ]
+
+
+SUMS = """
+class Sums(tf.keras.layers.Layer):
+    def call(self, x):
+        self.add_loss(tf.reduce_sum(x ** 2))
+        return x
+"""
+
+
+def test_what_is_refused_in_training_is_told_beside_the_certificate(tmp_path: Path) -> None:
+    """A loss that is a sum has no certificate, and is not trained either: in the same words."""
+    spec = spec_of(tmp_path, "Sums()")
+    program = tmp_path / "mine.py"
+    program.write_text(program.read_text().replace("x = np", f"{SUMS}\nx = np", 1))
+
+    told = [line for line in _lines(spec, preview(spec)) if line.startswith("no certificate: ")]
+
+    assert told[0].startswith(
+        "no certificate: it cannot be trained: A loss that a layer adds must be a mean over the "
+        "batch, not a sum. Received: "
+    )
+    assert "is a sum over its batch" in told[1]
+
+
 TAKES_PAIRS = """
 class Pairs(tf.keras.Sequential):
     def train_step(self, data):
