@@ -36,6 +36,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
+from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import Together, calls, gathering
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 from trainers.whole_batch import takes_true_examples
@@ -244,7 +245,8 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
     before = calls()
-    told = step(data)
+    with without_reductions():
+        told = step(data)
     kind = type(model).__name__
     of_losses = {id(metric) for metric in loss_metrics(model)}
     if isinstance(told, dict):

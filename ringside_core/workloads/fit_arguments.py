@@ -12,6 +12,7 @@ from ringside_core.workloads.dataset import DROP_TOLD, REPEAT_TOLD
 from ringside_core.workloads.source import ArraySource, Source, StreamSource, as_source, check_dense
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.weights import takes_inputs
+from ringside_core.workloads.without_horovod import check_not_horovods
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
@@ -75,13 +76,15 @@ def checked_arguments(
     for name in performance:
         if name not in ("workers", "max_queue_size", "use_multiprocessing"):
             raise TypeError(f"ringside.fit() got an unexpected keyword argument {name!r}")
+    optimizers = optimizers_of(model) if isinstance(model, tf.keras.Model) else []
+    check_not_horovods(*optimizers, *_listed(callbacks))
     if validation_freq != 1:
         raise RefusalError(
             "Ringside evaluates after each epoch.",
             received=f"validation_freq={validation_freq}",
             advice="Leave it out.",
         )
-    if isinstance(model, tf.keras.Model) and not optimizers_of(model):
+    if isinstance(model, tf.keras.Model) and not optimizers:
         raise RefusalError(
             "A model must be compiled before fit.",
             received=f"{model.name} ({type(model).__name__}), which has no optimizer",
