@@ -45,6 +45,7 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.keras_version import use_version
 from ringside_core.text import epoch_line
+from ringside_core.workloads.registry import script_words
 
 LAUNCHER_POLL_S = 1.0
 
@@ -145,7 +146,8 @@ def run_process(
         outcome = Outcome(kind="completed")
     except BaseException as error:
         outcome = ended_by(error)
-        _say(outcome.traceback or f"{Path(sys.argv[0]).name}: {error}")
+        program = (*script_words(spec.workload), sys.argv[0])[0]
+        _say(outcome.traceback or f"{Path(program).name}: {error}")
     path = end_record(record, outcome, run_dir)
     reporter.phase("finished")
     if aloud and record.is_chief:

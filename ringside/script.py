@@ -53,6 +53,7 @@ from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
 from trainers.fault import drilled
+from trainers.own_step import losses_of_one_replica
 from trainers.prepare import prepare
 from trainers.process import started
 from trainers.train import train
@@ -170,7 +171,8 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
         return workload.reached(checked_arguments(model, *data, **arguments))
     session = _here()
     with _out_of_scopes():
-        with session.backend.scope():  # the model that runs a step function is made now
+        # The model that runs a step function is made now, and models that it calls are built.
+        with session.backend.scope(), losses_of_one_replica():
             asked = checked_arguments(model, *data, **arguments)
         session.fits += 1
         return _train(session, asked) if asked.epochs else workload.no_history(asked)

@@ -52,5 +52,6 @@ def _workload_obstacle(asked: dict[str, Any] | None) -> str | None:
 
 
 if __name__ == "__main__":
-    answer = availability(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    write_whole(Path(sys.argv[2]), json.dumps(answer))
+    asked, answered = map(Path, sys.argv[1:])  # those of a script will take their place
+    answer = availability(json.loads(asked.read_text(encoding="utf-8")))
+    write_whole(answered, json.dumps(answer))

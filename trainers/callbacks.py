@@ -8,6 +8,7 @@ import numpy as np
 
 from ringside_core.keras import looks_at_steps, tf
 from ringside_core.specs import EpochRecord, RefusalError
+from ringside_core.workloads.without_horovod import check_not_horovods
 from trainers import checkpoint
 from trainers.callback_state import CallbackState, Learned
 from trainers.driver import Listener, Training
@@ -44,6 +45,7 @@ class Callbacks(Listener):
         self._given, self._first_epoch = tuple(given), first_epoch
         self._stops, self._told = False, dict[str, float]()
         self._goes_on_from: CallbackState | None = None
+        check_not_horovods(*given)
         for one in given:
             if isinstance(one, _kinds.BackupAndRestore):
                 raise RefusalError(

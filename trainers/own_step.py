@@ -39,7 +39,9 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.metrics import tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.weights import labels
+from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import Together, calls, gathering
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 from trainers.whole_batch import losses_count_padding, takes_true_examples
@@ -49,6 +51,8 @@ _here = threading.local()  # a strategy traces each replica in a thread of its o
 
 def step_name(model: Any) -> str:
     """How messages name the model's training step, or its losses, if the step is Keras'."""
+    if isinstance(model, StepFunction):
+        return str(model.name)
     if has_own_step(model):
         return f"{type(model).__name__}.train_step"
     return f"the training of {model.name}"
@@ -199,8 +203,15 @@ def check_made_before(model: Any, weights: Sequence[Any]) -> None:
             raise RefusalError(
                 "A model must have all its weights before its first step.",
                 received=f"{weight.name}, which {step_name(model)} makes",
-                advice="Call its layers once in its constructor, or in its `call`.",
+                advice=_BUILD_ITS_MODELS
+                if isinstance(model, StepFunction)
+                else "Call its layers once in its constructor, or in its `call`.",
             )
+
+
+_BUILD_ITS_MODELS = (
+    "Call what it uses once on a batch, within ringside.scope() and above the step: model(x[:1])."
+)
 
 
 def _check_names(model: Any) -> None:
@@ -277,7 +288,8 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
     before = calls()
-    told = step(data)
+    with without_reductions():
+        told = step(data)
     kind = type(model).__name__
     of_losses = {id(metric) for metric in loss_metrics(model)}
     if isinstance(told, dict):

@@ -147,7 +147,8 @@ def command(
         raise RefusalError(
             "A run needs a folder of its own.",
             received=f"{folder}, which holds one already",
-            advice="Choose another with --run-dir, or remove it.",
+            advice="To go on with that one: --resume auto. To begin anew: --run-dir with another "
+            "folder, or remove this one.",
         )
     if slurm:
         must_be_accepted(plan)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from ringside.verify.cases import COUNTED_EPOCHS
 from ringside.verify.gate import TOLERANCE, parity, size_of, unfinished
-from ringside.verify.trace import BY_TENSORFLOW, Trace
+from ringside.verify.trace import BY_TENSORFLOW, OTHER_DATA, Trace
 from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import Check, Deviation, LedgerDigest
 from ringside_core.text import plural
@@ -401,7 +401,8 @@ def reference_is_plain_keras(plain: Trace, reference: Trace, rounded: Trace | No
     """
     name = "reference is plain Keras"
     if plain.error:
-        return Check(name=name, passed=False, finding=f"plain Keras ended with {plain.error}")
+        ended = "" if plain.error == OTHER_DATA else "plain Keras ended with "
+        return Check(name=name, passed=False, finding=f"{ended}{plain.error}")
     without = set(plain.meta["without"])
     final = {metric: values[-1:] for metric, values in reference.evaluation.items()}
     expected, found = replace(reference, evaluation=final), replace(plain)

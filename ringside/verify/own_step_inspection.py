@@ -23,6 +23,7 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import ByDesign
 from ringside_core.workloads.weights import labels
+from ringside_core.workloads.without_horovod import without_reductions
 from ringside_core.workloads.workload import Workload
 from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
@@ -115,7 +116,8 @@ class _Step:
         x, y = part.cut(self._batch)
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         share = tf.constant(part.size / part.of, tf.keras.backend.floatx())
-        with feeding(ids), losses_of_one_replica(), gathering(together, share, part.size):
+        whole = gathering(together, share, part.size)
+        with feeding(ids), losses_of_one_replica(), whole, without_reductions():
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         check_made_before(self._model, self._weights)
         return handed

@@ -154,9 +154,9 @@ def _told(optimizer: Any) -> str:
 
 
 if __name__ == "__main__":
-    asked = Path(sys.argv[1])
+    asked, answered = map(Path, sys.argv[1:])  # those of a script will take their place
     try:
         answer = preview(RunSpec.from_json(asked.read_text(encoding="utf-8"), origin=str(asked)))
     except RefusalError as error:
         answer = {"refused": str(error)}
-    write_whole(Path(sys.argv[2]), json.dumps(answer))
+    write_whole(answered, json.dumps(answer))

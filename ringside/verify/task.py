@@ -29,7 +29,7 @@ from ringside.verify.request import (
 )
 from ringside.verify.same_elements import Looked
 from ringside.verify.store import users_code
-from ringside.verify.trace import Trace
+from ringside.verify.trace import OTHER_DATA, Trace
 from ringside_core.specs import (
     ByDesign,
     InputShard,
@@ -205,6 +205,7 @@ def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
     """
     from ringside.verify.plain_keras import plain_keras
     from ringside_core.keras import clear_session
+    from ringside_core.workloads.pipeline import make_pipeline
     from ringside_core.workloads.registry import load_workload
 
     spec = case.spec
@@ -213,6 +214,10 @@ def _repeat_plainly(case: Case, training: Any, reference: Trace) -> Trace:
         own = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
         if case.steps is not None:
             own, _ = cut(case, own, spec, training.backend)
+        capabilities = training.backend.capabilities
+        again = make_pipeline(training.spec, own, capabilities, training=True)
+        if again.data_digest != training.train.data_digest:
+            return Trace(meta={"error": OTHER_DATA})
         return plain_keras(training.spec, own, reference)
     except Exception as error:
         return Trace(meta={"error": of_users(error)})

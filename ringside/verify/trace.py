@@ -14,6 +14,11 @@ from ringside_core.specs import RefusalError, whole_file
 _META = "meta"
 # In `Trace.drawn`, what is drawn without a generator of Keras.
 BY_TENSORFLOW = "tf.random"
+# The error of a trace of plain Keras that was given other data than the reference.
+OTHER_DATA = (
+    "the program's data are others when it is loaded again: seed every random number in it, as by "
+    "numpy.random.seed(1), and sort lists of files"
+)
 
 
 @dataclass

@@ -46,11 +46,14 @@ for _change in ("assign_add", "assign_sub"):
 
 
 def _of_each_replica(make: Any) -> Any:
-    """Let what a layer keeps, and does not train, be each replica's own."""
+    """Let what a layer keeps, and does not train, be each replica's own.
+
+    As in legacy Keras it is made outside of a graph that is traced.
+    """
 
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
-        with _kept(not kwargs.get("trainable", True)):
+        with tf.init_scope(), _kept(not kwargs.get("trainable", True)):
             return make(*args, **kwargs)
 
     return made

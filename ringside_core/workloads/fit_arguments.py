@@ -9,9 +9,17 @@ from ringside_core.keras import compiled_by, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
 from ringside_core.workloads.dataset import DROP_TOLD, REPEAT_TOLD
-from ringside_core.workloads.source import ArraySource, Source, StreamSource, as_source, check_dense
+from ringside_core.workloads.source import (
+    ArraySource,
+    Source,
+    StreamSource,
+    as_source,
+    check_dense,
+    first_batches,
+)
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.weights import takes_inputs
+from ringside_core.workloads.without_horovod import check_not_horovods
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
@@ -69,19 +77,19 @@ def checked_arguments(
     Raises:
         RefusalError: what cannot be trained the same under every backend.
     """
-    if isinstance(model, Step):
-        model = model.model()
     del validation_batch_size  # says how fast an evaluation is, and nothing else
     for name in performance:
         if name not in ("workers", "max_queue_size", "use_multiprocessing"):
             raise TypeError(f"ringside.fit() got an unexpected keyword argument {name!r}")
+    optimizers = optimizers_of(model) if isinstance(model, tf.keras.Model) else []
+    check_not_horovods(*optimizers, *_listed(callbacks))
     if validation_freq != 1:
         raise RefusalError(
             "Ringside evaluates after each epoch.",
             received=f"validation_freq={validation_freq}",
             advice="Leave it out.",
         )
-    if isinstance(model, tf.keras.Model) and not optimizers_of(model):
+    if isinstance(model, tf.keras.Model) and not optimizers:
         raise RefusalError(
             "A model must be compiled before fit.",
             received=f"{model.name} ({type(model).__name__}), which has no optimizer",
@@ -120,6 +128,8 @@ def checked_arguments(
         batch = batch_size or KERAS_BATCH
     if validation_data is not None:
         validation = _validation(validation_data)
+    if isinstance(model, Step):
+        model = model.model(lambda: next(iter(first_batches(train, None, batch))))
     of_inputs = isinstance(x, tf.data.Dataset) and takes_inputs(model, x.element_spec)
     if not of_inputs:
         _check_metrics(model, weighted=_is_weighted(x, sample_weight, class_weight, validation))

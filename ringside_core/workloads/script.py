@@ -7,12 +7,14 @@ The request is {"script": "my_script.py --its flags", "fit": 1}. Fits before tha
 `ringside/script.py` has the functions that a script calls, and runs one to its end.
 """
 
+import argparse
 import contextlib
 import io
 import json
 import math
 import random
 import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,10 +83,12 @@ class _Capture:
     Attributes:
         seed: of the weights that it draws.
         skips: fits before the one that is asked for; nothing is trained by them.
+        skipped: how many of them it has reached.
     """
 
     seed: int
     skips: int
+    skipped: int = 0
 
 
 class _ReachedFitError(BaseException):
@@ -123,6 +127,7 @@ def reached(asked: FitArguments) -> Any:
     if not capture.skips:
         raise _ReachedFitError(asked)
     capture.skips -= 1
+    capture.skipped += 1
     return no_history(asked)
 
 
@@ -199,12 +204,7 @@ def run(script: str) -> None:
         raise
     except SystemExit as end:
         if capturing():
-            raise RefusalError(
-                "A script must reach ringside.fit.",
-                received=f"{path}, which ends with exit code {end.code}",
-                advice="Its own flags stand behind --: my_script.py -- --its-flag 3. Under "
-                "-w fit=2 the History of the first fit has no numbers.",
-            ) from None
+            raise _ended(path, end) from None
         raise
     except Exception as error:
         if capturing():
@@ -213,6 +213,28 @@ def run(script: str) -> None:
                 received=f"{in_one_line(error)} ({place_of(error, str(path))})",
             ) from error
         raise
+
+
+def _ended(path: Path, end: SystemExit) -> RefusalError:
+    """Of a script that ends itself before its fit."""
+    assert _running.capture is not None
+    told = _told_by_argparse(end)
+    advice = "Its own flags stand behind --: my_script.py -- --its-flag 3."
+    if _running.capture.skipped:
+        advice += " The History of a fit before that of -w fit has no numbers."
+    return RefusalError(
+        "A script must reach ringside.fit.",
+        received=f"{path}, which ends with exit code {end.code}" + (f": {told}" if told else ""),
+        advice=advice,
+    )
+
+
+def _told_by_argparse(end: SystemExit) -> str:
+    """What is wrong with a script's own flags; empty: something else has ended it."""
+    for frame, _ in traceback.walk_tb(end.__traceback__):
+        if (frame.f_code.co_filename, frame.f_code.co_name) == (argparse.__file__, "exit"):
+            return str(frame.f_locals.get("message") or "").strip()
+    return ""
 
 
 @contextmanager
@@ -230,6 +252,9 @@ def _as_main(path: Path, words: Sequence[str]) -> Iterator[ModuleType]:
     sys.modules["__main__"], sys.argv = module, list(words)
     try:
         yield module
+    except _ReachedFitError:
+        arguments = list(words)  # its model runs now, and may look at them in a step
+        raise
     finally:
         sys.modules["__main__"], sys.argv = main, arguments
         _running.registered = set(custom) - known
@@ -238,11 +263,12 @@ def _as_main(path: Path, words: Sequence[str]) -> Iterator[ModuleType]:
 if __name__ == "__main__":
     from ringside_core.workloads import script as _script  # this module runs as __main__
 
+    _, _asks, _answers = sys.argv  # the script's own take their place
     try:
-        _request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        _request = json.loads(Path(_asks).read_text(encoding="utf-8"))
         _asked = _script.captured_fit(_request["script"], _request["fit"] - 1)
     except RefusalError as error:
         _answer: dict[str, Any] = {"refused": str(error)}
     else:
         _answer = {"global_batch": _asked.global_batch, "epochs": _asked.epochs}
-    write_whole(Path(sys.argv[2]), json.dumps(_answer))
+    write_whole(Path(_answers), json.dumps(_answer))

@@ -2,15 +2,20 @@
 
 import inspect
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import optimizer_kinds, python_of, tf
+from ringside_core.keras import APPLY, optimizer_kinds, python_of, tf
 from ringside_core.specs import RefusalError
+from ringside_core.users_errors import in_one_line
+from ringside_core.workloads.functions import rewritten
+from ringside_core.workloads.without_horovod import without_reductions
 
-_HOLDERS = (tf.Module, tf.keras.layers.Layer)  # those of Keras 3 are no modules
+_LAYER = tf.keras.layers.Layer
+_HOLDERS = (tf.Module, _LAYER)  # layers of Keras 3 are no modules
 _KEPT = (*_HOLDERS, tf.Variable, tf.keras.metrics.Metric)
 _DEEPEST = 8
 
@@ -37,14 +42,22 @@ class Step:
         """Call the function."""
         return self._called(*batch, **arguments)
 
-    def model(self) -> Any:
+    def model(self, batch: Callable[[], Any] | None = None) -> Any:
         """The model that runs it, made in the current scope; the same one each time.
 
+        Args:
+            batch: returns one of the data, to build models that are not built; None: all are.
+
         Raises:
-            RefusalError: the function uses no optimizer.
+            RefusalError: the function uses no optimizer, or a model that cannot be built so.
         """
         if self._model is None:
-            self._model = StepFunction(self._function)
+            used = list(_used_by(self._function))
+            model = StepFunction(self._function, used)
+            if batch is not None and _unbuilt(used):
+                _build(model, used, batch())
+            model.hold(used)
+            self._model = model
         return self._model
 
 
@@ -54,9 +67,8 @@ step = Step  # stands above a function: @ringside.step
 class StepFunction(tf.keras.Model):
     """Holds what a step function uses, and runs it."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], used: Sequence[Any]) -> None:
         super().__init__(name=getattr(function, "__name__", "step"))
-        used = list(_used_by(function))
         optimizers = [one for one in used if isinstance(one, optimizer_kinds)]
         if not optimizers:
             raise RefusalError(
@@ -66,6 +78,15 @@ class StepFunction(tf.keras.Model):
             )
         self._function, self._optimizers = function, optimizers
         self._own_metrics = [one for one in used if isinstance(one, tf.keras.metrics.Metric)]
+        tf.keras.Model.compile(self, optimizer=optimizers[0])
+
+    def hold(self, used: Sequence[Any]) -> None:
+        """Hold what the function uses; models that it does not call have no weights yet.
+
+        Args:
+            used: by the function.
+        """
+        used = [one for one in used if not isinstance(one, tf.keras.Model) or one.built]
         of_parts = {id(v) for part in used if isinstance(part, _HOLDERS) for v in part.variables}
         self._parts = [
             one
@@ -73,7 +94,6 @@ class StepFunction(tf.keras.Model):
             if not isinstance(one, (*optimizer_kinds, tf.keras.metrics.Metric))
             and id(one) not in of_parts
         ]
-        tf.keras.Model.compile(self, optimizer=optimizers[0])
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Its losses are in the function."""
@@ -90,6 +110,48 @@ class StepFunction(tf.keras.Model):
         takes = inspect.signature(self._function).parameters
         whole = len(takes) == 1 < len(batch)  # it takes the batch apart itself
         return _named(self._function(data) if whole else self._function(*batch), self.name)
+
+
+def _unbuilt(used: Sequence[Any]) -> list[Any]:
+    """Layers, and models, that make their weights when they are called for the first time."""
+    layers = [one for part in used if isinstance(part, _LAYER) for one in part._flatten_layers()]
+    of_modules = [one for part in used if isinstance(part, tf.Module) for one in part.submodules]
+    return [one for one in (*layers, *of_modules) if isinstance(one, _LAYER) and not one.built]
+
+
+def _build(model: StepFunction, used: Sequence[Any], batch: Any) -> None:
+    """Let a step be traced on a batch: what it calls makes its weights then, and nothing is run.
+
+    Raises:
+        RefusalError: it cannot be traced so far, or reduces by Horovod.
+    """
+    why, graph = "", tf.__internal__.FuncGraph("step")
+    with _nothing_applied(used), without_reductions(), graph.as_default():
+        try:
+            rewritten(model.train_step)(batch)
+        except RefusalError:
+            raise
+        except Exception as error:  # if it is one of the step itself, its trial tells it
+            why = in_one_line(error)
+    if why and (left := _unbuilt(used)):
+        raise RefusalError(
+            "The models of a step function must have weights before its first step.",
+            received=f"{left[0].name}, which has none yet, and a step that ends with {why}",
+            advice="Call each model once on a batch, within ringside.scope(): model(x[:1]).",
+        )
+
+
+@contextmanager
+def _nothing_applied(used: Sequence[Any]) -> Iterator[None]:
+    """Let optimizers make no variables in a graph that is thrown away."""
+    optimizers = [one for one in used if isinstance(one, optimizer_kinds)]
+    for one in optimizers:
+        vars(one)[APPLY] = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        for one in optimizers:
+            del vars(one)[APPLY]
 
 
 def _named(told: Any, name: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ringside_core.workloads.weights import (
     inputs_together,
     takes_inputs,
 )
+from ringside_core.workloads.without_horovod import check_not_horovods
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ class Workload:
             object.__setattr__(self, "train", replace(self.train, augment=augment))
             object.__setattr__(self, "augment", None)  # the source does it from now on
         object.__setattr__(self, "metrics", partial(_new_metrics, self.metrics))
+        if not callable(self.callbacks):
+            check_not_horovods(*self.callbacks)
         if self.optimizer is None:
             self._take_what_was_compiled()
         if self.optimizer is not None:
@@ -136,6 +139,7 @@ class Workload:
                 received=kind,
                 advice=hint,
             )
+        check_not_horovods(*optimizers_of(model), *model._flatten_layers())
         if not has_own_step(model):  # there its author reduces
             self._check_reductions()
             _check_computes(model)
@@ -285,6 +289,7 @@ def _listed(given: Any) -> list[Any]:
 def _new_optimizer(given: Any) -> Any:
     """A new optimizer of a name, of an instance, or from a function that returns one of these."""
     made = given() if callable(given) else given
+    check_not_horovods(made)
     if made is not given and not isinstance(made, str):
         return made
     try:

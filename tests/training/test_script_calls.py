@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from backends import make_backend
-from ringside_core.keras import get_weights, optimizers_of, tf
+from ringside_core.keras import get_weights, tf
 from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.script import captured_fit, workload_of
 from ringside_core.workloads.source import ArraySource
-from ringside_core.workloads.step import step
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from tests.training.test_trainer import serial_spec
@@ -35,13 +34,20 @@ with ringside.scope():
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
     model.compile("sgd", "mse")
 """
+FLAGS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", required=True)
+parser.parse_args()
+"""
 FIT = "ringside.fit(model, x, y, batch_size=4, epochs=2)\n"
 
 
 @pytest.fixture(autouse=True)
 def unchanged_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Running a user's file changes where Python looks."""
+    """Running a user's file changes where Python looks, and the arguments that its model sees."""
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["pytest", "no number"])
 
 
 def script(folder: Path, *parts: str, name: str = "mine.py") -> str:
@@ -114,12 +120,16 @@ def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
     [
         ((BEGIN, BUILD), "must call ringside.fit"),
         ((BEGIN, BUILD, "sys.exit(3)\n", FIT), "ends with exit code 3"),
+        (
+            (BEGIN, BUILD, FLAGS, FIT),
+            r"code 2: mine.py: error: .*required: --rate.*stand behind --",
+        ),
         ((BEGIN, "1 / 0\n", BUILD, FIT), r"ZeroDivisionError: .*mine.py, line 7"),
         ((BEGIN, BUILD, "def f(:\n"), r"SyntaxError.*line 11"),
         ((BEGIN, BUILD.replace("model.compile", "print"), FIT), "must be compiled before fit"),
         ((BEGIN, BUILD, FIT.replace("batch_size", "batches")), "unexpected keyword.*'batches'"),
     ],
-    ids=["no fit", "exit", "error", "syntax", "not compiled", "unknown argument"],
+    ids=["no fit", "exit", "flags", "error", "syntax", "not compiled", "unknown argument"],
 )
 def test_a_script_that_does_not_reach_its_fit(
     tmp_path: Path, parts: tuple[str, ...], words: str
@@ -127,6 +137,27 @@ def test_a_script_that_does_not_reach_its_fit(
     """One message, with the line."""
     with pytest.raises(RefusalError, match=words):
         workload_of(script(tmp_path, *parts))
+
+
+def test_the_numbers_that_a_skipped_fit_lacks_are_told_of_only_there(tmp_path: Path) -> None:
+    """Not of a script that ends before its first fit."""
+    path = script(tmp_path, BEGIN, BUILD, FIT, "sys.exit(3)\n", FIT)
+
+    with pytest.raises(RefusalError, match="has no numbers"):
+        workload_of(path, fit=2)
+    with pytest.raises(RefusalError, match="exit code 3") as told:
+        workload_of(script(tmp_path, BEGIN, BUILD, "sys.exit(3)\n", FIT))
+    assert "has no numbers" not in str(told.value)
+
+
+def test_a_step_sees_the_arguments_of_its_script(tmp_path: Path) -> None:
+    """Also where something else runs it, with arguments of its own."""
+    own = OWN_STEP.replace('"loss": loss', '"loss": loss, "rate": float(sys.argv[1])')
+    path = script(tmp_path, BEGIN, own, "ringside.fit(model, triplets)\n")
+
+    model = workload_of(f"{path} 7").build_model()
+
+    assert model.train_step((rows(4)[:, :1] * np.ones(3),) * 3)["rate"] == 7
 
 
 def test_options_of_a_workload_are_not_those_of_a_script(tmp_path: Path) -> None:
@@ -241,65 +272,6 @@ def test_batches_of_a_sequence_are_taken_apart() -> None:
 def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
     """`shuffle` of `Model.fit`."""
     assert checked_arguments(None, rows(4), rows(4), shuffle=shuffle).train.shuffled is shuffle
-
-
-class Agent:
-    """An object of a user's, with a model."""
-
-    def __init__(self) -> None:
-        self.parts = [tf.keras.layers.Dense(1)]
-        self.optimizer = tf.keras.optimizers.SGD()
-
-    def train(self, batch: Any) -> Any:
-        """A step of a method; it takes its batch apart."""
-        x, y = batch
-        return tf.reduce_mean(self.parts[0](x) - y)
-
-
-HELD = {"net": tf.keras.layers.Dense(1), "optimizer": tf.keras.optimizers.Adam()}
-
-
-def helped(x: Any) -> Any:
-    """What a step calls."""
-    return HELD["net"](x)
-
-
-def test_what_a_step_uses_is_found_where_people_keep_it() -> None:
-    """In a dict of the script, used by a function that it calls; in arguments; in an object."""
-
-    def by_names(x: Any) -> Any:
-        return HELD["optimizer"], helped(x)
-
-    agent = Agent()
-    for function, layer, optimizer in (
-        (by_names, HELD["net"], HELD["optimizer"]),
-        (partial(lambda a, x: a.train(x), agent), agent.parts[0], agent.optimizer),
-        (agent.train, agent.parts[0], agent.optimizer),
-    ):
-        made = step(function).model()
-        assert optimizers_of(made) == [optimizer]
-        assert layer in list(made.submodules)
-
-
-def test_a_step_may_take_its_batch_apart_itself() -> None:
-    """One argument for a batch of two, and a loss without a name."""
-    x = np.ones((2, 3), np.float32)
-    told = step(Agent().train).model().train_step((x, x[:, :1]))
-
-    assert list(told) == ["loss"]
-
-
-def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
-    """Each by one message."""
-
-    def silent(x: Any) -> None:
-        del x
-        HELD["optimizer"]
-
-    with pytest.raises(RefusalError, match="must use an optimizer"):
-        step(lambda x: x).model()
-    with pytest.raises(RefusalError, match="must return its loss"):
-        step(silent).model().train_step(np.ones(2))
 
 
 OWN_STEP = """

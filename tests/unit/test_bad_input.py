@@ -11,7 +11,10 @@ import pytest
 
 import ringside.cli.main
 import train
+from launch.flags import spec_from_flags
+from launch.task import run_process
 from ringside_core.folders import cache_dir
+from ringside_core.specs import RefusalError, Surroundings
 
 ROOT = Path(train.__file__).resolve().parent
 
@@ -164,6 +167,36 @@ def test_a_named_run_dir_with_ones_own_record_is_refused(
     assert "A run needs a folder of its own" in capsys.readouterr().err
     assert (records / "rank-0.json").read_text() == before
     assert (records / "rank-1.json").read_text() == "of another rank"
+
+
+def test_a_second_launch_is_told_how_to_go_on(
+    in_an_empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of the first run is touched, and both ways out are named."""
+    spec = in_an_empty_folder / "first" / "spec.json"
+    spec.parent.mkdir()
+    spec.write_text("of the first")
+
+    assert ringside.cli.main.run(["launch", "--backend", "serial", "--run-dir", "first"]) == 2
+
+    told = capsys.readouterr().err
+    assert "--resume auto" in told
+    assert "--run-dir with another" in told
+    assert spec.read_text() == "of the first"
+
+
+def test_a_script_is_named_where_it_is_refused(
+    in_an_empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a run that a launcher has started too, though there the program is train.py."""
+    for workload, named in (("mine.py --rate 3", "mine.py"), ("digits", Path(sys.argv[0]).name)):
+        spec = spec_from_flags(Surroundings()).replace(workload=workload)
+
+        def refuse(*_: object) -> None:
+            raise RefusalError("No.", received="this")
+
+        assert run_process(refuse, spec, Surroundings(), Path("run"), aloud=False) == 2
+        assert f"{named}: No. Received: this." in capsys.readouterr().err
 
 
 def test_the_default_run_dir_is_written_anew(

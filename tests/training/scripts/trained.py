@@ -307,9 +307,55 @@ def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     )
 
 
+class Late(tf.keras.Model):
+    """Its layers have no weights before its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        one, other = (tf.keras.initializers.GlorotUniform(seed=seed) for seed in (8, 9))
+        self.inner = tf.keras.Sequential(
+            [
+                layers.Dense(4, activation="tanh", kernel_initializer=one),
+                layers.Dense(1, kernel_initializer=other),
+            ]
+        )
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A step function whose models are not built: the second one gets what the first one makes."""
+    with scope():
+        start = tf.keras.initializers.GlorotUniform(seed=7)
+        first = tf.keras.Sequential([layers.Dense(3, kernel_initializer=start)])
+        model, optimizer = Late(), tf.keras.optimizers.Adam(0.01)
+        error = tf.keras.losses.MeanSquaredError()
+        seen = tf.keras.metrics.MeanAbsoluteError(name="seen")
+
+    @step
+    def train_step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            hidden = first(x, training=True)
+            loss = error(y, hidden)
+            made = model(hidden, training=True)
+            loss += error(y, made)
+        mine = first.trainable_variables + model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+        seen.update_state(y, made)
+        return {"loss": loss, "seen": seen.result()}
+
+    x, y = data(8)
+    history = fit(train_step, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    sums = [float(np.abs(weight).sum()) for weight in first.get_weights()]
+    history.history = {"seen": history.history["seen"], "first": sums}
+    model.optimizer = optimizer
+    return model, history
+
+
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
-    *(held, endless, padded, within, unweighted),
+    *(held, endless, padded, unbuilt, within, unweighted),
 )
 
 

@@ -17,7 +17,7 @@ from ringside.verify.checks import (
     training_ledger,
     validation_ledger,
 )
-from ringside.verify.trace import Trace
+from ringside.verify.trace import OTHER_DATA, Trace
 from tests.unit.verify.made_up import EPOCHS, NUM_TRAIN, ledger_of, trace
 
 
@@ -314,6 +314,16 @@ def test_a_reference_unlike_plain_keras_fails(changes: dict[str, Any]) -> None:
 
     assert not check.passed
     assert "the reference, with which all arms are compared, differs" in check.finding
+
+
+def test_data_that_are_others_at_each_loading_are_what_is_told() -> None:
+    """Any other number would be a consequence; an error of plain Keras is named as its own."""
+    other = reference_is_plain_keras(Trace(meta={"error": OTHER_DATA}), trace())
+    failed = reference_is_plain_keras(Trace(meta={"error": "ValueError: x"}), trace())
+
+    assert not other.passed
+    assert other.finding.startswith("the program's data are others")
+    assert failed.finding == "plain Keras ended with ValueError: x"
 
 
 def test_without_a_training_the_evaluation_still_counts() -> None:
