@@ -37,6 +37,7 @@ from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from trainers.gather import Together, calls, gathering
+from trainers.lookups import Lookups
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 from trainers.whole_batch import takes_true_examples
 
@@ -299,6 +300,7 @@ class OwnStep:
         spec: RunSpec,
         pipeline: Pipeline,
         trial: Trial,
+        lookups: Lookups,
         virtual_replicas: int = 1,
     ) -> None:
         """Let every optimizer combine the replicas' gradients by their shares.
@@ -309,6 +311,7 @@ class OwnStep:
             spec: of the run.
             pipeline: of the training split.
             trial: of the model's step.
+            lookups: of the model.
             virtual_replicas: see `trainers.train_step.instrument`.
 
         Raises:
@@ -334,7 +337,7 @@ class OwnStep:
             if virtual_replicas > 1:
                 updated = {number for numbers in trial.updated for number in numbers}
                 others = [v for number, v in enumerate(variables) if number not in updated]
-                self.virtual = VirtualReplicas(model, others)
+                self.virtual = VirtualReplicas(model, others, lookups)
             for optimizer in optimizers_of(model):
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)
