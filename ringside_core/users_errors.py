@@ -7,6 +7,8 @@ from pathlib import Path
 _BEGINS = "Traceback (most recent call last)"
 _PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
 _NODE = re.compile(r"\{\{[^}]*\}\} ?")  # of a graph, which its author never saw
+_ARGUMENTS = re.compile(r"(?:Call a|A)rguments received")  # Keras 2, Keras 3
+_BOLD = re.compile(r"\x1b\[\d*m")  # as Keras 3 tells what is wrong
 _ROOT = Path(__file__).resolve().parent.parent
 # A user's program may stand in the checkout, as those in examples/ do.
 _RINGSIDES = ("backends/", "launch/", "ringside/", "ringside_core/", "trainers/", "train.py")
@@ -23,7 +25,7 @@ def essence(text: str) -> str:
     Keras puts a line of its own before it, and the arguments of a call after it; AutoGraph puts the
     lines of a user's code before it, and a graph where each of its nodes was made.
     """
-    lines = [line.strip() for line in text.partition("Call arguments received")[0].split("\n")]
+    lines = [line.strip() for line in _BOLD.sub("", _ARGUMENTS.split(text)[0]).split("\n")]
     lines = [line for line in lines if line and "encountered when" not in line]
     lines = [line for line in lines if not line.startswith("[[{{")]
     if not lines:

@@ -6,6 +6,7 @@ from typing import Any
 from backends.base import statistics
 from ringside_core.keras import tf, trainable_of
 from ringside_core.specs import RefusalError, RunSpec
+from trainers.lookups import Lookups
 from trainers.own_step import one_pass_only
 from trainers.whole_batch import takes_true_examples
 
@@ -22,10 +23,18 @@ class Passes:
         size: examples of one replica in one pass.
     """
 
-    def __init__(self, model: Any, spec: RunSpec, virtual_replicas: int) -> None:
+    def __init__(self, model: Any, spec: RunSpec, virtual_replicas: int, lookups: Lookups) -> None:
+        """Refuse a model that cannot run a batch in passes.
+
+        Args:
+            model: compiled.
+            spec: of the run.
+            virtual_replicas: see `trainers.train_step.instrument`.
+            lookups: of the model; they add what passes give.
+        """
         replicas = spec.topology.num_replicas * virtual_replicas
         plan = spec.batch_plan.replace(num_replicas=replicas)
-        self._model, self.size = model, plan.per_pass_batch
+        self._model, self.size, self._lookups = model, plan.per_pass_batch, lookups
         self._virtual_replicas = virtual_replicas
         self._accumulated = spec.gradient_accumulation_steps
         self.number = self._accumulated * virtual_replicas
@@ -53,22 +62,27 @@ class Passes:
         kept = statistics(self._model) if self._virtual_replicas > 1 else []
         before, ends = [tf.identity(variable) for variable in kept], []
         total: list[Any] | None = None
-        losses = []
+        losses, variables = [], trainable_of(self._model)
         for number in range(self.number):
             if number % self._accumulated == 0:
                 _assign(kept, before)
             x, y, weight, ids = self._part(data, number, after=total)
             begin_pass(weight, ids)
-            loss, gradients = self._one_pass(x, y, weight * scale)
+            loss, gradients = self.one_pass(x, y, weight * scale)
             losses.append(loss)
-            pairs = zip(total, gradients, strict=True) if total else ((None, g) for g in gradients)
-            total = [_plus(a, b, self.number) for a, b in pairs]
+            shares = [_over(gradient, self.number) for gradient in gradients]
+            total = shares if total is None else self._plus(total, shares, variables)
             if (number + 1) % self._accumulated == 0:
                 ends.append([tf.identity(variable) for variable in kept])
         _assign(kept, [tf.add_n(values) / len(values) for values in zip(*ends, strict=True)])
         apply(tf.add_n(losses) / self.number, _tape_of(total))
 
-    def _one_pass(self, x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+    def _plus(self, total: list[Any], shares: list[Any], variables: list[Any]) -> list[Any]:
+        pairs = zip(total, shares, strict=True)
+        added = self._lookups.added
+        return [added(pair, one) for pair, one in zip(pairs, variables, strict=True)]
+
+    def one_pass(self, x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
         """As Keras' own train_step begins: the loss, and its gradients."""
         model = self._model
         with tf.GradientTape() as tape:
@@ -102,17 +116,11 @@ def _tape_of(gradients: Any) -> Any:
     return Known()
 
 
-def _plus(total: Any, gradient: Any, number: int) -> Any:
-    """Add one pass's share of the mean gradient; slices of an embedding are concatenated."""
-    if gradient is None:
-        return None
+def _over(gradient: Any, number: int) -> Any:
+    """One pass's share of the mean gradient."""
     if isinstance(gradient, tf.IndexedSlices):
-        values, indices = gradient.values / number, gradient.indices
-        if total is not None:
-            values = tf.concat([total.values, values], 0)
-            indices = tf.concat([total.indices, indices], 0)
-        return tf.IndexedSlices(values, indices, gradient.dense_shape)
-    return gradient / number if total is None else total + gradient / number
+        return tf.IndexedSlices(gradient.values / number, gradient.indices, gradient.dense_shape)
+    return None if gradient is None else gradient / number
 
 
 def _assign(variables: list[Any], values: list[Any]) -> None:

@@ -43,6 +43,7 @@ from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import Together, calls, gathering
+from trainers.lookups import Lookups
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 from trainers.whole_batch import losses_count_padding, takes_true_examples
 
@@ -344,6 +345,7 @@ class OwnStep:
         spec: RunSpec,
         pipeline: Pipeline,
         trial: Trial,
+        lookups: Lookups,
         virtual_replicas: int = 1,
     ) -> None:
         """Let every optimizer combine the replicas' gradients by their shares.
@@ -354,6 +356,7 @@ class OwnStep:
             spec: of the run.
             pipeline: of the training split.
             trial: of the model's step.
+            lookups: of the model.
             virtual_replicas: see `trainers.train_step.instrument`.
 
         Raises:
@@ -379,7 +382,7 @@ class OwnStep:
             if virtual_replicas > 1:
                 updated = {number for numbers in trial.updated for number in numbers}
                 others = [v for number, v in enumerate(variables) if number not in updated]
-                self.virtual = VirtualReplicas(model, others)
+                self.virtual = VirtualReplicas(model, others, lookups)
             for optimizer in optimizers_of(model):
                 if not self._alone:
                     backend.combine_on_apply(optimizer, lambda: _here.share)

@@ -23,6 +23,7 @@ from trainers.callbacks import Callbacks, calling
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener, Training
 from trainers.ledger import FedTable
+from trainers.lookups import Lookups
 from trainers.own_evaluation import evaluation
 from trainers.own_step import OwnStep
 from trainers.preemption import Preemption
@@ -82,9 +83,9 @@ def prepare(
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, (train, validation), model)
-    own = None
+    lookups, own = Lookups(model, spec, virtual_replicas), None
     if trial and trial.trained:
-        own = OwnStep(model, backend, spec, train, trial, virtual_replicas)
+        own = OwnStep(model, backend, spec, train, trial, lookups, virtual_replicas)
     position = restored(record, model, backend, run_dir)
     record.initial_digest = weights_digest(model)
     record.gradient_bytes = sum(
@@ -94,7 +95,9 @@ def prepare(
         fed = _fed_table(spec, train, backend)
     totals = Totals(model, backend, fed=fed, examples=train.num_examples, own=own)
     wrap_tape = backend.wrap_tape if spec.trained_by == "loop" else None
-    instrument(model, totals, spec, virtual_replicas, own=own, wrap_tape=wrap_tape)
+    one_pass = instrument(
+        model, totals, spec, lookups, virtual_replicas, own=own, wrap_tape=wrap_tape
+    )
     batches_before = 0 if position.begun is None else position.begun.batches
     before = batches_before * updates_per_batch(backend)
     training = Training(
@@ -113,6 +116,7 @@ def prepare(
         updates_before=before,
         updates=steps * (spec.epochs - position.epochs_done) - before,
     )
+    lookups.find(one_pass, backend, train)  # when metrics have been made
     check_goes_on(training, position)
     record.warnings += _of_filled_batches(training)
     calls = next((one for one in callbacks if isinstance(one, Callbacks)), None)

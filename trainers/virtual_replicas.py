@@ -16,6 +16,7 @@ from backends.base import statistics
 from ringside_core.keras import functions_in_python, on_apply, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from trainers.gather import Together
+from trainers.lookups import Lookups
 
 _here = threading.local()
 
@@ -57,18 +58,19 @@ class VirtualReplicas:
     for itself. Statistics end at their mean over the replicas, as they do over real ones.
     """
 
-    def __init__(self, model: Any, others: Sequence[Any]) -> None:
+    def __init__(self, model: Any, others: Sequence[Any], lookups: Lookups) -> None:
         """Take over where the model's optimizers apply gradients.
 
         Args:
             model: compiled. Its step must run in Python, which is seen to.
             others: weights of the model that no optimizer updates.
+            lookups: of the model; they add what the replicas ask.
         """
-        self._others = others
+        self._others, self._lookups = others, lookups
         self._averaged = {id(variable) for variable in statistics(model)}
         model.run_eagerly, model._jit_compile = True, False
         for optimizer in optimizers_of(model):
-            on_apply(optimizer, partial(_ask, optimizer))
+            on_apply(optimizer, partial(_ask, optimizer, lookups))
 
     def run(self, parts: Sequence[Callable[[], None]]) -> None:
         """Make one step.
@@ -86,7 +88,7 @@ class VirtualReplicas:
             # A tf.function would hand what it applies from one graph to another.
             with functions_in_python():
                 while any(asked := [*map(self._turn, replicas, values)]):
-                    told = _answered(asked)
+                    told = _answered(asked, self._lookups)
                     for replica in replicas:
                         replica.answer = told
         finally:
@@ -131,13 +133,19 @@ def run_together(parts: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def _hand(value: Any, joined: Callable[[list[Any]], Any]) -> Any:
-    return _here.replica.ask(_Handed(value, joined))
+    replica = _replica()
+    return joined([value]) if replica is None else replica.ask(_Handed(value, joined))
+
+
+def _replica() -> "_Replica | None":
+    """The replica whose thread this is; None: a step is only traced, or a callback's."""
+    return getattr(_here, "replica", None)
 
 
 TOGETHER = Together(
     rows=lambda rows: _hand(rows, lambda all_rows: tf.concat(all_rows, 0)),
     total=lambda tensor: _hand(tensor, tf.add_n),
-    number=lambda: _here.replica.number,
+    number=lambda: getattr(_replica(), "number", 0),
 )
 """How replicas that run so reach each other."""
 
@@ -191,25 +199,31 @@ class _Replica:
 
 
 def _ask(
-    optimizer: Any, apply: Callable[..., Any], gradients: list[Any], variables: list[Any]
+    optimizer: Any,
+    lookups: Lookups,
+    apply: Callable[..., Any],
+    gradients: list[Any],
+    variables: list[Any],
 ) -> Any:
-    replica: _Replica | None = getattr(_here, "replica", None)
-    if replica is None:  # of a callback, perhaps
+    replica = _replica()
+    if replica is None:
+        lookups.note(gradients, variables)
         return apply(gradients)
     return replica.ask(_Asked(optimizer, apply, gradients, variables))
 
 
-def _answered(asked: Sequence[_Asked | _Handed | None]) -> Any:
+def _answered(asked: Sequence[_Asked | _Handed | None], lookups: Lookups | None = None) -> Any:
     """Join what the replicas hand to all, or apply what they ask."""
     handed = [one for one in asked if isinstance(one, _Handed)]
     if not handed:
-        return _applied([one for one in asked if isinstance(one, _Asked)], of=len(asked))
+        assert lookups is not None
+        return _applied([one for one in asked if isinstance(one, _Asked)], lookups, of=len(asked))
     if len(handed) < len(asked):
         raise RuntimeError("some replicas of a step gather rows, and others do not")
     return handed[0].joined([one.value for one in handed])
 
 
-def _applied(there: Sequence[_Asked], *, of: int) -> Any:
+def _applied(there: Sequence[_Asked], lookups: Lookups, *, of: int) -> Any:
     """Apply the sum of what so many replicas ask."""
     first = there[0]
     for one in there:
@@ -219,19 +233,4 @@ def _applied(there: Sequence[_Asked], *, of: int) -> Any:
     if len(there) < of:
         raise RuntimeError("some replicas of a step apply gradients, and others do not")
     columns = zip(*(one.gradients for one in there), strict=True)
-    return first.apply(list(map(_sum, columns)))
-
-
-def _sum(gradients: Sequence[Any]) -> Any:
-    """The sum over replicas; slices of an embedding are concatenated."""
-    there = [gradient for gradient in gradients if gradient is not None]
-    if not there:
-        return None
-    if isinstance(there[0], tf.IndexedSlices):
-        values, indices = (tf.concat(rows, 0) for rows in zip(*map(_rows, there), strict=True))
-        return tf.IndexedSlices(values, indices, there[0].dense_shape)
-    return tf.add_n(there)
-
-
-def _rows(slices: Any) -> tuple[Any, Any]:
-    return slices.values, slices.indices
+    return first.apply([*map(lookups.added, columns, first.variables)])

@@ -8,6 +8,7 @@ layer, number of the draw within the layer, position of the element within the e
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ def tie_to_examples(
     Returns:
         What answers the draws of tf.random, which are made without a generator of Keras.
     """
+    current_ids = partial(_ids_of_values, current_ids)
     for index, layer in enumerate(drawing_layers(model)):
         numbers = ExampleRandom(
             described(layer), index, current_ids, current_step, generator_of(layer)
@@ -50,6 +52,20 @@ def tie_to_examples(
     for name in ("call", "train_step", "test_step"):
         vars(model)[name] = _answered(python_of(getattr(model, name)), stream, current_ids)
     return stream
+
+
+def _ids_of_values(current_ids: Callable[[], Any]) -> Any:
+    """The ids, or None where Keras calls layers only to learn the shapes of their outputs.
+
+    It does so in a graph of its own, within a call too: a Sequential without an input shape is
+    connected anew when it sees another size of batch. Nothing is drawn there.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        if "scratch_graph" in getattr(graph, "name", ""):
+            return None
+        graph = getattr(graph, "outer_graph", None)
+    return current_ids()
 
 
 def _answered(
@@ -272,9 +288,8 @@ class ExampleStream(Stream):
 
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream; TensorFlow draws what does not have one part for each example."""
-        draw = getattr(self, f"_{operation}", None)
-        loop = in_loop(self._current_ids())
-        if draw is None or loop or not self._numbers.fits(given["shape"]):
+        draw, ids = getattr(self, f"_{operation}", None), self._current_ids()
+        if draw is None or ids is None or in_loop(ids) or not self._numbers.fits(given["shape"]):
             return by_tensorflow(operation, given)
         self.draws += 1
         return draw(**given)

@@ -322,8 +322,12 @@ def _scales_of_weights(reference: Trace, arrays: Mapping[str, NDArray[Any]]) -> 
 
 
 def slot_of(name: str) -> str:
-    """The slot of an optimizer variable: `003 m/dense/kernel` and every other `m`."""
-    return name.partition(" ")[2].partition("/")[0]
+    """The slot of an optimizer variable: `003 m/dense/kernel` and every other `m`.
+
+    Of several optimizers, `003 0/m/dense/kernel` and every other `m` of the same one.
+    """
+    first, _, rest = name.partition(" ")[2].partition("/")
+    return f"{first}/{rest.partition('/')[0]}" if first.isdecimal() else first
 
 
 def _scale(arrays: Sequence[NDArray[Any]] | Any) -> float:

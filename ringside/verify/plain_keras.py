@@ -24,6 +24,7 @@ from ringside_core.keras import (
     has_own_step,
     optimizer_variables,
     set_weights,
+    slot_names,
     tf,
     trainable_of,
     updates_made,
@@ -123,7 +124,9 @@ class _Plain:
         """Every batch that the reference was fed, in order."""
         model, ref = self._model, self._reference
         weights = [self._sampled(weights_of(model))]
-        initial = {name: tf.identity(variable) for name, variable in optimizer_variables(model)}
+        initial = {
+            name: tf.identity(variable) for name, variable in optimizer_variables(model, slot_names)
+        }
         slots: list[list[NDArray[Any]]] = []
         losses: list[float] = []
         metrics: list[dict[str, float]] = []
@@ -143,7 +146,7 @@ class _Plain:
                 losses.append((total - before) / size)
                 epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)
                 weights.append(self._sampled(weights_of(model)))
-                now = optimizer_variables(model)
+                now = optimizer_variables(model, slot_names)
                 if not slots:
                     # An author's own optimizer makes what it remembers, zero, in its first update.
                     first = [initial.get(name, tf.zeros_like(v)) for name, v in now]

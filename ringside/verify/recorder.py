@@ -14,6 +14,7 @@ from ringside_core.keras import (
     get_weights,
     lowest_bits,
     optimizer_variables,
+    slot_names,
     slots_of,
     tf,
     trainable_of,
@@ -100,7 +101,7 @@ class Last(Watch):
             yield f"{index:03d} {variable.name.removesuffix(':0')}", variable
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        pairs = optimizer_variables(self.training.model)
+        pairs = optimizer_variables(self.training.model, slot_names)
         for index, (name, variable) in enumerate(pairs):
             yield f"{index:03d} {name}", self._one_value(variable)
 

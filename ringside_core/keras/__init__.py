@@ -13,7 +13,7 @@ Import TensorFlow through here: `from ringside_core.keras import tf`.
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ringside_core.keras.tensorflow import (
@@ -77,6 +77,7 @@ schedule_as_it_is = _keras.schedule_as_it_is
 seed_weights = _keras.seed_weights
 set_schedule = _keras.set_schedule
 set_weights = _keras.set_weights
+slot_names = _keras.slot_names
 told_as = _keras.told_as
 trainable_of = _keras.trainable_of
 variable_names = _keras.variable_names
@@ -163,6 +164,7 @@ __all__ = [
     "set_generator",
     "set_schedule",
     "set_weights",
+    "slot_names",
     "slots_of",
     "tf",
     "told_as",
@@ -226,17 +228,21 @@ def updates_made(model: Any) -> Any:
     return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
 
 
-def optimizer_variables(model: Any) -> list[tuple[str, Any]]:
+def optimizer_variables(
+    model: Any, names: Callable[[Any], list[str]] = variable_names
+) -> list[tuple[str, Any]]:
     """The variables of all optimizers of a model in order, each with its name.
 
-    Names are those of `variable_names`; of several optimizers, with a number before each.
+    Args:
+        model: compiled.
+        names: of the variables of an optimizer; of several optimizers, with a number before each.
     """
     optimizers = optimizers_of(model)
     heads = [f"{number}/" if len(optimizers) > 1 else "" for number, _ in enumerate(optimizers)]
     return [
         (head + name, variable)
         for head, one in zip(heads, optimizers, strict=True)
-        for name, variable in zip(variable_names(one), variables_of(one), strict=True)
+        for name, variable in zip(names(one), variables_of(one), strict=True)
     ]
 
 

@@ -223,6 +223,17 @@ def variable_names(optimizer: Any) -> list[str]:
     return [one.path.partition("/")[2] or one.path for one in optimizer.variables]
 
 
+def slot_names(optimizer: Any) -> list[str]:
+    """The same with the slot first, such as `momentum/dense_kernel`, as in legacy Keras."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
+    trained = [one.path.replace("/", "_") for one in getattr(inner, "_trainable_variables", ())]
+    found = []
+    for name in variable_names(optimizer):
+        of = max((one for one in trained if name.startswith(f"{one}_")), key=len, default="")
+        found.append(f"{name.removeprefix(f'{of}_')}/{of}" if of else name)
+    return found
+
+
 def trainable_of(model: Any) -> list[Any]:
     """The trainable weights of a model, as TensorFlow's variables."""
     return owned(model.trainable_variables)

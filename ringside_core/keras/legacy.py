@@ -353,6 +353,9 @@ def variable_names(optimizer: Any) -> list[str]:
     return [v.name.removesuffix(":0").removeprefix(own) for v in variables_of(optimizer)]
 
 
+slot_names = variable_names
+
+
 def raw(variable: Any) -> Any:
     """TensorFlow's variable of one of Keras, which is the same here."""
     return variable

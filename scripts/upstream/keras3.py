@@ -52,6 +52,47 @@ def clips_before_reducing() -> Finding:
     return min(gaps.values()) > 1e-3, f"weights differ from serial by {said}"
 
 
+def looked_up(place: Any) -> Any:
+    """A table after four updates of Adam, of which each example is multiplied by all; float64."""
+    import keras
+    import tensorflow as tf
+
+    keras.config.set_floatx("float64")
+    with place.scope():
+        table = keras.layers.Embedding(2, 1, embeddings_initializer="ones")
+        table.build()
+        optimizer = keras.optimizers.Adam(0.1)
+        optimizer.build(table.trainable_variables)
+    xs, ys = (each_replica(place, np.split(one, place.num_replicas_in_sync)) for one in (X, Y))
+
+    def step(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(x @ table(tf.range(2)) - y)) / len(X)
+        gradients = tape.gradient(loss, table.trainable_variables)
+        optimizer.apply(gradients, table.trainable_variables)
+
+    update = tf.function(lambda: place.run(step, (xs, ys)))
+    for _ in range(4):
+        update()
+    return np.concatenate(table.get_weights()).ravel()
+
+
+def lookups(way: str) -> Any:
+    """How far two replicas are from one."""
+    import tensorflow as tf
+
+    distributed = looked_up(strategy(way))
+    return np.abs(distributed - looked_up(tf.distribute.OneDeviceStrategy("CPU:0"))).max()
+
+
+@trap("keras3-rows-are-squared-one-by-one")
+def rows_squared() -> Finding:
+    """Replicas' gradients of the same row are put side by side, and Adam adds their squares."""
+    gaps = {way: values(run(lookups, way))[0] for way in ("mirrored", "workers")}
+    said = ", ".join(f"{gap:.1e} under {way}" for way, gap in gaps.items())
+    return min(gaps.values()) > 1e-3, f"a table differs from serial by {said}"
+
+
 def divided(way: str) -> float:
     """How far three replicas' shares of a loss are from it, as a share of it; float64."""
     import keras

@@ -16,6 +16,7 @@ from tests.contract.cases import EPOCHS
 from tests.training.replicas.runs import batches, spec_of, train_serial
 from tests.verify.zoo import GLOBAL_BATCH, NUM_TRAIN, ZOO
 from trainers.accumulation import Passes
+from trainers.lookups import Lookups
 
 RATE = 0.0625  # a legacy optimizer keeps it in float32: this one stays what it is
 ABSOLUTE = 1e-12
@@ -166,7 +167,7 @@ def test_what_holds_a_whole_step_is_refused() -> None:
     scaled.compile(tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD()), "mse")
 
     with pytest.raises(RefusalError, match=r"Own\.train_step"):
-        Passes(Own(), spec, 1)
+        Passes(Own(), spec, 1, Lookups(None, spec))
     with pytest.raises(RefusalError, match="LossScaleOptimizer"):
-        Passes(scaled, spec, 1)
-    assert Passes(Own(), spec_of(), 1).number == 1
+        Passes(scaled, spec, 1, Lookups(None, spec))
+    assert Passes(Own(), spec_of(), 1, Lookups(None, spec_of())).number == 1

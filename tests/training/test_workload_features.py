@@ -17,6 +17,7 @@ from tests.training.replicas.runs import train_serial
 from tests.training.test_trainer import serial_spec
 from tests.verify.zoo import ZOO
 from trainers.build import build
+from trainers.lookups import Lookups
 from trainers.totals import Totals
 from trainers.train_step import instrument
 
@@ -39,7 +40,7 @@ def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[n
         steps = -(-examples // BATCH)
         model = build(spec, workload, backend, steps)
         initial = model.get_weights()
-        instrument(model, Totals(model, backend), spec)
+        instrument(model, Totals(model, backend), spec, Lookups(model, spec))
         pipeline = make_pipeline(spec, workload, backend.capabilities, training=True)
         model.fit(backend.distribute(pipeline.dataset), epochs=1, steps_per_epoch=steps, verbose=0)
         return initial, model.get_weights()

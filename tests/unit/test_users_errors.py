@@ -20,6 +20,13 @@ from ringside_core.users_errors import essence, in_one_line, last_error, of_user
             "no such type",
         ),
         (
+            'in user code:\n\n    File "a.py", line 3, in augment  *\n        x = layer(x)\n\n'
+            "    TypeError: Exception encountered when calling RandomRotation.call().\n    \n"
+            "    \x1b[1mInput 'y' has type float32\x1b[0m\n    \n"
+            "    Arguments received by RandomRotation.call():\n      • training=True\n",
+            "Input 'y' has type float32",
+        ),
+        (
             'in user code:\n\n    File "a.py", line 1, in call  *\n        x * y\n\n'
             "    TypeError: Input 'y' has type float32\n",
             "TypeError: Input 'y' has type float32",

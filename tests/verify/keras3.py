@@ -8,6 +8,37 @@ import numpy as np
 from ringside import Workload
 
 
+class Sentences(keras.layers.Layer):
+    """Words and their positions; the table of words is used once more, for all sentences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = keras.layers.Embedding(20, 4), keras.layers.Embedding(5, 4)
+
+    def call(self, words: Any) -> Any:
+        numbers = keras.ops.arange(5)
+        return self.words(words) + self.places(numbers) * self.words(numbers + 3)
+
+
+def sentences() -> Workload:
+    """Lookups for each example and for all of them, of which Adam squares the gradients."""
+    words = np.random.default_rng(0).integers(0, 20, size=(118, 5)).astype("int32")
+    y = (words.sum(axis=1) > 48).astype("int32")
+
+    def model() -> Any:
+        layers = keras.layers
+        hidden = layers.Flatten()(Sentences()(sentence := keras.Input((5,), dtype="int32")))
+        return keras.Model(sentence, layers.Dense(2)(hidden))
+
+    return Workload(
+        name="sentences",
+        model=model,
+        train=(words, y),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        optimizer=lambda: keras.optimizers.Adam(1e-2),
+    )
+
+
 def workload() -> Workload:
     """Embeddings, batch normalisation, dropout, clipping by the global norm, and Adam."""
     drawn = np.random.default_rng(0)

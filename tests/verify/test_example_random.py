@@ -213,6 +213,24 @@ def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> No
         draw(layer._random_generator)
 
 
+def test_a_layer_that_is_connected_anew_draws_as_before() -> None:
+    """A Sequential without an input shape is, when it sees another size of batch."""
+    model = tf.keras.Sequential([layers.Dropout(0.5)])
+    model(tf.ones([len(IDS), 6], tf.float64))
+    now: list[Any] = []
+    tie_to_examples(model, lambda: now[-1], lambda: tf.constant(STEP))
+
+    def drawn_for(ids: list[int]) -> np.ndarray:
+        now.append(tf.constant(ids, tf.int64))
+        return np.asarray(model(tf.ones([len(ids), 6], tf.float64), training=True))
+
+    whole = drawn_for(IDS)
+
+    np.testing.assert_array_equal(drawn_for(IDS[:2]), whole[:2])
+    top = expected_bits(IDS, 6) >> 11
+    np.testing.assert_array_equal(whole != 0, top.astype(np.float64) * 2.0**-53 >= 0.5)
+
+
 def test_flips_belong_to_the_example() -> None:
     """An image is flipped alike alone, in a batch and in another order; half of them are."""
     ids = list(range(200))

@@ -7,7 +7,7 @@ import pytest
 
 from ringside.verify.certify import certify
 from ringside_core.specs import Certificate
-from tests.verify.arms import subject
+from tests.verify.arms import GLOO, subject
 
 HOW: dict[str, Any] = {
     "workload": f"{Path(__file__).with_name('keras3.py')}:workload",
@@ -43,6 +43,17 @@ def test_it_is_certified(certificates: tuple[Certificate, ...]) -> None:
     assert checks["independent randomness"].passed
     layers = {one.layer.partition(" ")[0] for one in certificate.by_design}
     assert layers == {"dropout", "batch_normalization"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_tables_that_are_looked_up_once_for_all_examples(tmp_path: Path) -> None:
+    """The gradients of their rows are added; those of words stand side by side, as in Keras."""
+    how = {**HOW, "workload": HOW["workload"].replace(":workload", ":sentences")}
+    arms = [subject("mirrored", 2, **how), subject("horovod", 2, GLOO, **how)]
+
+    for certificate in certify(arms, folder=tmp_path):
+        assert certificate.passed, certificate.reason
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.workload import Workload
+from trainers.lookups import Lookups
 from trainers.totals import Totals
 from trainers.train_step import instrument
 
@@ -23,7 +24,7 @@ def trained_metrics(
 ) -> dict[str, float]:
     """What one epoch records of its metrics. The weights stay, the optimizer being `still`."""
     totals = Totals(model, backend)
-    instrument(model, totals, spec)
+    instrument(model, totals, spec, Lookups(model, spec))
     backend.begin_training(model)
     backend.begin_epoch()
     train = make_pipeline(spec, workload, backend.capabilities, training=True)

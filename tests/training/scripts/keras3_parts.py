@@ -1,11 +1,16 @@
-"""What Ringside asks of Keras 3, without a training; started with TF_USE_LEGACY_KERAS=0."""
+"""What Ringside asks of Keras 3, in one process; started with TF_USE_LEGACY_KERAS=0."""
 
+from collections import Counter
 from typing import Any
 
 import keras
 import numpy as np
 
-from ringside_core.keras import VERSION, clear_session, new_optimizer, set_floatx, tf
+from ringside.verify.gate import slot_of
+from ringside_core.keras import VERSION, clear_session, new_optimizer, set_floatx, slot_names, tf
+from ringside_core.workloads.workload import Workload
+from tests.contract.cases import EPOCHS
+from tests.training.replicas.runs import train_serial
 
 assert VERSION == 3
 
@@ -65,11 +70,74 @@ def variables_add_as_upstream() -> None:
     assert float(layer.number) == 1.0
 
 
+def slots_of_one_kind_begin_alike() -> None:
+    """The bias of an attention's keys has no gradient but rounding: it is judged by all biases."""
+    x = keras.Input((4, 3))
+    model = keras.Model(x, keras.layers.MultiHeadAttention(2, 3)(x, x))
+    adam = keras.optimizers.Adam(use_ema=True, gradient_accumulation_steps=2)
+    for optimizer in (adam, keras.optimizers.LossScaleOptimizer(keras.optimizers.Adadelta())):
+        optimizer.build(model.trainable_variables)
+        kinds = Counter(slot_of(f"000 {name}") for name in slot_names(optimizer))
+        of_all = {kind for kind, number in kinds.items() if number == len(model.weights)}
+        assert set(kinds) - of_all <= {
+            "iteration",
+            "learning_rate",
+            "step_counter",
+            "dynamic_scale",
+        }
+        assert of_all in (
+            {"average", "gradient_accumulator", "momentum", "velocity"},
+            {"accumulated_grad", "accumulated_delta_var"},
+        )
+
+
+def passes_are_the_whole_batch() -> None:
+    """Adam squares the gradients of rows one by one: of words, and of a table for all sentences."""
+    drawn = np.random.default_rng(0)
+    x, y = drawn.integers(0, 9, size=(12, 4)), drawn.normal(size=(12, 1))
+
+    class Rows(keras.layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            drawn = (keras.initializers.RandomNormal(seed=seed) for seed in (1, 2))
+            self.words, self.places = (keras.layers.Embedding(9, 3, next(drawn)) for _ in "12")
+
+        def call(self, x: Any) -> Any:
+            numbers = keras.ops.arange(4)  # the same for all sentences
+            return self.words(x) + self.places(numbers) * self.words(numbers + 3)
+
+    def model() -> Any:
+        last = keras.layers.Dense(1, "tanh", kernel_initializer="ones")
+        inputs = keras.Input((4,), dtype="int64")
+        return keras.Sequential([inputs, Rows(), keras.layers.Flatten(), last])
+
+    set_floatx("float64")
+    found, _ = train_serial(
+        Workload(
+            name="rows",
+            model=model,
+            train=(x, y),
+            loss=keras.losses.MeanSquaredError(),
+            optimizer=lambda: keras.optimizers.Adam(0.0625),
+        ),
+        global_batch=12,
+        gradient_accumulation_steps=3,
+    )
+    plain = model()
+    plain.compile(keras.optimizers.Adam(0.0625), "mse")
+    plain.fit(x, y, batch_size=12, epochs=EPOCHS, verbose=0)
+    set_floatx("float32")
+    for one, other in zip(found, plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
 for check in (
     the_policy_stays,
     a_copy_keeps_exclusions,
     a_copy_keeps_a_schedule_without_a_config,
     variables_add_as_upstream,
+    slots_of_one_kind_begin_alike,
+    passes_are_the_whole_batch,
 ):
     check()
 print("all right")

@@ -180,6 +180,20 @@ def test_large_statistics_hide_no_weight() -> None:
     assert not parity({"a": arm}, right, precision="float64").passed
 
 
+def test_slots_of_several_optimizers_are_kinds_of_their_own() -> None:
+    """The count of one optimizer's updates hides no moment of it."""
+    right = trace()
+    right.slots = {
+        f"{name[:4]}{number}/{name[4:]}": rows.astype(np.float64)
+        for number in (0, 1)
+        for name, rows in right.slots.items()
+    }
+    arm = copy.deepcopy(right)
+    grow(arm.slots["002 1/v/dense/kernel"], (3, 0), 1e-8)
+
+    assert not parity({"a": arm}, right, precision="float64").passed
+
+
 def test_evaluation_alone_looks_at_the_first_evaluation() -> None:
     """Weights of an asynchronous arm may differ; initial weights may not."""
     other = trace()
