@@ -43,7 +43,7 @@ def savers(
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
         if exported:
-            found.append(_Export(run_dir / "model.keras"))
+            found.append(_Export(run_dir / "model.keras", record))
     return found
 
 
@@ -206,12 +206,19 @@ class _Export(Listener):
     Horovod.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, record: RecordInProgress) -> None:
+        self._path, self._record = path, record
 
     def on_end(self) -> None:
         weights = get_weights(self.training.model)  # in every process, see checkpoint.snapshot
         if self.training.backend.is_chief:
             plain = self.training.workload.build_model()
             set_weights(plain, weights)
-            plain.save(self._path)
+            try:
+                plain.save(self._path)
+            except NotImplementedError:  # Keras 3 asks its layers for their configuration
+                self._path.unlink(missing_ok=True)
+                self._record.warnings += (
+                    f"No {self._path.name} was written: Keras cannot save {type(plain).__name__} "
+                    "without a get_config of its own. Its weights are in the checkpoint.",
+                )

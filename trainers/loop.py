@@ -5,10 +5,18 @@ the driver; `trainers.train_step` scales the weights of the examples before the 
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import apply, count_step, scaled_loss, tf, trainable_of
+from ringside_core.keras import (
+    apply,
+    count_step,
+    functions_in_python,
+    scaled_loss,
+    tf,
+    trainable_of,
+)
 from trainers.driver import Driver
 
 
@@ -27,7 +35,9 @@ def loop(driver: Driver) -> None:
             driver.begin_epoch(epoch)
             while left := training.steps_per_epoch - before:
                 steps = min(left, spec.steps_per_execution)
-                make(steps)
+                # Virtual replicas run in threads of their own, which a graph would not reach.
+                with functions_in_python() if model.run_eagerly else nullcontext():
+                    make(steps)
                 before, done = before + steps, done + steps
                 driver.step(done)
             before = 0
