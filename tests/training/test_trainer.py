@@ -374,3 +374,18 @@ def test_a_model_that_sees_the_filling_of_a_batch_is_told(tmp_path: Path, couple
     warned = [one for one in record.warnings if "depends on the others of its batch" in one]
     assert len(warned) == coupled
     assert all("A last batch of 1 or 2 examples" in one for one in warned)
+
+
+def test_a_model_that_keras_cannot_save_ends_no_run(tmp_path: Path) -> None:
+    """Keras 3 refuses a subclassed one without a `get_config`; its weights are there."""
+
+    class Unsaved(tf.keras.Sequential):
+        def save(self, *arguments: Any, **named: Any) -> None:
+            raise NotImplementedError
+
+    workload = dataclasses.replace(linear(), model=lambda: Unsaved(linear().build_model().layers))
+
+    record = train_serial(tmp_path, workload, epochs=1, save="all")
+
+    assert any("No model.keras was written" in one for one in record.warnings)
+    assert (tmp_path / "checkpoint.npz").exists()

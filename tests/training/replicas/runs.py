@@ -25,8 +25,8 @@ from tests.contract.cases import SEED, Case
 from tests.independent import order
 from tests.training.listening import AtEnd
 from tests.verify.zoo import GLOBAL_BATCH
-from trainers.fit import fit
 from trainers.prepare import prepare
+from trainers.train import train
 
 DEADLINE_S = 240.0
 Answers = list[dict[str, dict[str, Any]]]
@@ -76,7 +76,7 @@ def train_serial(
                 listeners=[AtEnd(lambda training: weights.extend(training.model.get_weights()))],
                 virtual_replicas=virtual_replicas,
             )
-            fit(driver)
+            train(driver)
     finally:
         tf.keras.backend.set_floatx(before)
     return weights, list(record.epochs)

@@ -9,7 +9,8 @@ import numpy as np
 from ringside.verify.gate import slot_of
 from ringside_core.keras import VERSION, clear_session, new_optimizer, set_floatx, slot_names, tf
 from ringside_core.workloads.workload import Workload
-from tests.contract.cases import EPOCHS
+from tests.contract.cases import EPOCHS, SEED
+from tests.independent import order
 from tests.training.replicas.runs import train_serial
 
 assert VERSION == 3
@@ -131,7 +132,49 @@ def passes_are_the_whole_batch() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
+def a_step_of_ones_own_runs_in_parts() -> None:
+    """As three replicas would make it, one after the other: the mean is that of the whole batch."""
+    drawn = np.random.default_rng(1)
+    x, y = drawn.normal(size=(24, 3)), drawn.normal(size=(24, 1))
+
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.line = keras.layers.Dense(1, kernel_initializer="ones")
+            self.line.build((None, 3))
+
+        def call(self, x: Any) -> Any:
+            return self.line(x)
+
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x) - y) ** 2)
+            variables = self.trainable_variables
+            gradients = tape.gradient(loss, variables)
+            self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return {"loss": loss}
+
+    def model() -> Any:
+        made = Own()
+        made.compile(keras.optimizers.SGD(0.1))
+        return made
+
+    set_floatx("float64")
+    workload = Workload("own", model, (x, y))
+    found, _ = train_serial(workload, virtual_replicas=3, global_batch=12, trained_by="loop")
+    plain = model()
+    for epoch in range(EPOCHS):
+        for first in (0, 12):
+            ids = order(epoch, seed=SEED, total=24)[first : first + 12]
+            plain.train_step((tf.constant(x[ids]), tf.constant(y[ids])))
+    set_floatx("float32")
+    for one, other in zip(found, plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
 for check in (
+    a_step_of_ones_own_runs_in_parts,
     the_policy_stays,
     a_copy_keeps_exclusions,
     a_copy_keeps_a_schedule_without_a_config,
