@@ -104,7 +104,8 @@ class _Scope(AbstractContextManager[None]):
 
     def leave(self, *error: Any) -> None:
         """Build them as before."""
-        self._entered.pop().__exit__(*(error or (None, None, None)))
+        self._entered[-1].__exit__(*(error or (None, None, None)))
+        self._entered.pop()
 
     def __enter__(self) -> None:
         self.enter()
@@ -118,10 +119,18 @@ class _Scope(AbstractContextManager[None]):
 @contextmanager
 def _out_of_scopes() -> Iterator[None]:
     """A strategy trains outside of its scope; an author may call `fit` within it."""
-    left = list(reversed(_Scope.open))
-    for one in left:
-        one.leave()
+    left: list[_Scope] = []
     try:
+        for one in reversed(_Scope.open):
+            try:
+                one.leave()
+            except RuntimeError as error:  # TensorFlow's: scopes end in the order that they began
+                raise RefusalError(
+                    "ringside.fit must stand outside of TensorFlow's scopes, but for its own.",
+                    received=error,
+                    advice="Call it behind the `with` block.",
+                ) from None
+            left.append(one)
         yield
     finally:
         for one in reversed(left):

@@ -18,7 +18,7 @@ from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
 from trainers.own_step import Results, counted_by, together
 from trainers.rehearsal import Rehearsal
-from trainers.whole_batch import losses_count_padding, metrics_of_layers
+from trainers.whole_batch import has_own_loss, losses_count_padding, metrics_of_layers
 
 
 def by_parts(step: Callable[[Any], None], parts: int) -> Callable[[Any], None]:
@@ -39,7 +39,8 @@ class Evaluation:
 
     Padding has weight 0. States are summed over replicas before results are computed from them, so
     unequal shares of the data do not matter. Names and values are those of `Model.evaluate`; only a
-    single number that a layer tells of its batch counts by the examples, not once for each batch.
+    single number that a layer or an author's function tells of its batch counts by the examples,
+    not once for each batch.
 
     Attributes:
         ledger: the examples of the newest run, None before the first.
@@ -71,8 +72,10 @@ class Evaluation:
         rehearsal.check_metrics()
         self._of_layers = metrics_of_layers(model)
         self._trimmed = losses_count_padding(model) or bool(self._of_layers)
-        # A loss of one number for the batch takes no weights.
-        self._weighs_losses = pipeline.weighted or not losses_count_padding(model)
+        # An author's loss of one number for the batch takes no weights. The losses of several
+        # outputs are kept in metrics, where a part without examples must count 0.
+        several = len(tf.nest.flatten(self.predictions)) > 1
+        self._weighs_losses = pipeline.weighted or several or not has_own_loss(workload)
         if self._of_layers:
             Results.of(model)  # so that they count true examples
         # Whether a part of a batch may hold no example.

@@ -237,7 +237,12 @@ def _no_sums(model: Any) -> Iterator[None]:
     @wraps(upstream)
     def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         by_weights = any(isinstance(raw(one), tf.Variable) for one in flat(sources))
-        if by_weights and any(one.shape.rank for one in flat(target)):
+        weighed = bool(args) or kwargs.get("output_gradients") is not None
+        if (
+            by_weights
+            and not weighed
+            and any(one.shape.num_elements() != 1 for one in flat(target))
+        ):
             raise RefusalError(
                 "A training step's loss must be one number, a mean over its batch.",
                 received=f"{step_name(model)}, which gives its tape a loss for each example: the "

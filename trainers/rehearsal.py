@@ -20,7 +20,7 @@ from ringside_core.keras import (
     with_rank,
 )
 from ringside_core.specs import InputShard, RefusalError
-from ringside_core.workloads.metrics import let_count_once
+from ringside_core.workloads.metrics import let_count_once, tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -42,7 +42,7 @@ class Rehearsal:
 
     Attributes:
         predictions: nest of tensors, of a dozen examples.
-        coupled: whether the first of them are others if the model is called without the last.
+        coupled: whether the first of them are others if the batch is filled up with themselves.
     """
 
     def __init__(
@@ -54,8 +54,9 @@ class Rehearsal:
         self._weight = weight * with_rank(factors, weight.shape.rank)
         with backend.scope():  # a layer may make variables when it is called
             self.predictions = model(self._x, training=False)
-            some = model(_cut(self._x, *_CUTS[0]), training=False)
-            self.coupled = _differ(some, self.predictions, _rounding(model))
+            self.coupled = _differ(
+                model(_filled_up(self._x), training=False), self.predictions, _rounding(model)
+            )
             if losses_count_padding(model):
                 _check_no_sums(model, self._x)
 
@@ -117,6 +118,13 @@ class Rehearsal:
         shared = VERSION == 2 or not self._backend.capabilities.synchronous
         trimmed = losses_count_padding(self._model)
         reason = unsummable(self.metrics, trained.metrics, batches, shared=shared, trimmed=trimmed)
+        of_batch = [one.name for one in trained.metrics if tells_of_batch(one)]
+        if of_batch and self._workload.is_weighted():
+            raise RefusalError(
+                "A metric must tell each example, where examples have weights.",
+                received=f"{of_batch[0]}, which returns one number for a batch",
+                advice="Return a value for each example, as tf.reduce_mean(…, axis=-1).",
+            )
         if reason is not None:
             raise RefusalError(
                 "A metric must be exact under every backend: its state summed over replicas, "
@@ -126,16 +134,24 @@ class Rehearsal:
 
 
 def _rounding(model: Any) -> float:
-    """More than predictions differ by, as a share of the largest, if a batch is cut."""
+    """A share of the largest prediction; by so much rounding alone changes none."""
     # GPUs multiply with fewer bits than they store.
     exact = lowest_bits(model) >= 32 and not tf.config.list_physical_devices("GPU")
     return 1e-4 if exact else 1e-2
 
 
+def _filled_up(x: Any) -> Any:
+    """The first half of a batch, twice."""
+    half = len(_WEIGHTS) // 2
+    return tf.nest.map_structure(lambda tensor: tf.concat([tensor[:half]] * 2, 0), x)
+
+
 def _differ(some: Any, predictions: Any, rounding: float) -> bool:
-    """Whether predictions of the first examples differ from those of all by more than rounding."""
-    for one, whole in zip(tf.nest.flatten(some), tf.nest.flatten(predictions), strict=True):
-        found, expected = np.asarray(one), np.asarray(whole)[: one.shape[0]]
+    """Whether predictions of the first half of a batch differ by more than rounding."""
+    for pair in zip(tf.nest.flatten(some), tf.nest.flatten(predictions), strict=True):
+        if any(one.shape.rank == 0 for one in pair):
+            continue
+        found, expected = (np.asarray(one)[: len(_WEIGHTS) // 2] for one in pair)
         if found.dtype.kind != "f" or found.shape != expected.shape or not found.size:
             continue
         largest = float(np.max(np.abs(expected.astype(np.float64))))

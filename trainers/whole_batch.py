@@ -44,8 +44,7 @@ def mark_losses(model: Any, workload: Workload, *, one_pass: bool) -> Any:
         The model.
     """
     vars(model).pop(_MARK, None)  # a script may compile it again, with other losses
-    own_loss = not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
-    weighable = own_loss or workload.has_own_metric() or _may_measure(model)
+    weighable = has_own_loss(workload) or workload.has_own_metric() or _may_measure(model)
     if (weighable and one_pass) or _may_add_losses(model) or may_mask_outputs(model):
         vars(model)[_MARK] = True
     return model
@@ -60,6 +59,11 @@ def mark_alike(model: Any, other: Any) -> None:
 def runs_in_one_pass(spec: Any) -> bool:
     """Whether a replica of this run makes an update from one pass over its part of a batch."""
     return bool(spec.gradient_accumulation_steps == spec.options.passes_per_reduction == 1)
+
+
+def has_own_loss(workload: Workload) -> bool:
+    """Whether a loss is a function, or of a class, of the author's."""
+    return not all(map(_is_of_keras, tf.nest.flatten(workload.loss)))
 
 
 def _is_of_keras(loss: Any) -> bool:

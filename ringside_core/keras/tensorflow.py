@@ -138,8 +138,9 @@ def let_averages_be_of_one_replica(alone: Callable[[], bool], examples: Callable
 
     Args:
         alone: whether the calling thread runs a step on a replica's part of a batch.
-        examples: the true examples of the whole batch; None: those of the part. An author who
-            divides by a global batch of his own gets a share of that quotient.
+        examples: the true examples of the whole batch, of which an author who divides by a global
+            batch of his own gets his part. None: in an evaluation, whose numbers are meant over
+            examples.
     """
     average, scaled = tf.nn.compute_average_loss, tf.nn.scale_regularization_loss
 
@@ -152,9 +153,9 @@ def let_averages_be_of_one_replica(alone: Callable[[], bool], examples: Callable
         losses = tf.convert_to_tensor(per_example_loss)
         own = tf.shape(losses)[0]
         mean = average(losses, sample_weight, own)
-        if global_batch_size is None:
+        every = examples()
+        if global_batch_size is None or every is None:
             return mean
-        every = own if (whole := examples()) is None else whole
         return mean * tf.cast(every, mean.dtype) / tf.cast(global_batch_size, mean.dtype)
 
     @functools.wraps(scaled)

@@ -170,6 +170,13 @@ def _check_metrics(model: Any, *, weighted: bool) -> None:
     """Refuse metrics of both kinds beside weights: those that count each example once, and not."""
     is_model = isinstance(model, tf.keras.Model) and optimizers_of(model)
     found = compiled_by(model) if weighted and is_model else {}
+    own_test = type(model).test_step is not tf.keras.Model.test_step if found else False
+    if found.get("metrics") and own_test:
+        raise RefusalError(
+            "Metrics of weighted examples are weighted, in a test_step of one's own.",
+            received="compile(metrics=…) beside sample_weight or class_weight",
+            advice="Write compile(weighted_metrics=…).",
+        )
     if found.get("metrics") and found.get("weighted_metrics"):
         raise RefusalError(
             "The metrics of weighted examples are all weighted, or none is.",

@@ -56,21 +56,21 @@ def let_count_once(metric: Any, current_ids: Callable[[], Any]) -> None:
 
     Args:
         metric: built.
-        current_ids: the ids [batch] of the examples that it is told, below 0 for padding; None:
-            they are nobody's, and padding has the weight 0.
+        current_ids: the ids [batch] of the examples that it is told, below 0 for padding; None: no
+            batch is being fed, and padding has the weight 0.
     """
     if getattr(metric, _ONCE, False):
         return
     upstream = metric.update_state
 
     @wraps(upstream)
-    def updated(y: Any, predictions: Any, sample_weight: Any = None) -> Any:
+    def updated(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if sample_weight is not None:
             sample_weight = tf.convert_to_tensor(sample_weight)
             ids = current_ids()
             true = sample_weight > 0 if ids is None else ids >= 0
             sample_weight = tf.cast(true, sample_weight.dtype)
-        return upstream(y, predictions, sample_weight)
+        return upstream(y_true, y_pred, sample_weight)
 
     metric.update_state = updated
     setattr(metric, _ONCE, True)

@@ -210,14 +210,15 @@ class Workload:
             return
         found = compiled_by(model)
         weighted = found.pop("weighted_metrics")
-        once = found["metrics"] and not weighted and self._is_weighted()
+        once = found["metrics"] and not weighted and self.is_weighted()
+        once = once and type(model).test_step is tf.keras.Model.test_step
         object.__setattr__(self, "counts_once", bool(once))
         both = _merged(found["metrics"], weighted)
         found["metrics"] = partial(_new_metrics, both)
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
-    def _is_weighted(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether examples have weights of their own, in training or in validation."""
         sources = (self.train, self.validation)
         forms = [first_batches(one, self.preprocess, 1).element_spec for one in sources]

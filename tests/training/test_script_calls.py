@@ -191,9 +191,9 @@ def test_lists_of_numbers_are_arrays_and_lists_of_arrays_are_inputs() -> None:
 
 
 def test_what_compile_says_that_no_backend_can_do() -> None:
-    """Steps in Python; metrics without the weights of their examples."""
+    """Steps in Python; metrics with the weights of their examples, and metrics without."""
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
-    model.compile("sgd", "mse", metrics=["mae"])
+    model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mse"])
     data = tf.data.Dataset.from_tensor_slices((rows(4), rows(4)[:, 0], np.ones(4))).batch(2)
 
     with pytest.raises(RefusalError, match="weighted_metrics"):

@@ -502,3 +502,34 @@ def test_a_step_that_fails_on_one_part_ends_all() -> None:
     for one in waiting:
         one.join(timeout=10)
     assert not [one for one in waiting if one.is_alive()]
+
+
+def size(y: Any, made: Any) -> Any:
+    """A metric of the author's own, which lets the model be given true examples only."""
+    del y
+    return tf.reduce_mean(tf.abs(made), axis=-1)
+
+
+def test_a_replica_without_held_out_examples_counts_no_loss_of_an_output() -> None:
+    """27 in batches of 12: of the last three, the second of two replicas has none."""
+
+    def model() -> Any:
+        x = tf.keras.Input((3,))
+        outputs = {name: layers.Dense(1, name=name, kernel_initializer="ones")(x) for name in "ab"}
+        return tf.keras.Model(x, outputs)
+
+    x, y = numbers()
+    told = []
+    for replicas in (1, 2):
+        both = {"a": y, "b": 2 * y}
+        workload = Workload(
+            *("two", model, (x, both), (2 * x, both)),
+            loss={"a": "mse", "b": "mae"},
+            optimizer="sgd",
+            metrics=lambda: {"a": [size]},
+        )
+        _, epochs = train_serial(workload, virtual_replicas=replicas)
+        told.append(epochs[-1].validation)
+
+    assert {"a_loss", "b_loss", "a_size"} <= told[0].keys()
+    assert told[1] == pytest.approx(told[0], rel=1e-12)

@@ -291,6 +291,7 @@ def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     tf.keras.utils.set_random_seed(10)
     with scope():
         model = net()
+        # Some weights are 0, and the last batches are short.
         counts = [tf.keras.metrics.TruePositives(name="hits"), "mae"]
         model.compile(tf.keras.optimizers.SGD(0.1), "mse", metrics=counts)
     (x, y), (held_out, wanted) = data(13), data(14, 33)
