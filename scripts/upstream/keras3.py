@@ -1,5 +1,6 @@
 """Keras 3 on TensorFlow, as shipped."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,38 +11,53 @@ X = np.array([[0.1, 0.2], [0.3, 0.1], [2.0, 3.0], [4.0, 1.0]])  # the second hal
 Y = np.array([[0.1], [0.0], [5.0], [-7.0]])
 
 
-def trained(place: Any) -> Any:
-    """Weights after four updates of SGD with global_clipnorm, each by all examples; float64."""
+def trained(place: Any, make: Callable[[], tuple[Any, Any, Any]]) -> Any:
+    """Weights after four updates, each by all examples; float64.
+
+    Args:
+        place: a strategy.
+        make: called in its scope: (x → predictions, what holds the weights, optimizer).
+    """
     import keras
     import tensorflow as tf
 
     keras.config.set_floatx("float64")
     with place.scope():
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        model.set_weights([np.ones((2, 1)), np.zeros(1)])
-        optimizer = keras.optimizers.SGD(0.1, global_clipnorm=1.0)
-        optimizer.build(model.trainable_variables)
+        predict, held, optimizer = make()
+        optimizer.build(held.trainable_variables)
     replicas = place.num_replicas_in_sync
     xs, ys = (each_replica(place, np.split(one, replicas)) for one in (X, Y))
 
     def step(x: Any, y: Any) -> None:
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(model(x) - y)) / len(X)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply(gradients, model.trainable_variables)
+            loss = tf.reduce_sum(tf.square(predict(x) - y)) / len(X)
+        gradients = tape.gradient(loss, held.trainable_variables)
+        optimizer.apply(gradients, held.trainable_variables)
 
     update = tf.function(lambda: place.run(step, (xs, ys)))
     for _ in range(4):
         update()
-    return np.concatenate([one.ravel() for one in model.get_weights()])
+    return np.concatenate([one.ravel() for one in held.get_weights()])
 
 
-def clipped(way: str) -> Any:
+def off(way: str, make: Callable[[], tuple[Any, Any, Any]]) -> Any:
     """How far two replicas are from one."""
     import tensorflow as tf
 
-    distributed = trained(strategy(way))
-    return np.abs(distributed - trained(tf.distribute.OneDeviceStrategy("CPU:0"))).max()
+    distributed = trained(strategy(way), make)  # first, as it divides the processor
+    return np.abs(distributed - trained(tf.distribute.OneDeviceStrategy("CPU:0"), make)).max()
+
+
+def clipped(way: str) -> Any:
+    """SGD with global_clipnorm."""
+    import keras
+
+    def make() -> tuple[Any, Any, Any]:
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.set_weights([np.ones((2, 1)), np.zeros(1)])
+        return model, model, keras.optimizers.SGD(0.1, global_clipnorm=1.0)
+
+    return off(way, make)
 
 
 @trap("keras3-clips-before-reducing")
@@ -52,37 +68,17 @@ def clips_before_reducing() -> Finding:
     return min(gaps.values()) > 1e-3, f"weights differ from serial by {said}"
 
 
-def looked_up(place: Any) -> Any:
-    """A table after four updates of Adam, of which each example is multiplied by all; float64."""
+def lookups(way: str) -> Any:
+    """A table by which all examples are multiplied, with Adam."""
     import keras
     import tensorflow as tf
 
-    keras.config.set_floatx("float64")
-    with place.scope():
+    def make() -> tuple[Any, Any, Any]:
         table = keras.layers.Embedding(2, 1, embeddings_initializer="ones")
         table.build()
-        optimizer = keras.optimizers.Adam(0.1)
-        optimizer.build(table.trainable_variables)
-    xs, ys = (each_replica(place, np.split(one, place.num_replicas_in_sync)) for one in (X, Y))
+        return (lambda x: x @ table(tf.range(2))), table, keras.optimizers.Adam(0.1)
 
-    def step(x: Any, y: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(x @ table(tf.range(2)) - y)) / len(X)
-        gradients = tape.gradient(loss, table.trainable_variables)
-        optimizer.apply(gradients, table.trainable_variables)
-
-    update = tf.function(lambda: place.run(step, (xs, ys)))
-    for _ in range(4):
-        update()
-    return np.concatenate(table.get_weights()).ravel()
-
-
-def lookups(way: str) -> Any:
-    """How far two replicas are from one."""
-    import tensorflow as tf
-
-    distributed = looked_up(strategy(way))
-    return np.abs(distributed - looked_up(tf.distribute.OneDeviceStrategy("CPU:0"))).max()
+    return off(way, make)
 
 
 @trap("keras3-rows-are-squared-one-by-one")
