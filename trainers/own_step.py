@@ -238,11 +238,8 @@ def _no_sums(model: Any) -> Iterator[None]:
     def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         by_weights = any(isinstance(raw(one), tf.Variable) for one in flat(sources))
         weighed = bool(args) or kwargs.get("output_gradients") is not None
-        if (
-            by_weights
-            and not weighed
-            and any(one.shape.num_elements() != 1 for one in flat(target))
-        ):
+        several = any(one.shape.num_elements() != 1 for one in flat(target))
+        if by_weights and several and not weighed:
             raise RefusalError(
                 "A training step's loss must be one number, a mean over its batch.",
                 received=f"{step_name(model)}, which gives its tape a loss for each example: the "
@@ -493,9 +490,8 @@ class Results:
         vars(model)["_ringside_results"] = found
         # A second fit compiles the losses anew.
         held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
-        if losses_count_padding(
-            model
-        ):  # Keras' own step runs; Keras 3 holds them in one of its own
+        # Then Keras' own step runs. Keras 3 holds the compiled ones in one metric of its own.
+        if losses_count_padding(model):
             compiled = compiled_metrics(model)
             held = [*(one for one in held if one is not compiled), *compiled.metrics]
         for metric in held:

@@ -226,7 +226,8 @@ def check_dense(nest: Any, *, what: str) -> None:
             f"The {what} must be dense tensors.",
             received=", ".join(sorted({type(one).__name__ for one in others})),
             advice="Make them of one size and let the model mask the padding, as "
-            "Embedding(mask_zero=True) does. x.to_tensor() pads a RaggedTensor; of a data set "
+            "Embedding(mask_zero=True) does. x.to_tensor() pads a RaggedTensor, "
+            "tf.sparse.to_dense(x) fills a SparseTensor; of a data set "
             "map(lambda x, y: (x, y)) turns its rows into tensors, and padded_batch(32) pads them.",
         )
 
