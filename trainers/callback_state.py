@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import is_of_keras, optimizers_of, tf
 
 TEXT, ARRAY = "callbacks", "callback_"
 _MOST_VALUES = 100_000  # of a list: more would take longer than the rest of a checkpoint
@@ -154,7 +154,7 @@ def _kinds(callbacks: Sequence[Any]) -> list[str]:
 def _attributes(callback: Any) -> dict[str, Any]:
     """Those that may be learned."""
     learning = isinstance(callback, _LEARNING)
-    others = [one for one in type(callback).__mro__ if _is_of_keras(one)]
+    others = [one for one in type(callback).__mro__ if is_of_keras(one)]
     if not learning and others[0] is not _callbacks.Callback:
         return {}
     fixed = (*_SET_BY_KERAS, *(_OF_A_PROCESS if learning else ()))
@@ -176,7 +176,7 @@ def _plain(callback: Any) -> dict[str, tuple[str, list[NDArray[Any]]]]:
 def _left_out(callback: Any, plain: Collection[str]) -> list[str]:
     """The attributes of an author's own callback that are not plain, but for functions and data."""
     kind = type(callback)
-    if _is_of_keras(kind):
+    if is_of_keras(kind):
         return []
     own = set(vars(callback)) - set(_SET_BY_KERAS) - set(plain)
     named = _attributes(callback) or dict.fromkeys(own)
@@ -186,10 +186,6 @@ def _left_out(callback: Any, plain: Collection[str]) -> list[str]:
         if not callable(vars(callback)[name])
         and not isinstance(vars(callback)[name], tf.data.Dataset)
     ]
-
-
-def _is_of_keras(kind: type) -> bool:
-    return kind.__module__.split(".")[0] in ("keras", "tf_keras")
 
 
 def _digest(text: str, arrays: Sequence[NDArray[Any]]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import looks_at_steps, tf
+from ringside_core.keras import is_of_keras, looks_at_steps, tf
 from ringside_core.specs import EpochRecord, RefusalError
 from ringside_core.workloads.without_horovod import check_not_horovods
 from trainers import checkpoint
@@ -199,7 +199,7 @@ def never_called(given: Sequence[Any]) -> tuple[str, ...]:
     """
     found = []
     for one in given:
-        own = [name for name in _OF_TEST_BATCHES if not _is_keras(getattr(one, name))]
+        own = [name for name in _OF_TEST_BATCHES if not is_of_keras(getattr(one, name))]
         if own:
             are = "are" if len(own) > 1 else "is"
             found.append(
@@ -207,10 +207,6 @@ def never_called(given: Sequence[Any]) -> tuple[str, ...]:
                 "validation are those of the whole one. Use on_test_end or on_epoch_end."
             )
     return tuple(found)
-
-
-def _is_keras(method: Any) -> bool:
-    return method.__module__.split(".")[0] in ("keras", "tf_keras")
 
 
 def calling(given: Sequence[Any], *, first_epoch: int = 0) -> Callbacks:

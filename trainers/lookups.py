@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import VERSION, optimizers_of, raw, same_chance, tf
+from ringside_core.keras import VERSION, is_of_keras, optimizers_of, raw, same_chance, tf
 from ringside_core.specs import InputShard, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
 from trainers.rehearsal import first_examples
@@ -170,8 +170,7 @@ class Lookups:
 def _may_look_up(model: Any) -> bool:
     """Whether a gradient may be a list of rows: of Keras' own layers only an embedding's is."""
     return takes_true_examples(model) or any(
-        isinstance(layer, tf.keras.layers.Embedding)
-        or not type(layer).__module__.startswith(("keras.", "tf_keras."))
+        isinstance(layer, tf.keras.layers.Embedding) or not is_of_keras(type(layer))
         for layer in model._flatten_layers()
     )
 

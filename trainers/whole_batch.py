@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from ringside_core.keras import has_own_step, is_graph_network, mask_of, tf
+from ringside_core.keras import has_own_step, is_graph_network, is_of_keras, mask_of, tf
 from ringside_core.workloads.workload import Workload
 
 _MARK = "_ringside_losses_count_padding"
@@ -74,7 +74,7 @@ def _is_of_keras(loss: Any) -> bool:
         loss = tf.keras.losses.get(loss)  # a name may be registered for an author's own
     parts = [loss if isinstance(loss, FunctionType | type) else type(loss)]
     parts += [loss.fn] if isinstance(getattr(loss, "fn", None), FunctionType) else []
-    return all(part.__module__.startswith(("keras.", "tf_keras.")) for part in parts)
+    return all(map(is_of_keras, parts))
 
 
 def may_mask_outputs(model: Any) -> bool:

@@ -87,6 +87,7 @@ __all__ = [
     "gen_stateful_random_ops",
     "gen_stateless_random_ops_v2",
     "global_seed",
+    "is_of_keras",
     "let_averages_be_of_one_replica",
     "python_of",
     "tf",
@@ -124,6 +125,11 @@ def flat(value: Any) -> list[Any]:
 def python_of(function: Any) -> Any:
     """A function as Python. What a tf.function has traced draws by itself, and returns copies."""
     return getattr(function, "python_function", function)
+
+
+def is_of_keras(one: Any) -> bool:
+    """Whether a class, a function or a method comes with Keras, and is not an author's own."""
+    return str(one.__module__).split(".")[0] in ("keras", "tf_keras")
 
 
 def with_rank(tensor: Any, rank: int) -> Any:

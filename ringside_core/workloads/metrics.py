@@ -10,7 +10,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import is_of_keras, tf
 from ringside_core.workloads.functions import rewritten
 
 _OWN, _OF_BATCH, _ONCE = "_ringside_own", "_ringside_of_batch", "_ringside_once"
@@ -24,7 +24,7 @@ def of_each(metric: Any) -> Any:
     """
     if not isinstance(metric, FunctionType) or is_own(metric):
         return metric
-    if metric.__module__.startswith(("keras.", "tf_keras.")):
+    if is_of_keras(metric):
         return metric
 
     @wraps(metric)
