@@ -53,9 +53,9 @@ from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
 from trainers.fault import drilled
-from trainers.own_step import losses_of_one_replica
 from trainers.prepare import prepare
 from trainers.process import started
+from trainers.results import losses_of_one_replica
 from trainers.train import train
 
 

@@ -35,14 +35,8 @@ from ringside_core.specs import (
 )
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import (
-    Trial,
-    as_given,
-    build_compiled,
-    has_own_test_step,
-    together,
-    try_out,
-)
+from trainers.own_step import as_given, together
+from trainers.own_trial import Trial, build_compiled, has_own_test_step, try_out
 from trainers.rehearsal import first_examples
 from trainers.whole_batch import (
     mark_alike,

@@ -16,8 +16,9 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
-from trainers.own_step import Results, counted_by, together
+from trainers.own_step import together
 from trainers.rehearsal import Rehearsal
+from trainers.results import Results, counted_by
 from trainers.whole_batch import has_own_loss, losses_count_padding, metrics_of_layers
 
 

@@ -11,7 +11,9 @@ from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation, by_parts
 from trainers.gather import gathering
 from trainers.ledger import Ledger, digest, feeding, only_true
-from trainers.own_step import Results, Returned, Trial, counted_by, packed, together
+from trainers.own_step import packed, together
+from trainers.own_trial import Returned, Trial
+from trainers.results import Results, counted_by
 
 
 def evaluation(

@@ -27,7 +27,9 @@ from ringside_core.workloads.without_horovod import without_reductions
 from ringside_core.workloads.workload import Workload
 from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import check_made_before, losses_of_one_replica, packed, step_name
+from trainers.own_step import packed
+from trainers.own_trial import check_made_before, step_name
+from trainers.results import losses_of_one_replica
 from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]

@@ -35,7 +35,8 @@ from ringside_core.workloads.augment import draw_seed
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import has_own_test_step, packed
+from trainers.own_step import packed
+from trainers.own_trial import has_own_test_step
 from trainers.whole_batch import (
     mark_losses,
     metrics_of_layers,

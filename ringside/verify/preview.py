@@ -20,7 +20,7 @@ from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
 from trainers.callbacks import never_called
 from trainers.driver import DivergedError
-from trainers.own_step import has_own_test_step
+from trainers.own_trial import has_own_test_step
 from trainers.prepare import prepare
 from trainers.sync_proof import NothingTrainedError
 from trainers.train import train

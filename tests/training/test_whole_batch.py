@@ -17,7 +17,7 @@ from tests.independent import order
 from tests.training.replicas.runs import batches, train_serial
 from tests.verify.zoo import GLOBAL_BATCH
 from tests.verify.zoo_of_batches import Narrowing, dice, one_number
-from trainers.own_step import try_out
+from trainers.own_trial import try_out
 from trainers.whole_batch import losses_count_padding, mark_losses, takes_true_examples
 
 layers = tf.keras.layers

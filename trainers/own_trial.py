@@ -1,0 +1,316 @@
+"""One run of the author's own steps on a model that is thrown away: what they return and update.
+
+What cannot be made exact under every backend is refused here, before anything is distributed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from typing import Any
+
+from ringside_core.keras import (
+    APPLY,
+    build_losses,
+    build_metrics,
+    compiled_losses,
+    compiled_metrics,
+    flat,
+    has_own_step,
+    loss_metrics,
+    metrics_of,
+    on_apply,
+    optimizer_kinds,
+    optimizers_of,
+    python_of,
+    raw,
+    tf,
+    weights_of,
+)
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.step import StepFunction
+from ringside_core.workloads.weights import labels
+from ringside_core.workloads.without_horovod import without_reductions
+from trainers.gather import calls, gathering
+from trainers.results import Results, counted_by
+from trainers.whole_batch import takes_true_examples
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What one of the author's steps returns.
+
+    Attributes:
+        names: of the numbers, in its order.
+        of_metrics: of those that a metric of the model holds, the metric's name.
+        gathers: whether it has gathered the rows of all replicas (trainers/gather.py).
+        loss_by_step: whether the loss of a single step can be told; else only that of an epoch.
+    """
+
+    names: tuple[str, ...]
+    of_metrics: Mapping[str, str]
+    loss_by_step: bool
+    gathers: bool = False
+
+    @property
+    def loss(self) -> str:
+        """Which of the numbers is told as the loss."""
+        named = (name for name in self.names if name.endswith("loss"))
+        return "loss" if "loss" in self.names else next(named, self.names[0])
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        """Numbers that no metric of the model holds."""
+        return tuple(name for name in self.names if name not in self.of_metrics)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one run of the author's steps showed, on a model that is thrown away.
+
+    Attributes:
+        trained: what its train_step returns; None: it is Keras' own, and is given padding too.
+        tested: what its test_step returns; None: it is Keras' own.
+        updated: for each optimizer of `optimizers_of` the numbers, in `weights_of(model)`, of the
+            variables that it updated.
+    """
+
+    trained: Returned | None
+    tested: Returned | None
+    updated: tuple[tuple[int, ...], ...]
+
+
+def step_name(model: Any) -> str:
+    """How messages name the model's training step, or its losses, if the step is Keras'."""
+    if isinstance(model, StepFunction):
+        return str(model.name)
+    if has_own_step(model):
+        return f"{type(model).__name__}.train_step"
+    return f"the training of {model.name}"
+
+
+def has_own_test_step(model: Any) -> bool:
+    """Whether the model's author wrote its step of an evaluation."""
+    return type(model).test_step is not tf.keras.Model.test_step
+
+
+def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
+    """Make the compiled losses and metrics now: the step that makes them could not be watched.
+
+    Args:
+        model: compiled.
+        batch: (x, y, weight).
+    """
+    losses, metrics = compiled_losses(model), compiled_metrics(model)
+    if losses is None or losses.built:
+        return
+    # A model with a step of its own may have no call, or one of something else.
+    with suppress(Exception if has_own_step(model) else NotImplementedError):
+        made, y = model(batch[0], training=False), labels(batch[1])
+        build_losses(losses, y, made)
+        build_metrics(metrics, y, made)
+
+
+def try_out(
+    model: Any,
+    batch: tuple[Any, Any, Any],
+    data: Any,
+    held_out: Any,
+    *,
+    several: bool = False,
+    gathers: RefusalError | None = None,
+) -> Trial:
+    """Run the author's steps once, in Python.
+
+    Args:
+        model: built and compiled outside of any strategy; it is trained by this.
+        batch: (x, y, weight) of the training split.
+        data: the same as the author's train_step gets it.
+        held_out: a batch as the author's test_step gets it.
+        several: whether several replicas will make a step together.
+        gathers: why rows of several replicas cannot be gathered; None: they can.
+
+    Raises:
+        RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
+            optimizer or what it updates is not the model's.
+    """
+    build_compiled(model, batch)
+    _check_names(model)
+    results, tested, trained = Results.of(model), None, None
+    one = tf.ones([], tf.keras.backend.floatx()) if several else None
+    if has_own_test_step(model):
+        with counted_by(one, one), gathering(gathers):
+            tested = _returned(model, python_of(model.test_step), held_out, results)
+    optimizers = optimizers_of(model)
+    numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
+    updated: list[list[int]] = [[] for _ in optimizers]
+    if takes_true_examples(model):
+        for optimizer, mine in zip(optimizers, updated, strict=True):
+            _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
+        no_sums = _no_sums(model) if several else nullcontext()
+        with _only_known(optimizers), counted_by(one, one), gathering(gathers), no_sums:
+            trained = _returned(model, python_of(model.train_step), data, results)
+        if not any(updated):
+            raise RefusalError(
+                "A training step must apply an optimizer each time: gradients are combined there.",
+                received=f"{step_name(model)}, which applies none at its first call",
+                advice="Do not add up gradients over several steps: write the step of one batch, "
+                "and make the batch as much larger.",
+            )
+    return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
+
+
+def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
+    if variable.ref() not in numbers:
+        check_made_before(model, [ref.deref() for ref in numbers])
+        raise RefusalError(
+            "An optimizer may update weights of the model only.",
+            received=f"{variable.name}, which the model does not hold",
+            advice="Make the variable an attribute of the model.",
+        )
+    mine.append(numbers[variable.ref()])
+
+
+def check_made_before(model: Any, weights: Sequence[Any]) -> None:
+    """Refuse weights that the first step makes, beside these: runs could not begin with the same.
+
+    Raises:
+        RefusalError: see above.
+    """
+    before = {id(one) for one in weights}
+    for weight in weights_of(model):
+        if id(weight) not in before:
+            raise RefusalError(
+                "A model must have all its weights before its first step.",
+                received=f"{weight.name}, which {step_name(model)} makes",
+                advice=_BUILD_ITS_MODELS
+                if isinstance(model, StepFunction)
+                else "Call its layers once in its constructor, or in its `call`.",
+            )
+
+
+_BUILD_ITS_MODELS = (
+    "Call what it uses once on a batch, within ringside.scope() and above the step: model(x[:1])."
+)
+
+
+def _check_names(model: Any) -> None:
+    of_losses = {id(metric) for metric in loss_metrics(model)}
+    names = [metric.name for metric in metrics_of(model) if id(metric) not in of_losses]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise RefusalError(
+            "Metrics must have names of their own.",
+            received=f"several called {', '.join(twice)} in {type(model).__name__}",
+            advice='Name each, such as tf.keras.metrics.Mean(name="kl_loss").',
+        )
+
+
+@contextmanager
+def _no_sums(model: Any) -> Iterator[None]:
+    """Refuse a loss for each example at a tape: it trains by their sum, which replicas would mean.
+
+    A gradient by what is no variable, such as a penalty's by its inputs, is the author's affair.
+    """
+    upstream = tf.GradientTape.gradient
+
+    @wraps(upstream)
+    def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        by_weights = any(isinstance(raw(one), tf.Variable) for one in flat(sources))
+        weighed = bool(args) or kwargs.get("output_gradients") is not None
+        several = any(one.shape.num_elements() != 1 for one in flat(target))
+        if by_weights and several and not weighed:
+            raise RefusalError(
+                "A training step's loss must be one number, a mean over its batch.",
+                received=f"{step_name(model)}, which gives its tape a loss for each example: the "
+                "gradient is that of their sum, and grows with the batch of a replica",
+                advice="Write tf.reduce_mean(loss) in it. Plain Keras then trains by the mean too, "
+                "so multiply the learning rate by the batch.",
+            )
+        return upstream(tape, target, sources, *args, **kwargs)
+
+    tf.GradientTape.gradient = gradient
+    try:
+        yield
+    finally:
+        tf.GradientTape.gradient = upstream
+
+
+@contextmanager
+def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
+    """Refuse an optimizer that is applied within this block, and that the model does not hold.
+
+    Raises:
+        RefusalError: see above.
+    """
+    known = {id(one) for one in optimizers}
+    known |= {id(getattr(one, "inner_optimizer", None)) for one in optimizers}
+    before = [getattr(kind, APPLY) for kind in optimizer_kinds]
+
+    def checked(apply: Callable[..., Any]) -> Callable[..., Any]:
+        def applied(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if id(self) not in known:
+                raise RefusalError(
+                    "An optimizer must be an attribute of the model, or be in a list or dict that "
+                    "is one: its gradients are combined over replicas.",
+                    received=f"{type(self).__name__}, which the model does not hold",
+                    advice="Write self.optimizer_of_… = it in the model.",
+                )
+            return apply(self, *args, **kwargs)
+
+        return applied
+
+    try:
+        for kind, apply in zip(optimizer_kinds, before, strict=True):
+            setattr(kind, APPLY, checked(apply))
+        yield
+    finally:
+        for kind, apply in zip(optimizer_kinds, before, strict=True):
+            setattr(kind, APPLY, apply)
+
+
+def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
+    def watched(apply: Callable[..., Any], gradients: list[Any], variables: list[Any]) -> Any:
+        for variable in variables:
+            seen(variable)
+        return apply(gradients)
+
+    on_apply(optimizer, watched)
+
+
+def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
+    before = calls()
+    with without_reductions():
+        told = step(data)
+    kind = type(model).__name__
+    of_losses = {id(metric) for metric in loss_metrics(model)}
+    if isinstance(told, dict):
+        # `build_compiled` makes a mean of Keras' own loss. Plain Keras has it if a step uses it.
+        told = {
+            name: value
+            for name, value in told.items()
+            if id(results.metric_of(value)) not in of_losses or results.of_batch(value) is not None
+        }
+    if not isinstance(told, dict) or not told:
+        raise RefusalError(
+            "A train_step or test_step must return its losses and metrics by name.",
+            received=f"a {type(told).__name__} from {kind}",
+            advice='Return a dict, such as {"loss": loss}.',
+        )
+    # Of Keras' own losses only the result itself is theirs: a bare loss may have their name.
+    own = {metric.name: metric for metric in metrics_of(model) if id(metric) not in of_losses}
+    of_metrics = {}
+    for name, value in told.items():
+        metric = results.metric_of(value) or own.get(name)
+        if metric is None:
+            continue
+        if id(metric) not in {id(one) for one in metrics_of(model)}:
+            raise RefusalError(
+                "A metric whose result a step returns must be one of the model's `metrics`: they "
+                "are reset at the beginning of an epoch.",
+                received=f"{metric.name}, which {kind}.metrics does not hold",
+                advice="Let the property `metrics` return it too.",
+            )
+        of_metrics[name] = metric.name
+    found = Returned(tuple(told), of_metrics, loss_by_step=False, gathers=calls() > before)
+    by_step = found.loss in found.raw or results.of_batch(told[found.loss]) is not None
+    return replace(found, loss_by_step=by_step)
