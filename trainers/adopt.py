@@ -21,15 +21,27 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RefusalError, RunSpec
+from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.build import check_compiled, compile_model
+from trainers.own_trial import build_compiled
+from trainers.rehearsal import first_examples
 from trainers.whole_batch import mark_losses, runs_in_one_pass, takes_true_examples
 
 
-def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> Any:
+def adopt(
+    model: Any, spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline
+) -> Any:
     """A model that its author built and compiled himself, made ready as by `build`.
 
     Its weights and what its optimizer remembers stay as they are. `given_back` undoes the rest.
+
+    Args:
+        model: of the script.
+        spec: of the run.
+        workload: of the model.
+        backend: started.
+        train: pipeline of the training split.
 
     Raises:
         RefusalError: it was not built in the backend's scope, or not compiled.
@@ -51,6 +63,8 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend) -> An
                 advice="Leave it out.",
             )
         workload.check_model(model)
+        # As after `Model.fit`: in files, Keras 2 would take "accuracy" for that of other labels.
+        build_compiled(model, first_examples(train, 1))
         mark_losses(model, workload, one_pass=runs_in_one_pass(spec))
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
         if backend.capabilities.synchronous:  # else the workers would share the count of a server

@@ -3,7 +3,7 @@
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import has_own_step, python_of, tf
+from ringside_core.keras import has_own_step, metrics_of, python_of, tf, told_as
 from ringside_core.specs import LedgerDigest
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -13,7 +13,7 @@ from trainers.gather import gathering
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.own_step import packed, together
 from trainers.own_trial import Returned, Trial
-from trainers.results import Results, counted_by
+from trainers.results import Results, by_name, counted_by
 
 
 def evaluation(
@@ -116,7 +116,7 @@ class OwnEvaluation:
         self._results.forget()
         whole = gathering(self._together, share, true)
         with feeding(ids), counted_by(share, true if self._empty else None), whole:
-            told = self._author(batch)
+            told = by_name(self._author(batch))
         for mean in self._means:
             mean.update_state(told[mean.name], sample_weight=share)
 
@@ -124,7 +124,8 @@ class OwnEvaluation:
         """Run once over the split.
 
         Returns:
-            What the step returns, by name, and `loss`; and the number of examples counted.
+            What the step returns, by name, and `loss`, if it returns one; and the number of
+            examples counted.
         """
         own = [*self._means, self._count, self._fed]
         with self._backend.scope():
@@ -132,13 +133,14 @@ class OwnEvaluation:
                 metric.reset_state()
         self._run(self._steps)
         held = set(self._returned.of_metrics.values())
-        metrics = [metric for metric in self._model.metrics if metric.name in held]
+        metrics = [metric for metric in metrics_of(self._model) if told_as(metric) in held]
         results = self._backend.merged_results([*metrics, *own])
         self.ledger = digest(results.pop(self._fed.name))
         count = int(results.pop(self._count.name))
         of_metrics = self._returned.of_metrics
         values = {n: float(results[of_metrics.get(n, n)]) for n in self._returned.names}
-        return {"loss": values[self._returned.loss], **values}, count
+        loss = self._returned.loss
+        return values if loss is None else {"loss": values[loss], **values}, count
 
 
 AnyEvaluation = Evaluation | OwnEvaluation | NoEvaluation

@@ -22,7 +22,7 @@ from ringside_core.workloads.weights import labels
 from trainers.gather import Together, gathering
 from trainers.lookups import Lookups
 from trainers.own_trial import Trial, step_name
-from trainers.results import Results, counted_by, number, share_here
+from trainers.results import Results, by_name, counted_by, number, share_here
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 
 
@@ -111,15 +111,14 @@ class OwnStep:
         examples = self._batch / scale  # of the global batch
         part = None if self._alone else share, true if empty else None
         with counted_by(*part, examples), whole:
-            told = self._author(packed(x, y, weight, of_arrays=self._of_arrays))
+            told = by_name(self._author(packed(x, y, weight, of_arrays=self._of_arrays)))
         for mean in self.means:
             mean.update_state(number(told[mean.name], share), sample_weight=share)
-        loss = told[self.returned.loss]
-        if self.returned.loss not in self.returned.raw:
-            loss = self._results.of_batch(loss)
-        if loss is None or not self.returned.loss_by_step:
+        named = self.returned.loss
+        if named is None or not self.returned.loss_by_step:
             return tf.zeros([], scale.dtype)
-        return tf.cast(loss, scale.dtype)
+        loss = told[named] if named in self.returned.raw else self._results.of_batch(told[named])
+        return tf.zeros([], scale.dtype) if loss is None else tf.cast(loss, scale.dtype)
 
 
 def together(backend: Backend) -> Together | RefusalError | None:

@@ -25,6 +25,7 @@ from ringside_core.keras import (
     python_of,
     raw,
     tf,
+    told_as,
     weights_of,
 )
 from ringside_core.specs import RefusalError
@@ -32,7 +33,7 @@ from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
-from trainers.results import Results, counted_by
+from trainers.results import Results, by_name, counted_by
 from trainers.whole_batch import takes_true_examples
 
 
@@ -53,10 +54,10 @@ class Returned:
     gathers: bool = False
 
     @property
-    def loss(self) -> str:
-        """Which of the numbers is told as the loss."""
+    def loss(self) -> str | None:
+        """Which of the numbers is told as the loss; None: none is called so."""
         named = (name for name in self.names if name.endswith("loss"))
-        return "loss" if "loss" in self.names else next(named, self.names[0])
+        return "loss" if "loss" in self.names else next(named, None)
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -196,7 +197,7 @@ _BUILD_ITS_MODELS = (
 
 def _check_names(model: Any) -> None:
     of_losses = {id(metric) for metric in loss_metrics(model)}
-    names = [metric.name for metric in metrics_of(model) if id(metric) not in of_losses]
+    names = [told_as(metric) for metric in metrics_of(model) if id(metric) not in of_losses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RefusalError(
             "Metrics must have names of their own.",
@@ -277,10 +278,10 @@ def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
     on_apply(optimizer, watched)
 
 
-def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Results") -> Returned:
+def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: Results) -> Returned:
     before = calls()
     with without_reductions():
-        told = step(data)
+        told = by_name(step(data))
     kind = type(model).__name__
     of_losses = {id(metric) for metric in loss_metrics(model)}
     if isinstance(told, dict):
@@ -297,7 +298,7 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
             advice='Return a dict, such as {"loss": loss}.',
         )
     # Of Keras' own losses only the result itself is theirs: a bare loss may have their name.
-    own = {metric.name: metric for metric in metrics_of(model) if id(metric) not in of_losses}
+    own = {told_as(one): one for one in metrics_of(model) if id(one) not in of_losses}
     of_metrics = {}
     for name, value in told.items():
         metric = results.metric_of(value) or own.get(name)
@@ -310,7 +311,9 @@ def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: "Resul
                 received=f"{metric.name}, which {kind}.metrics does not hold",
                 advice="Let the property `metrics` return it too.",
             )
-        of_metrics[name] = metric.name
+        of_metrics[name] = told_as(metric)
     found = Returned(tuple(told), of_metrics, loss_by_step=False, gathers=calls() > before)
+    if found.loss is None:
+        return found
     by_step = found.loss in found.raw or results.of_batch(told[found.loss]) is not None
     return replace(found, loss_by_step=by_step)

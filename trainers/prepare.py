@@ -79,7 +79,7 @@ def prepare(
     if adopted is None:
         model = build(spec, workload, backend, steps)
     else:
-        model = adopt(adopted, spec, workload, backend)
+        model = adopt(adopted, spec, workload, backend, train)
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, (train, validation), model)

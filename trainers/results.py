@@ -11,11 +11,11 @@ from ringside_core.keras import (
     compiled_metrics,
     let_averages_be_of_one_replica,
     let_losses_be_of_one_replica,
+    metrics_of,
     tf,
 )
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.metrics import tells_of_batch
-from trainers.whole_batch import losses_count_padding
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
@@ -66,6 +66,16 @@ let_averages_be_of_one_replica(
 )
 
 
+def by_name(told: Any) -> Any:
+    """What a step returns, as one dict: Keras 3 gives its compiled metrics as a dict within."""
+    if not isinstance(told, dict):
+        return told
+    found: dict[str, Any] = {}
+    for name, value in told.items():
+        found |= by_name(value) if isinstance(value, dict) else {name: value}
+    return found
+
+
 class Results:
     """Tells from which metric of a model a number came, and what that was told last.
 
@@ -80,12 +90,10 @@ class Results:
         found: Self = vars(model).setdefault("_ringside_results", None) or cls()
         vars(model)["_ringside_results"] = found
         # A second fit compiles the losses anew.
-        held = [*model.metrics, *(one for one in vars(model).values() if _is_metric(one))]
-        # Then Keras' own step runs. Keras 3 holds the compiled ones in one metric of its own.
-        if losses_count_padding(model):
-            compiled = compiled_metrics(model)
-            held = [*(one for one in held if one is not compiled), *compiled.metrics]
-        for metric in held:
+        held = [*metrics_of(model), *(one for one in vars(model).values() if _is_metric(one))]
+        # Keras 3 holds the compiled ones in one metric of its own, and gives them no weights.
+        compiled = compiled_metrics(model)
+        for metric in (one for one in held if one is not compiled):
             found._watch(metric)
         return found
 

@@ -158,7 +158,8 @@ class Totals:
         Args:
             merged: result of each metric of the model by name.
             loss: mean over the examples, at the time of their steps. If the author's own step
-                tells it by a metric of the model, it is what that says.
+                tells it by a metric of the model, it is what that says; if it tells none, there is
+                none.
         """
         values = {name: float(value) for name, value in merged.items()}
         returned = self._returned
@@ -167,6 +168,8 @@ class Totals:
             of = returned.of_metrics
             told = {name: values[metric] for name, metric in of.items() if metric in values}
             values = {n: v for n, v in values.items() if n not in of.values()} | told
+            if returned.loss is None:
+                return values
             if returned.loss not in returned.raw:
                 loss = values.get(returned.loss, loss)
         return {**values, "loss": loss} if "loss" in values else {"loss": loss, **values}

@@ -144,7 +144,7 @@ def _keras_step(
         totals.loss_sum.update_state(loss * size / tf.cast(batch.scale, loss.dtype))
         return loss
 
-    def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+    def update_metrics(x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if not getattr(batch, "inside", False):
             return compute_metrics(x, y, y_pred, sample_weight)
         compiled_metrics(model).update_state(y, y_pred, batch.weight)

@@ -67,8 +67,8 @@ class Ends(Watch):
     """Keeps also the loss before the first update."""
 
     def on_start(self) -> None:
-        """Note the loss of the validation split."""
-        self._trace.meta["initial_loss"] = self.training.evaluate()[0]["loss"]
+        """Note the loss of the validation split, if there is one."""
+        self._trace.meta["initial_loss"] = self.training.evaluate()[0].get("loss")
 
 
 class Last(Watch):

@@ -143,7 +143,8 @@ class Workload:
         if not has_own_step(model):  # there its author reduces
             self._check_reductions()
             _check_computes(model)
-        if not model.built:
+        # Keras 3 calls a model built after `build()` in its constructor, without its layers.
+        if not all(layer.built for layer in (model, *model._flatten_layers())):
             # Weights made in the first step would not be those with which every backend begins.
             # With a training step of its own it may have no call, or one of something else.
             with suppress(Exception if has_own_step(model) else NotImplementedError):

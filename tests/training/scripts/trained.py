@@ -3,12 +3,16 @@
 `trained` also runs with plain Keras in the place of `ringside`, which is what is right.
 """
 
+import json
 import sys
+import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from ringside_core.keras import tf
@@ -308,6 +312,24 @@ def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     )
 
 
+def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A file keeps of "accuracy" what the training has made of it: here, of numbered classes."""
+    tf.keras.utils.set_random_seed(15)
+    with scope():
+        model = tf.keras.Sequential([layers.Dense(2, "softmax", input_shape=(3,))])
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    x, y = data(15)
+    classes = (y > 0).astype(float)
+    history = fit(model, x, classes, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras calls this format old; people have such files
+        model.save(f"{place}/model.h5")
+        file = h5py.File(f"{place}/model.h5")
+        metrics = json.loads(file.attrs["training_config"])["metrics"]
+    history.history = {"kept": [json.dumps(metrics)]}
+    return model, history
+
+
 class Late(tf.keras.Model):
     """Its layers have no weights before its first call."""
 
@@ -356,7 +378,7 @@ def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
 
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
-    *(held, endless, padded, unbuilt, within, unweighted),
+    *(held, endless, padded, unbuilt, within, unweighted, saved),
 )
 
 
