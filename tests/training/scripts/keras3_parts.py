@@ -1,6 +1,7 @@
 """What Ringside asks of Keras 3, in one process; started with TF_USE_LEGACY_KERAS=0."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import keras
@@ -173,7 +174,52 @@ def a_step_of_ones_own_runs_in_parts() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
+def a_test_step_may_return_compiled_metrics() -> None:
+    """Keras 3 holds them in one metric, whose result is a dict; the last batch is short."""
+    drawn = np.random.default_rng(2)
+    x, y = drawn.normal(size=(20, 3)), drawn.normal(size=(20, 1))
+
+    class Tested(keras.Model):
+        def __init__(self, *, all_of_them: bool) -> None:
+            super().__init__()
+            self.line, self.all_of_them = keras.layers.Dense(1), all_of_them
+            self.build((None, 3))  # its line has no weights yet
+
+        def call(self, x: Any) -> Any:
+            return self.line(x)
+
+        def test_step(self, data: Any) -> Any:
+            x, y = data
+            made = self(x)
+            if not self.all_of_them:
+                return {"mae": self.compute_metrics(x, y, made)["mae"]}
+            for metric in self.metrics:
+                if metric.name == "loss":
+                    metric.update_state(self.compute_loss(x, y, made))
+                else:
+                    metric.update_state(y, made)
+            return {metric.name: metric.result() for metric in self.metrics}
+
+    def model(*, all_of_them: bool) -> Any:
+        made = Tested(all_of_them=all_of_them)
+        made.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        return made
+
+    set_floatx("float64")
+    for all_of_them in (True, False):
+        workload = Workload("tested", partial(model, all_of_them=all_of_them), (x, y), (x, y))
+        weights, records = train_serial(workload, global_batch=8, trained_by="loop")
+        apart = x @ weights[0] + weights[1] - y
+        expected = {"mae": np.abs(apart).mean()}
+        expected |= {"loss": np.square(apart).mean()} if all_of_them else {}
+        assert records[-1].validation.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(records[-1].validation[name], value, rtol=1e-6)
+    set_floatx("float32")
+
+
 for check in (
+    a_test_step_may_return_compiled_metrics,
     a_step_of_ones_own_runs_in_parts,
     the_policy_stays,
     a_copy_keeps_exclusions,
