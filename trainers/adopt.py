@@ -29,9 +29,7 @@ from trainers.rehearsal import first_examples
 from trainers.whole_batch import mark_losses, runs_in_one_pass, takes_true_examples
 
 
-def adopt(
-    model: Any, spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline
-) -> Any:
+def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend, train: Pipeline) -> Any:
     """A model that its author built and compiled himself, made ready as by `build`.
 
     Its weights and what its optimizer remembers stay as they are. `given_back` undoes the rest.

@@ -134,7 +134,8 @@ class Evaluation:
         counted = tf.cast(batch * replicas, mean.dtype) * tf.cast(true > 0, mean.dtype)
         loss_sum = tf.math.multiply_no_nan(mean, counted)
         # Losses that the model adds itself, such as regularisation, count once for each example.
-        added = [tf.cast(loss, mean.dtype) for loss in self._model.losses]
+        # Of one for each example the mean is told.
+        added = [tf.cast(tf.reduce_mean(loss), mean.dtype) for loss in self._model.losses]
         if added:
             loss_sum += tf.add_n(added) * tf.cast(true, mean.dtype)
         self._loss_sum.update_state(loss_sum)

@@ -4,9 +4,9 @@ What cannot be made exact under every backend is refused here, before anything i
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from ringside_core.keras import (
@@ -15,7 +15,6 @@ from ringside_core.keras import (
     build_metrics,
     compiled_losses,
     compiled_metrics,
-    flat,
     has_own_step,
     loss_metrics,
     metrics_of,
@@ -23,7 +22,6 @@ from ringside_core.keras import (
     optimizer_kinds,
     optimizers_of,
     python_of,
-    raw,
     tf,
     told_as,
     weights_of,
@@ -34,6 +32,7 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
 from trainers.results import Results, by_name, counted_by
+from trainers.sums import only_of_examples
 from trainers.whole_batch import takes_true_examples
 
 
@@ -148,9 +147,8 @@ def try_out(
     if takes_true_examples(model):
         for optimizer, mine in zip(optimizers, updated, strict=True):
             _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
-        no_sums = _no_sums(model) if several else nullcontext()
-        with _only_known(optimizers), counted_by(one, one), gathering(gathers), no_sums:
-            trained = _returned(model, python_of(model.train_step), data, results)
+        with _only_known(optimizers), counted_by(one, one), gathering(gathers):
+            trained = _trained(model, batch, data, results, several=several)
         if not any(updated):
             raise RefusalError(
                 "A training step must apply an optimizer each time: gradients are combined there.",
@@ -207,36 +205,6 @@ def _check_names(model: Any) -> None:
 
 
 @contextmanager
-def _no_sums(model: Any) -> Iterator[None]:
-    """Refuse a loss for each example at a tape: it trains by their sum, which replicas would mean.
-
-    A gradient by what is no variable, such as a penalty's by its inputs, is the author's affair.
-    """
-    upstream = tf.GradientTape.gradient
-
-    @wraps(upstream)
-    def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        by_weights = any(isinstance(raw(one), tf.Variable) for one in flat(sources))
-        weighed = bool(args) or kwargs.get("output_gradients") is not None
-        several = any(one.shape.num_elements() != 1 for one in flat(target))
-        if by_weights and several and not weighed:
-            raise RefusalError(
-                "A training step's loss must be one number, a mean over its batch.",
-                received=f"{step_name(model)}, which gives its tape a loss for each example: the "
-                "gradient is that of their sum, and grows with the batch of a replica",
-                advice="Write tf.reduce_mean(loss) in it. Plain Keras then trains by the mean too, "
-                "so multiply the learning rate by the batch.",
-            )
-        return upstream(tape, target, sources, *args, **kwargs)
-
-    tf.GradientTape.gradient = gradient
-    try:
-        yield
-    finally:
-        tf.GradientTape.gradient = upstream
-
-
-@contextmanager
 def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
     """Refuse an optimizer that is applied within this block, and that the model does not hold.
 
@@ -276,6 +244,25 @@ def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
         return apply(gradients)
 
     on_apply(optimizer, watched)
+
+
+def _trained(
+    model: Any, batch: tuple[Any, Any, Any], data: Any, results: Results, *, several: bool
+) -> Returned:
+    """What its train_step returns; with several replicas its losses are looked at."""
+    train_step = python_of(model.train_step)
+    if not several:
+        return _returned(model, train_step, data, results)
+    with only_of_examples(step_name(model), int(batch[2].shape[0])) as summed:
+        trained = _returned(model, train_step, data, results)
+    if summed and trained.gathers:
+        raise RefusalError(
+            "The loss of gathered rows must be one number.",
+            received=f"{step_name(model)}, which calls ringside.gather and gives its tape a loss "
+            "for each example",
+            advice="Write tf.reduce_mean(loss) in it.",
+        )
+    return trained
 
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: Results) -> Returned:

@@ -182,7 +182,15 @@ def _added(model: Any, x: Any) -> dict[str, float]:
     model(x, training=False)
     layers = {id(layer): layer for layer in model._flatten_layers()}.values()
     losses = {layer.name: own for layer in layers if (own := added_losses(layer))}
-    return {name: float(sum(map(tf.reduce_sum, own))) for name, own in losses.items()}
+    return {name: sum(map(_of_batch, own)) for name, own in losses.items()}
+
+
+def _of_batch(loss: Any) -> float:
+    """A loss as it is told: of one for each example the mean (trainers/sums.py).
+
+    Keras 3 adds them up itself.
+    """
+    return float(tf.reduce_mean(loss) if VERSION == 2 else tf.reduce_sum(loss))
 
 
 def _near(one: float, other: float) -> bool:

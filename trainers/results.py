@@ -25,6 +25,11 @@ def share_here() -> Any:
     return _here.share
 
 
+def share_of_batch() -> Any:
+    """The same within a training step on a part of a batch; else None."""
+    return None if getattr(_here, "examples", None) is None else _here.share
+
+
 @contextmanager
 def counted_by(share: Any, true: Any, examples: Any = None) -> Iterator[None]:
     """Within this block of a thread, an author's step runs on this replica's part of a batch.

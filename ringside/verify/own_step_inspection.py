@@ -29,7 +29,7 @@ from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
 from trainers.own_step import packed
 from trainers.own_trial import check_made_before, step_name
-from trainers.results import losses_of_one_replica
+from trainers.results import counted_by
 from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]
@@ -119,7 +119,8 @@ class _Step:
         ids = part.start + tf.range(part.size, dtype=tf.int64)
         share = tf.constant(part.size / part.of, tf.keras.backend.floatx())
         whole = gathering(together, share, part.size)
-        with feeding(ids), losses_of_one_replica(), whole, without_reductions():
+        counts = counted_by(share, None, part.of)
+        with feeding(ids), counts, whole, without_reductions():
             python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
         check_made_before(self._model, self._weights)
         return handed

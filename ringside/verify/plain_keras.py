@@ -140,9 +140,10 @@ class _Plain:
             order = fed[fed >= 0]
             for step, ids in enumerate(fed):
                 told, rows = self._update(ids[ids >= 0], order, step, epoch)
-                # Keras tells the mean over all examples of the epoch so far; of losses that layers
-                # add alone, over all batches.
-                size = rows if self._workload.loss or VERSION == 3 else 1
+                # Keras tells the mean over all examples of the epoch so far; of single numbers that
+                # layers add alone, over all batches.
+                of_rows = any(loss.shape.rank for loss in model.losses)
+                size = rows if self._workload.loss or VERSION == 3 or of_rows else 1
                 before, total, count = total, told.get("loss", 0.0) * (count + size), count + size
                 losses.append((total - before) / size)
                 epoch_loss += losses[-1] * int((ids >= 0).sum()) / len(order)

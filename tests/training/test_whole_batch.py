@@ -321,11 +321,11 @@ def test_a_step_that_cannot_be_distributed_is_refused(kind: Any, words: str) -> 
 
 
 class Summed(tf.keras.Model):
-    """Its tape gets a loss for each example; beside it, a penalty on gradients by its inputs."""
+    """Its tape gets several losses; beside it, a penalty on gradients by its inputs."""
 
-    def __init__(self, *, mean: bool) -> None:
+    def __init__(self, axis: int) -> None:
         super().__init__()
-        self.line, self.mean = layers.Dense(1), mean
+        self.line, self.axis = layers.Dense(2), axis
 
     def call(self, x: Any) -> Any:
         return self.line(x)
@@ -336,28 +336,35 @@ class Summed(tf.keras.Model):
             with tf.GradientTape() as inner:
                 inner.watch(x)
                 made = self(x)
-            penalty = tf.reduce_mean(inner.gradient(made, x) ** 2, axis=1)
-            losses = (made - y)[:, 0] ** 2 + penalty
-            loss = tf.reduce_mean(losses) if self.mean else losses
+            penalty = tf.reduce_mean(inner.gradient(made, x) ** 2)
+            losses = tf.reduce_mean((made - y) ** 2, axis=self.axis) + penalty
         variables = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self.optimizer.apply_gradients(
+            zip(tape.gradient(losses, variables), variables, strict=True)
+        )
         return {"loss": tf.reduce_mean(losses)}
 
 
-@pytest.mark.parametrize(("mean", "several", "refused"), [(0, 1, 1), (0, 0, 0), (1, 1, 0)])
-def test_a_loss_for_each_example_is_not_divided_among_replicas(
-    mean: int, several: int, refused: int
+OF_EXAMPLES, OF_OUTPUTS = 1, 0  # axis that is gone
+
+
+@pytest.mark.parametrize(
+    ("axis", "examples", "replicas", "refused"),
+    [(OF_EXAMPLES, 6, 2, 0), (OF_OUTPUTS, 6, 2, 1), (OF_OUTPUTS, 6, 1, 0), (OF_EXAMPLES, 1, 2, 1)],
+)
+def test_several_losses_are_those_of_examples(
+    axis: int, examples: int, replicas: int, refused: int
 ) -> None:
-    """The gradient is that of their sum; a penalty's own is by the inputs."""
-    x, y = (tf.cast(one, tf.keras.backend.floatx()) for one in numbers())
-    model = Summed(mean=bool(mean))
+    """With several replicas, which divide the examples. Of one example it cannot be told."""
+    x, y = (tf.cast(one[:examples], tf.keras.backend.floatx()) for one in numbers())
+    model = Summed(axis)
     model(x)
     model.compile("sgd")
     batch = x, y, tf.ones(len(x), x.dtype)
-    says = pytest.raises(RefusalError, match=r"one number.*Summed.train_step.*of their sum")
+    says = pytest.raises(RefusalError, match=r"for each example.*Summed.train_step.*shape \(")
 
     with says if refused else nullcontext():
-        try_out(model, batch, (x, y), (x, y), several=bool(several))
+        try_out(model, batch, (x, y), (x, y), several=replicas > 1)
 
 
 def spread(y: Any, made: Any) -> Any:

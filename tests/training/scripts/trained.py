@@ -246,7 +246,10 @@ def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     tf.keras.utils.set_random_seed(5)
     with scope():
         model, shift = net(), tf.Variable(0.1, dtype=tf.keras.backend.floatx())
-        parts = {"optimizer": tf.keras.optimizers.Adam(0.01), "slow": tf.keras.optimizers.SGD(0.05)}
+        parts = {
+            "optimizer": tf.keras.optimizers.Adam(0.01),
+            "slow": tf.keras.optimizers.SGD(0.004),
+        }
         seen = tf.keras.metrics.MeanAbsoluteError(name="seen")
 
     @step
@@ -261,7 +264,8 @@ def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         parts["optimizer"].apply_gradients(
             zip(tape.gradient(loss, variables), variables, strict=True)
         )
-        parts["slow"].apply_gradients([(tape.gradient(loss, shift), shift)])
+        # Of a loss for each example it is that of their sum.
+        parts["slow"].apply_gradients([(tape.gradient(losses, shift), shift)])
         seen.update_state(y, made)
         return {"loss": loss, "seen": seen.result()}
 
@@ -330,6 +334,27 @@ def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
+class Compared(layers.Layer):
+    """Adds a loss for each example, as a layer of connectionist temporal classification does."""
+
+    def call(self, y: Any, made: Any) -> Any:
+        self.add_loss(tf.math.squared_difference(y, made))
+        return made
+
+
+def added(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A model without a compiled loss."""
+    tf.keras.utils.set_random_seed(16)
+    with scope():
+        inputs = {"x": tf.keras.Input((3,)), "y": tf.keras.Input((1,))}
+        model = tf.keras.Model(inputs, Compared()(inputs["y"], net()(inputs["x"])))
+        model.compile(tf.keras.optimizers.SGD(0.004))
+    (x, y), (held_out, wanted) = data(16), data(17, 33)
+    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    tested = {"x": held_out, "y": wanted}
+    return model, fit(model, {"x": x, "y": y}, validation_data=(tested,), **told)
+
+
 class Late(tf.keras.Model):
     """Its layers have no weights before its first call."""
 
@@ -378,7 +403,7 @@ def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
 
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
-    *(held, endless, padded, unbuilt, within, unweighted, saved),
+    *(held, endless, padded, unbuilt, within, unweighted, saved, added),
 )
 
 
