@@ -334,7 +334,7 @@ def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-class Compared(layers.Layer):
+class Compared(tf.keras.layers.Layer):
     """Adds a loss for each example, as a layer of connectionist temporal classification does."""
 
     def call(self, y: Any, made: Any) -> Any:
