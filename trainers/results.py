@@ -163,6 +163,8 @@ _WEIGHT = "sample_weight"
 def number(value: Any, weight: Any) -> Any:
     """What a part of weight 0 tells may be no number, and must not count."""
     value = tf.convert_to_tensor(value)
+    if not value.dtype.is_floating:  # the sum of no losses, say
+        value = tf.cast(value, tf.keras.backend.floatx())
     return tf.math.multiply_no_nan(value, tf.cast(weight > 0, value.dtype))
 
 

@@ -1,7 +1,8 @@
-"""A loss for each example at a tape: it trains by their sum over the whole batch.
+"""Sums in a step of the author's own: a loss for each example at a tape, or reduction="sum".
 
-That is what TensorFlow does without replicas. The gradient of a replica counts by its share of the
-examples (trainers/own_step.py), which is right for means. So a sum is divided by that share.
+They train by the sum over the whole batch, as without replicas. The gradient of a replica counts by
+its share of the examples (trainers/own_step.py), which is right for means. So a sum is divided by
+that share.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from ringside_core.specs import RefusalError
 from trainers.results import share_of_batch
 
 _upstream = tf.GradientTape.gradient
+_loss = tf.keras.losses.Loss.__call__
 
 
 @wraps(_upstream)
@@ -28,6 +30,17 @@ def _gradient(
 
 
 tf.GradientTape.gradient = _gradient
+
+
+@wraps(_loss)
+def _loss_of_whole(loss: Any, *args: Any, **kwargs: Any) -> Any:
+    value, share = _loss(loss, *args, **kwargs), share_of_batch()
+    if share is None or loss.reduction != "sum":
+        return value
+    return tf.math.divide_no_nan(value, tf.cast(share, value.dtype))
+
+
+tf.keras.losses.Loss.__call__ = _loss_of_whole
 
 
 def _of_whole(share: Any, target: Any) -> Any:

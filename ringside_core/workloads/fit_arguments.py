@@ -163,6 +163,9 @@ def _is_weighted(x: Any, sample_weight: Any, class_weight: Any, validation: Any)
         return isinstance(form, tuple) and len(form) == 3
 
     given = sample_weight is not None or class_weight is not None
+    if isinstance(x, tf.keras.utils.Sequence):
+        x = x[0]
+        given = given or in_data(x)
     return given or in_data(validation) or (isinstance(x, tf.data.Dataset) and in_data(x))
 
 

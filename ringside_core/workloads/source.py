@@ -309,7 +309,8 @@ def _from_batches(batches: Any, *, what: str) -> ArraySource:
 
 def _batch_of(given: Any) -> Any:
     """A batch as a tuple of nests of arrays; what is None at its end is left away."""
-    parts = list(as_tuple(given))
+    given = as_tuple(given)
+    parts = list(given) if isinstance(given, tuple) else [given]  # inputs alone
     while parts and parts[-1] is None:
         parts.pop()
     return tuple(tf.nest.map_structure(np.asarray, part) for part in parts)

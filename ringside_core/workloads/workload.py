@@ -140,8 +140,9 @@ class Workload:
                 advice=hint,
             )
         check_not_horovods(*optimizers_of(model), *model._flatten_layers())
-        if not has_own_step(model):  # there its author reduces
-            self._check_reductions()
+        own = has_own_step(model)
+        self._check_reductions(own_step=own)
+        if not own:
             _check_computes(model)
         # Keras 3 calls a model built after `build()` in its constructor, without its layers.
         if not all(layer.built for layer in (model, *model._flatten_layers())):
@@ -174,9 +175,11 @@ class Workload:
         first = next(iter(first_batches(self.train, self.preprocess, 2)))
         return first[0] if isinstance(first, tuple) else first
 
-    def _check_reductions(self) -> None:
+    def _check_reductions(self, *, own_step: bool) -> None:
         for loss in tf.nest.flatten(self.loss):
-            if isinstance(loss, tf.keras.losses.Loss) and loss.reduction not in MEANS:
+            if not isinstance(loss, tf.keras.losses.Loss) or loss.reduction in MEANS:
+                continue
+            if not own_step:
                 # Within a strategy, Keras refuses or rescales other reductions; Horovod averages
                 # them over the ranks. The same workload would train differently under each.
                 raise RefusalError(
@@ -185,6 +188,13 @@ class Workload:
                     advice="Leave `reduction` away, and multiply the learning rate by the batch. "
                     "Keras trains both by the sum: a strategy adds the replicas' sums, and "
                     "Horovod averages them.",
+                )
+            if VERSION == 2 and loss.reduction == "sum":
+                raise RefusalError(
+                    "A compiled loss must be a mean over the batch: of a sum Keras 2 tells another "
+                    "number for each number of replicas.",
+                    received=f"{type(loss).__name__} with reduction='sum'",
+                    advice="Call it in the train_step itself, not by compiled_loss.",
                 )
 
     def _take_what_was_compiled(self) -> None:

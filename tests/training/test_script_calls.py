@@ -268,6 +268,20 @@ def test_batches_of_a_sequence_are_taken_apart() -> None:
         checked_arguments(None, Batches(draws=True))
 
 
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: {"in": x}], ids=["array", "dict"])
+def test_batches_of_a_sequence_may_be_inputs_alone(form: Any) -> None:
+    """They are no tuple then, which would be inputs and labels."""
+
+    class Inputs(Batches):
+        def __getitem__(self, index: int) -> Any:
+            return form(super().__getitem__(index)[0])
+
+    asked = checked_arguments(None, Inputs())
+
+    (found,) = arrays_of(asked)
+    np.testing.assert_array_equal(tf.nest.flatten(found)[0], rows(10))
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_arrays_are_shuffled_as_fit_says(shuffle: bool) -> None:
     """`shuffle` of `Model.fit`."""
