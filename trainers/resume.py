@@ -41,7 +41,7 @@ def feed(training: Training) -> str:
         "data_digest": train.data_digest,
         **spec.pipeline.model_dump(exclude=_SPEED_ONLY),
         "shuffle": train.shuffles,
-        "steps_per_epoch": train.source.steps_per_epoch,
+        "steps_per_epoch": train.prepared.steps_per_epoch,
     }
     if spec.pipeline.shard != "batch":
         found["readers"] = training.backend.num_readers

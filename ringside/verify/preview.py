@@ -41,14 +41,17 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     set_floatx(spec.precision, spec.policy)
     workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
     backend = make_backend(spec, Surroundings())
-    train = make_pipeline(spec, workload, backend.capabilities, training=True)
+    train, held_out = (
+        make_pipeline(spec, workload, backend.capabilities, training=training)
+        for training in (True, False)
+    )
     found: dict[str, Any] = {
         "examples": train.num_examples,
-        "validation": workload.validation.num_examples if workload.validates else 0,
+        "validation": held_out.num_examples if workload.validates else 0,
         "updates": train.steps_per_epoch(1),
         "short": train.last_batch,
         "weighted": train.weighted,
-        "notes": list(workload.train.said),
+        "notes": list(train.prepared.said),
         "model": _model(workload),
     }
     case = Case(name="preview", spec=spec)

@@ -31,7 +31,6 @@ from ringside_core.workloads.padding import longest, padding_of, told_sizes
 from ringside_core.workloads.pairs import Part, Partners, unzipped
 
 # What is said of a data set whose epochs are passes over it.
-DROP_TOLD = "its drop_remainder is left away: a short last batch is trained on too"
 REPEAT_TOLD = "its repeat() is left away: --epochs says how often"
 
 
@@ -47,6 +46,7 @@ class TakenApart:
         shuffled: whether the author asked for another order in each epoch.
         batch_size: of the author's batches; None: there are none.
         endless: whether the author repeats it without end.
+        drops_rest: whether the author's batches leave out a short last one.
         said: what is done otherwise than the author wrote it, one sentence each.
     """
 
@@ -57,6 +57,7 @@ class TakenApart:
     shuffled: bool = False
     batch_size: int | None = None
     endless: bool = False
+    drops_rest: bool = False
     said: tuple[str, ...] = ()
 
 
@@ -110,6 +111,7 @@ def _taken(found: Layers) -> TakenApart:
         shuffled=found.shuffled,
         batch_size=sizes[-1] if sizes else None,
         endless=found.repeated,
+        drops_rest=any(drops for _, (_, drops) in batches(found.layers)[-1:]),
         said=_said(found, sizes, drawing=maps_draw),
     )
 
@@ -309,8 +311,6 @@ def _said(found: Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, .
     said = [*found.said]
     if sizes:
         said.append(f"its batches of {sizes[-1]} are taken apart: --global-batch says the size")
-    if any(drops for _, (_, drops) in batches(found.layers)):
-        said.append(DROP_TOLD)
     if found.repeated:
         said.append(REPEAT_TOLD)
     if found.shuffled:

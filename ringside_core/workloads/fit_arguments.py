@@ -7,8 +7,7 @@ import numpy as np
 
 from ringside_core.keras import compiled_by, optimizers_of, tf
 from ringside_core.specs import RefusalError
-from ringside_core.text import plural
-from ringside_core.workloads.dataset import DROP_TOLD, REPEAT_TOLD
+from ringside_core.workloads.dataset import REPEAT_TOLD
 from ringside_core.workloads.source import (
     ArraySource,
     Source,
@@ -16,6 +15,7 @@ from ringside_core.workloads.source import (
     as_source,
     check_dense,
     first_batches,
+    going_on,
 )
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.weights import takes_inputs
@@ -285,13 +285,15 @@ def _in_epochs_of(steps: int, train: Source, batch: int) -> Source:
         RefusalError: the data end, and this is not one pass over them.
     """
     examples = train.num_examples
-    if _is_a_pass(steps, examples, batch):
-        if steps * batch >= examples:
+    endless = isinstance(train, StreamSource) and train.endless
+    if steps * batch == examples:
+        return train
+    shortened = train.of_arrays and 0 < steps * batch < examples
+    if _is_a_pass(steps, examples, batch) and not (endless or shortened):
+        if steps * batch >= examples or train.drops_rest:
             return train
         note = f"steps_per_epoch={steps} leaves out the short last batch; it is trained on"
         return replace(train, said=(*train.said, note))
-    endless = isinstance(train, StreamSource) and train.endless
-    shortened = train.of_arrays and 0 < steps * batch < examples
     if steps < 1 or not (endless or shortened):
         raise RefusalError(
             "An epoch is one pass over the data, unless they are repeated without end.",
@@ -299,16 +301,8 @@ def _in_epochs_of(steps: int, train: Source, batch: int) -> Source:
             advice="Write repeat() behind the shuffle() of a tf.data.Dataset, or leave out "
             "steps_per_epoch.",
         )
-    said = (
-        one.replace("in each epoch", "in each pass over the data")
-        for one in train.said
-        if one not in (REPEAT_TOLD, DROP_TOLD)
-    )
-    note = (
-        f"an epoch is {plural(steps, 'update')} and goes on where the last one ended; batches go "
-        "on over the end of the data, so none is short"
-    )
-    return replace(train, steps_per_epoch=steps, said=(*said, note))
+    said = tuple(one for one in train.said if one != REPEAT_TOLD)
+    return going_on(replace(train, said=said), steps)
 
 
 def _is_a_pass(steps: int, examples: int, batch: int) -> bool:

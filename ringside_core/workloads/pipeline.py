@@ -51,6 +51,7 @@ from ringside_core.workloads.source import (
     StreamSource,
     check_dense,
     first_batches,
+    in_whole_batches,
 )
 from ringside_core.workloads.weights import as_fed, unpacked
 from ringside_core.workloads.workload import Workload
@@ -101,16 +102,18 @@ class Pipeline:
                 received=f"shard={self.options.shard!r} on arrays",
                 advice="Use --shard batch, or data that are read from files.",
             )
-        if self.goes_on and self.options.shard != "batch":
-            raise RefusalError(
-                "An epoch of so many updates needs the same batches under every backend.",
-                received=f"steps_per_epoch={self.source.steps_per_epoch} with --shard "
-                f"{self.options.shard}",
-                advice="Use --shard batch, or leave out steps_per_epoch.",
-            )
         if source.num_examples == 0:
             raise RefusalError(
                 "The filter must leave at least one example.", received=self.options.filter
+            )
+        source = in_whole_batches(source, self.plan.global_batch, shuffled=self.shuffles)
+        going_on = self.training and source.steps_per_epoch is not None
+        if going_on and self.options.shard != "batch":
+            raise RefusalError(
+                "An epoch of so many updates needs the same batches under every backend.",
+                received=f"{source.steps_per_epoch} updates in an epoch, by steps_per_epoch or "
+                f"drop_remainder, with --shard {self.options.shard}",
+                advice="Use --shard batch, or leave out both.",
             )
         return source
 
@@ -133,7 +136,7 @@ class Pipeline:
     @property
     def goes_on(self) -> bool:
         """Whether an epoch goes on where the last one ended; else it is one pass over the data."""
-        return self.training and self.source.steps_per_epoch is not None
+        return self.training and self.prepared.steps_per_epoch is not None
 
     @property
     def last_batch(self) -> int:
@@ -292,7 +295,7 @@ class Pipeline:
     @property
     def global_batches(self) -> int:
         """Global batches of an epoch."""
-        asked = self.source.steps_per_epoch if self.training else None
+        asked = self.prepared.steps_per_epoch if self.training else None
         return self.plan.steps_per_epoch(self.num_examples) if asked is None else asked
 
     def _reader_batch(self, num_readers: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from ringside_core.text import plural
 from ringside_core.workloads.augment import Augment
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.functions import as_tuple, called, joined, rewritten
@@ -35,6 +36,7 @@ class ArraySource:
         of_arrays: whether the author gave arrays, not a data set that was read into memory.
         steps_per_epoch: updates in an epoch of a training, which goes on where the last one ended:
             its batches go on over the ends of the passes. None: an epoch is one pass.
+        drops_rest: whether the author drops a short last batch (`in_whole_batches`).
     """
 
     arrays: Any
@@ -43,6 +45,7 @@ class ArraySource:
     said: tuple[str, ...] = ()
     of_arrays: bool = True
     steps_per_epoch: int | None = None
+    drops_rest: bool = False
 
     @cached_property
     def num_examples(self) -> int:
@@ -69,8 +72,8 @@ class StreamSource:
         read: part (scalar string tensor) → tf.data.Dataset of raw elements.
         decode: raw element → element, applied only to the elements that a reader keeps.
         lengths: raw elements in each part.
-        augment, shuffled, said, steps_per_epoch: see ArraySource; augment takes what `decode`
-            returns.
+        augment, shuffled, said, steps_per_epoch, drops_rest: see ArraySource; augment takes what
+            `decode` returns.
         batch_size: of the batches of a tf.data.Dataset; None: it has none.
         endless: whether its author repeats it without end.
     """
@@ -85,6 +88,7 @@ class StreamSource:
     batch_size: int | None = None
     endless: bool = False
     steps_per_epoch: int | None = None
+    drops_rest: bool = False
     of_arrays: ClassVar[bool] = False
 
     @property
@@ -127,10 +131,43 @@ class StreamSource:
             self.said,
             of_arrays=False,
             steps_per_epoch=self.steps_per_epoch,
+            drops_rest=self.drops_rest,
         )
 
 
 Source = ArraySource | StreamSource
+
+
+def in_whole_batches(source: Source, batch: int, *, shuffled: bool) -> Source:
+    """The same without a short last batch, if its author drops it.
+
+    What is shuffled goes on in the next epoch, so that each example is still trained on.
+
+    Args:
+        source: of a split, already filtered.
+        batch: global batch of the run, in examples.
+        shuffled: whether each epoch has an order of its own.
+    """
+    if not source.drops_rest or source.steps_per_epoch is not None:
+        return source
+    examples, rest = source.num_examples, source.num_examples % batch
+    source = replace(source, drops_rest=False)
+    if rest == 0 or examples < batch:
+        return source
+    if shuffled:
+        return going_on(source, examples // batch)
+    note = f"its drop_remainder leaves out the last {plural(rest, 'example')} of {examples}"
+    return replace(source.first(examples - rest), said=(*source.said, note))
+
+
+def going_on(source: Source, updates: int) -> Source:
+    """The same in epochs of so many updates."""
+    said = (one.replace("in each epoch", "in each pass over the data") for one in source.said)
+    note = (
+        f"an epoch is {plural(updates, 'update')} and goes on where the last one ended; batches "
+        "go on over the end of the data, so none is short"
+    )
+    return replace(source, steps_per_epoch=updates, said=(*said, note))
 
 
 def _check_count(count: int, available: int) -> None:
@@ -256,6 +293,7 @@ def _from_dataset(dataset: Any, *, what: str) -> Source:
         said=parts.said,
         batch_size=parts.batch_size,
         endless=parts.endless,
+        drops_rest=parts.drops_rest,
     )
 
 

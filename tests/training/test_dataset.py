@@ -10,6 +10,7 @@ import pytest
 
 from ringside_core.keras import tf
 from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from ringside_core.text import plural
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
@@ -636,6 +637,26 @@ def test_a_part_of_what_is_repeated_has_its_length() -> None:
     assert found == [float(i % COUNT) for i in range(5, 25)]
     assert fed_labels(images().batch(6).repeat(3)) == 3 * [float(i) for i in range(COUNT)]
     assert len(fed_labels(images().batch(6, drop_remainder=True))) == COUNT
+
+
+def test_a_rest_is_dropped_as_its_author_does() -> None:
+    """Of what is shuffled it comes in the next epoch; a run may have batches of its own size."""
+    kept = pipeline(images().batch(3, drop_remainder=True))
+    anew = pipeline(images().shuffle(COUNT).batch(3, drop_remainder=True))
+
+    batches = COUNT // BATCH
+    assert COUNT % BATCH
+    assert kept.last_batch == anew.last_batch == 0
+    assert order(kept, 2) == 2 * list(range(batches * BATCH))
+    assert anew.steps_per_epoch(1) == batches
+    found = order(anew, COUNT)  # epochs that hold each example so often
+    assert set(np.bincount(found)) == {batches * BATCH}
+    assert kept.prepared.said[-1] == (
+        f"its drop_remainder leaves out the last {plural(COUNT % BATCH, 'example')} of {COUNT}"
+    )
+    assert "goes on where the last one ended" in anew.prepared.said[-1]
+    held_out = dataclasses.replace(anew, training=False)
+    assert (held_out.last_batch, held_out.num_examples) == (0, batches * BATCH)
 
 
 def fed_labels(dataset: Any) -> list[float]:

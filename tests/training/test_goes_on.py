@@ -236,6 +236,14 @@ def test_a_pass_stays_a_pass() -> None:
     assert asked.train.steps_per_epoch is None
 
 
+@pytest.mark.parametrize("steps", [5, 6])
+def test_what_is_nearly_a_pass_goes_on(steps: int) -> None:
+    """As in Keras: its batches go on over the end of 22 examples, so none is short."""
+    asked = checked_arguments(None, numbered(22).repeat().batch(4), steps_per_epoch=steps)
+
+    assert asked.train.steps_per_epoch == steps
+
+
 def test_arrays_go_on_as_in_keras() -> None:
     """`Model.fit` goes on in them too, until it has made its passes."""
     asked = checked_arguments(None, *examples(20), batch_size=4, steps_per_epoch=2)
