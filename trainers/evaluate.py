@@ -18,7 +18,7 @@ from trainers.gather import NOT_ON_PADDING, gathering
 from trainers.ledger import Ledger, digest, feeding, in_parts, only_true
 from trainers.own_step import together
 from trainers.rehearsal import Rehearsal
-from trainers.results import Results, counted_by
+from trainers.results import Results, counted_by, losses_of_one_replica
 from trainers.whole_batch import has_own_loss, losses_count_padding, metrics_of_layers
 
 
@@ -121,17 +121,17 @@ class Evaluation:
             with counted_by(share, true if self._empty else None):
                 predictions = self._model(x, training=False)
             given = weight if self._weighs_losses else None
-            mean = self._losses and self._losses(labels(y), predictions, given)
+            # Else Keras divides by the replicas too, but not what is one number for the batch.
+            with losses_of_one_replica():
+                mean = self._losses and self._losses(labels(y), predictions, given)
             self._metrics.update_state(labels(y), predictions, weight)
-        # Keras divides the loss by the batch, padding included, and by the replicas. Undo that, so
-        # that the sum can be divided by the number of examples at the end. This works for losses of
-        # any structure.
+        # Keras divides the loss by the batch, padding included. Undo that, so that the sum can be
+        # divided by the number of examples at the end. This works for losses of any structure.
         if mean is None:  # the model adds all its losses itself
             mean = tf.zeros([], weight.dtype)
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
         batch = tf.shape(weight)[0]
         # Of padding alone a loss may be no number.
-        counted = tf.cast(batch * replicas, mean.dtype) * tf.cast(true > 0, mean.dtype)
+        counted = tf.cast(batch, mean.dtype) * tf.cast(true > 0, mean.dtype)
         loss_sum = tf.math.multiply_no_nan(mean, counted)
         # Losses that the model adds itself, such as regularisation, count once for each example.
         # Of one for each example the mean is told.

@@ -22,16 +22,20 @@ from ringside_core.keras import (
     clear_session,
     get_weights,
     has_own_step,
+    is_of_keras,
+    metrics_of,
     optimizer_variables,
     set_weights,
     slot_names,
     tf,
+    told_as,
     trainable_of,
     updates_made,
     weights_of,
 )
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.augment import draw_seed
+from ringside_core.workloads.metrics import is_own
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -228,6 +232,9 @@ class _Plain:
         names = [one.name for one in layers if type(one) is tf.keras.metrics.Mean]
         if not self._workload.loss:
             names.append("loss")
+        if self._held_out[2] is None:
+            # An author's function may return one number for a batch.
+            names += [told_as(m) for m in metrics_of(self._model) if _is_function(m)]
         if not names:
             return {}
         size = len(tf.nest.flatten(self._held_out)[0])
@@ -271,11 +278,24 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
         optimizer=optimizer,
         loss=workload.loss,
         loss_weights=workload.loss_weights,
-        **{"metrics" if workload.counts_once else "weighted_metrics": workload.metrics()},
+        **{"metrics" if workload.counts_once else "weighted_metrics": _as_written(workload)},
         run_eagerly=True,  # to trace a step takes longer than to run it
     )
     build_optimizer(model.optimizer, trainable_of(model))  # to see its state before
     return model
+
+
+def _is_function(metric: Any) -> bool:
+    """Whether a metric is made of an author's function."""
+    function = getattr(metric, "_fn", None)
+    return function is not None and not is_of_keras(function)
+
+
+def _as_written(workload: Workload) -> Any:
+    """Metrics as their author gave them: Ringside lets each example be told what is of a batch."""
+    return tf.nest.map_structure(
+        lambda metric: metric.__wrapped__ if is_own(metric) else metric, workload.metrics()
+    )
 
 
 def _examples(

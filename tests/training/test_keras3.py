@@ -44,6 +44,26 @@ def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: P
 
 
 @pytest.mark.slow
+def test_replicas_of_one_process_train_and_evaluate_alike(tmp_path: Path) -> None:
+    """A loss of one number for the batch: Keras divides others by the replicas, not this one."""
+    alone = run(SERIAL, tmp_path)
+    launch = ["ringside", "launch", str(SCRIPT), "--precision", "float64", "--run-dir", "run"]
+    done = subprocess.run(
+        [*launch, "--backend", "mirrored", "--replicas", "2"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    (record,) = (tmp_path / "run" / "records").glob("*.json")
+    last = json.loads(record.read_text())["epochs"][-1]
+    found = {**last["train"], **{f"val_{name}": v for name, v in last["validation"].items()}}
+    assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-10)
+
+
+@pytest.mark.slow
 def test_a_saved_model_loads_without_ringside(tmp_path: Path) -> None:
     """With its optimizer, which has the class that its author chose."""
     run(SERIAL, tmp_path, "--save")
