@@ -96,6 +96,7 @@ class OwnEvaluation:
         self._results = Results.of(model)
         self._author = python_of(model.test_step)
         self._together = together(backend)
+        self._cuts = bool(pipeline.last_batch) or pipeline.options.shard != "batch"
         # Whether a part may hold no example.
         self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
         with backend.scope():
@@ -109,7 +110,8 @@ class OwnEvaluation:
         true = tf.reduce_sum(tf.cast(ids >= 0, tf.int64))
         self._count.update_state(true)
         self._fed.update_state(ids)
-        x, y, weight, ids = only_true((x, y, weight, ids), true)
+        if self._cuts:  # else the batch has a size that the step may know
+            x, y, weight, ids = only_true((x, y, weight, ids), true)
         share = tf.cast(true, weight.dtype)
         weight = weight if self._weighted else None
         batch = packed(x, labels(y), weight, of_arrays=self._of_arrays)

@@ -119,6 +119,8 @@ def prepare(
     lookups.find(one_pass, backend, train)  # when metrics have been made
     check_goes_on(training, position)
     record.warnings += _of_filled_batches(training)
+    if trial is not None or getattr(training.evaluate, "coupled", False):
+        record.warnings += _of_other_batches(training)
     calls = next((one for one in callbacks if isinstance(one, Callbacks)), None)
     if calls is not None and workload.validates:
         record.warnings += calls.never_called
@@ -151,6 +153,18 @@ def _of_filled_batches(training: Training) -> tuple[str, ...]:
         f"{' or '.join(map(str, sorted(set(short))))} examples is filled up to "
         f"{training.spec.global_batch} with others, of weight 0, so losses and metrics are not "
         "those of plain Keras.",
+    )
+
+
+def _of_other_batches(training: Training) -> tuple[str, ...]:
+    """A warning if an evaluation is in other batches than its author's; it looks at the whole."""
+    authors = getattr(training.workload.validation, "batch_size", None)
+    if not training.workload.validates or authors in (None, training.spec.global_batch):
+        return ()
+    return (
+        f"The validation data are in batches of {authors}. Ringside evaluates in batches of "
+        f"{training.spec.global_batch}, as it trains: what a loss, a metric or a test_step makes "
+        "of a whole batch is another number.",
     )
 
 

@@ -164,10 +164,9 @@ class Totals:
         values = {name: float(value) for name, value in merged.items()}
         returned = self._returned
         if returned is not None:
-            # Several names may be of one metric.
-            of = returned.of_metrics
-            told = {name: values[metric] for name, metric in of.items() if metric in values}
-            values = {n: v for n, v in values.items() if n not in of.values()} | told
+            # Several names may be of one metric; what it does not return is none of its numbers.
+            metric_of = {name: returned.of_metrics.get(name, name) for name in returned.names}
+            values = {name: values[of] for name, of in metric_of.items() if of in values}
             if returned.loss is None:
                 return values
             if returned.loss not in returned.raw:

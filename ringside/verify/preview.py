@@ -18,7 +18,7 @@ from ringside_core.users_errors import of_users
 from ringside_core.workloads.pipeline import make_pipeline
 from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
-from trainers.callbacks import never_called
+from trainers.callbacks import calling, never_called
 from trainers.driver import DivergedError
 from trainers.own_trial import has_own_test_step
 from trainers.prepare import prepare
@@ -77,6 +77,10 @@ def _untrainable(
         short: whether an epoch or an evaluation of all data has a short batch.
     """
     try:
+        calling(_callbacks(workload))  # some are refused; the training below goes without
+    except RefusalError as error:
+        return [_why(error)]
+    try:
         _try(spec, workload, tail=None)
     except (NothingTrainedError, DivergedError) as error:
         # A loss scale begins so high that the first updates may be skipped.
@@ -125,7 +129,7 @@ def _model(workload: Workload) -> dict[str, Any]:
     `warnings` are of the callbacks.
     """
     model = workload.build_model()
-    given = workload.callbacks() if callable(workload.callbacks) else workload.callbacks
+    given = _callbacks(workload)
     own = {"train_step": has_own_step(model), "test_step": has_own_test_step(model)}
     optimizers = optimizers_of(model) if workload.optimizer is None else [workload.optimizer()]
     return {
@@ -138,6 +142,10 @@ def _model(workload: Workload) -> dict[str, Any]:
         "warnings": never_called(given) if workload.validates else (),
         "unused": _unused(model),
     }
+
+
+def _callbacks(workload: Workload) -> list[Any]:
+    return list(workload.callbacks() if callable(workload.callbacks) else workload.callbacks)
 
 
 def _unused(model: Any) -> list[str]:

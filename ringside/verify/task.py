@@ -325,11 +325,12 @@ def cut(case: Case, workload: Any, spec: RunSpec, backend: Any) -> tuple[Any, Ru
         source = make_pipeline(
             spec, workload, backend.capabilities, training=split == "train"
         ).prepared
-        kept[split] = source.first(
-            examples_to_watch(
-                source.num_examples, global_batch=spec.global_batch, steps=steps, tail=case.tail
-            )
+        count = examples_to_watch(
+            source.num_examples, global_batch=spec.global_batch, steps=steps, tail=case.tail
         )
+        if getattr(workload, split).drops_rest:  # its step may need whole batches
+            count -= count % spec.global_batch if count > spec.global_batch else 0
+        kept[split] = source.first(count)
     per_epoch = spec.batch_plan.steps_per_epoch(kept["train"].num_examples)
     if (asked := kept["train"].steps_per_epoch) is not None:
         per_epoch = max(1, min(asked, watched // 2))

@@ -117,7 +117,8 @@ def checked_arguments(
         batch = train.batch_size
     elif isinstance(x, tf.keras.utils.Sequence):
         _check_alone(x, y, sample_weight, batch_size, validation_split)
-        train, validation = as_source(x, what="training data"), None
+        source, validation = as_source(x, what="training data"), None
+        train = source if shuffle else replace(source, shuffled=False, said=source.said[:1])
         batch = len(tf.nest.flatten(x[0])[0])
     else:
         arrays = _arrays(x, y, sample_weight)

@@ -342,7 +342,7 @@ def _from_batches(batches: Any, *, what: str) -> ArraySource:
             "example, under every backend.",
         )
     note = f"{kind} is read once; its batches are taken apart"
-    return ArraySource(arrays, said=(note, "each epoch has an order of its own"))
+    return ArraySource(arrays, said=(note, "each epoch has an order of its own, of examples"))
 
 
 def _batch_of(given: Any) -> Any:

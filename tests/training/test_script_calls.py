@@ -265,6 +265,8 @@ def test_batches_of_a_sequence_are_taken_apart() -> None:
     for found, expected in zip(arrays_of(asked), (rows(10), np.arange(10)), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert asked.train.said[0] == "Batches is read once; its batches are taken apart"
+    assert asked.train.shuffled
+    assert not checked_arguments(None, Batches(), shuffle=False).train.shuffled
     with pytest.raises(RefusalError, match="the same batch again"):
         checked_arguments(None, Batches(draws=True))
 
