@@ -55,7 +55,7 @@ from trainers.driver import Progress
 from trainers.fault import drilled
 from trainers.prepare import prepare
 from trainers.process import started
-from trainers.results import losses_of_one_replica
+from trainers.results import begin_script, losses_of_one_replica
 from trainers.train import train
 
 
@@ -95,12 +95,14 @@ class _Scope(AbstractContextManager[None]):
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._entered: list[AbstractContextManager[Any]] = []
+        self._entered: list[ExitStack] = []
 
     def enter(self) -> None:
         """Build variables as the backend wants them, from now on."""
-        self._entered.append(self._backend.scope())
-        self._entered[-1].__enter__()
+        entered = ExitStack()
+        entered.enter_context(losses_of_one_replica())  # an author may try one out
+        entered.enter_context(self._backend.scope())
+        self._entered.append(entered)
 
     def leave(self, *error: Any) -> None:
         """Build them as before."""
@@ -204,6 +206,7 @@ def run_whole(
         reporter: is told each phase and update.
     """
     global _session
+    begin_script()
     script = record.spec.workload
     must_train_all_fits(record.spec.workload_options)
     _session = _Session(backend, script, record, surroundings, run_dir, reporter, launched=True)
@@ -290,6 +293,7 @@ def _here() -> _Session:
 
 
 def _begun() -> _Session:
+    begin_script()
     name = _own_name()
     if name and not sys.flags.interactive:
         _end_at_errors(Path(script_words(name)[0]).name)

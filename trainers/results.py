@@ -65,7 +65,15 @@ def losses_of_one_replica() -> Iterator[None]:
         _here.alone = before
 
 
-let_losses_be_of_one_replica(lambda: getattr(_here, "alone", False))
+_script = threading.Event()  # set: this process runs a script
+
+
+def begin_script() -> None:
+    """From now on, losses that an author calls himself are of one replica everywhere."""
+    _script.set()
+
+
+let_losses_be_of_one_replica(lambda: getattr(_here, "alone", False), _script.is_set)
 let_averages_be_of_one_replica(
     lambda: getattr(_here, "alone", False), lambda: getattr(_here, "examples", None)
 )

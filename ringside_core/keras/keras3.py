@@ -51,11 +51,13 @@ keras.DTypePolicy.__init__ = _wide_in_float64(keras.DTypePolicy.__init__)
 MEANS = ("sum_over_batch_size", "mean")  # reductions
 
 
-def let_losses_be_of_one_replica(alone: Callable[[], bool]) -> None:
+def let_losses_be_of_one_replica(alone: Callable[[], bool], called: Callable[[], bool]) -> None:
     """Let Keras' losses be means over a replica's own examples, where `alone()` says so.
 
-    Under a strategy Keras would divide them by the number of replicas.
+    Under a strategy Keras would divide them by the number of replicas. It refuses none, so `called`
+    is not asked.
     """
+    del called
     for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
         upstream = getattr(loss_module, name)
         setattr(loss_module, name, _unless(alone, upstream))

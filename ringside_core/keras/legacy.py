@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
+from tf_keras.src.engine.base_layer_utils import TrackableWeightHandler
 from tf_keras.src.engine.compile_utils import LossesContainer, MetricsContainer
 from tf_keras.src.metrics.iou_metrics import _IoUBase
 from tf_keras.src.mixed_precision import policy
@@ -51,6 +52,11 @@ def _rate_in_float64(make: Any) -> Any:
 
 for _schedule in filter(inspect.isclass, vars(tf.keras.optimizers.schedules).values()):
     setattr(_schedule, "__init__", _rate_in_float64(_schedule.__init__))  # noqa: B010  # mypy
+# A vocabulary is a table, which no strategy holds. Keras asks in which scope it was made when a
+# built model is compiled.
+TrackableWeightHandler._distribute_strategy = property(
+    lambda self: tf.distribute.get_strategy(), lambda self, strategy: None
+)
 optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (
@@ -397,19 +403,27 @@ def _scales(optimizer: Any) -> bool:
     return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
 
 
-def let_losses_be_of_one_replica(alone: Callable[[], bool]) -> None:
+def let_losses_be_of_one_replica(alone: Callable[[], bool], called: Callable[[], bool]) -> None:
     """Let Keras' losses be means over a replica's own examples, where `alone()` says so.
 
     Under a strategy Keras would divide them by the number of replicas, or refuse them.
+
+    Args:
+        alone: whether the calling thread runs a step.
+        called: whether losses that were not compiled, but are called by their author, are such
+            means everywhere: in a `test_step` that Keras runs, for example.
     """
     losses_utils.scale_loss_for_distribution = _chosen(
         alone, losses_utils.scale_loss_for_distribution, lambda loss: loss
     )
-    tf.keras.losses.Loss._get_reduction = _chosen(
-        alone,
-        tf.keras.losses.Loss._get_reduction,
-        lambda loss: _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction,
-    )
+    upstream = tf.keras.losses.Loss._get_reduction
+
+    def reduction(loss: Any) -> Any:
+        if not (alone() or (called() and not loss._allow_sum_over_batch_size)):
+            return upstream(loss)
+        return _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction
+
+    tf.keras.losses.Loss._get_reduction = reduction
 
 
 policy_scope = policy.policy_scope

@@ -90,6 +90,10 @@ class OwnStep(tf.keras.Model):
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return {"loss": loss}
 
+    def test_step(self, batch: Any) -> Any:
+        x, y = batch
+        return {"loss": tf.keras.losses.MeanSquaredError()(y, self(x))}
+
 
 class Held(tf.keras.callbacks.Callback):
     """Changes the rate of an optimizer that it holds, evaluates, and stops at a beginning."""
@@ -233,12 +237,15 @@ def own_step(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     with scope():
         model = OwnStep()
         model.build((None, 3))
+        tried = tf.keras.losses.MeanAbsoluteError()(np.ones((4, 1)), model(np.ones((4, 3))))
         model.compile(tf.keras.optimizers.SGD(0.1))
     for _ in range(2):
         # A short last batch counts by batches in plain Keras.
         x, y = data(6, 5 * BATCH)
         history = fit(model, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     history.history.pop("loss", None)  # plain Keras tells that of the last batch
+    evaluated = model.evaluate(*data(18, BATCH), batch_size=BATCH, verbose=0)
+    history.history |= {"evaluated": [evaluated], "tried": [float(tried)]}
     return model, history
 
 
