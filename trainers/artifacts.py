@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import AUTO, EpochRecord, RecordInProgress, is_full, remove_halves
+from ringside_core.users_errors import in_one_line
 from trainers import checkpoint
 from trainers.callback_state import CallbackState
 from trainers.checkpoint import Position
@@ -216,9 +217,14 @@ class _Export(Listener):
             set_weights(plain, weights)
             try:
                 plain.save(self._path)
-            except NotImplementedError:  # Keras 3 asks its layers for their configuration
+            except OSError:  # the disk may be full
+                raise
+            except Exception as error:  # of Keras, or of a layer that cannot be saved
                 self._path.unlink(missing_ok=True)
+                # Keras 3 asks its layers for their configuration.
+                without = isinstance(error, NotImplementedError)
+                why = " without a get_config of its own" if without else f": {in_one_line(error)}"
                 self._record.warnings += (
-                    f"No {self._path.name} was written: Keras cannot save {type(plain).__name__} "
-                    "without a get_config of its own. Its weights are in the checkpoint.",
+                    f"No {self._path.name} was written: Keras cannot save {type(plain).__name__}"
+                    f"{why.rstrip('.')}. Its weights are in the checkpoint.",
                 )

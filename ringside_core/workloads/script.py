@@ -185,7 +185,9 @@ def no_fit(script: str, fits: int = 0) -> RefusalError:
     return RefusalError(
         "A script must call ringside.fit(model, …) in the place of model.fit(…).",
         received=f"{script_words(script)[0]}, which ends without it",
-        advice="If it does call it, a bare `except:` may have caught how Ringside ends it there.",
+        advice="For a loop of its own, write the update as @ringside.step, and call "
+        "ringside.fit(step, …): a step is a graph, in which no Python is run at each batch. If the "
+        "script does call it, a bare `except:` may have caught how Ringside ends it there.",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ringside_core.keras import APPLY, optimizer_kinds, python_of, tf
 from ringside_core.specs import RefusalError
+from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.functions import rewritten
 from ringside_core.workloads.without_horovod import without_reductions
@@ -54,8 +55,11 @@ class Step:
         if self._model is None:
             used = list(_used_by(self._function))
             model = StepFunction(self._function, used)
-            if batch is not None and _unbuilt(used):
-                _build(model, used, batch())
+            if batch is not None:
+                data = batch()
+                model.check_takes(data)
+                if _unbuilt(used):
+                    _build(model, used, data)
             model.hold(used)
             self._model = model
         return self._model
@@ -110,6 +114,24 @@ class StepFunction(tf.keras.Model):
         takes = inspect.signature(self._function).parameters
         whole = len(takes) == 1 < len(batch)  # it takes the batch apart itself
         return _named(self._function(data) if whole else self._function(*batch), self.name)
+
+    def check_takes(self, data: Any) -> None:
+        """Refuse a function that takes more than a batch, or less.
+
+        Raises:
+            RefusalError: see above.
+        """
+        takes = inspect.signature(self._function)
+        parts = len(data) if isinstance(data, tuple) else 1
+        try:
+            takes.bind(*range(1 if len(takes.parameters) == 1 else parts))
+        except TypeError:
+            raise RefusalError(
+                "A step function takes the parts of a batch, and nothing else.",
+                received=f"{self.name}{takes}, and data of {plural(parts, 'part')}",
+                advice="Leave the others away, or give them defaults. What programs of Horovod do "
+                "at the first batch, Ringside does itself.",
+            ) from None
 
 
 def _unbuilt(used: Sequence[Any]) -> list[Any]:

@@ -220,6 +220,12 @@ class Workload:
         if type(model).compile is not tf.keras.Model.compile and has_own_step(model):
             return
         found = compiled_by(model)
+        if isinstance(found["optimizer"], list | tuple):
+            raise RefusalError(
+                "A model is compiled with one optimizer; others are attributes of it.",
+                received=f"compile(optimizer=[…]) of {type(model).__name__}",
+                advice="Write its training step with both, as @ringside.step.",
+            )
         weighted = found.pop("weighted_metrics")
         once = found["metrics"] and not weighted and self.is_weighted()
         once = once and type(model).test_step is tf.keras.Model.test_step

@@ -107,6 +107,17 @@ def test_a_step_that_fails_before_its_models_are_built_is_refused() -> None:
         checked_arguments(train_step, rows(6), rows(6)[:, :1])
 
 
+def test_a_step_that_takes_more_than_a_batch_is_refused() -> None:
+    """As Horovod's examples do, which broadcast after the first one."""
+    held = tf.keras.optimizers.SGD()
+
+    def train_step(x: Any, y: Any, first_batch: Any) -> Any:
+        return held, x, y, first_batch
+
+    with pytest.raises(RefusalError, match=r"first_batch.*data of 2 parts"):
+        checked_arguments(step(train_step), rows(6), rows(6)[:, :1])
+
+
 def test_a_step_may_take_its_batch_apart_itself() -> None:
     """One argument for a batch of two, and a loss without a name."""
     x = np.ones((2, 3), np.float32)
