@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import trainable_of
+from ringside_core.keras import make_shared_generator, trainable_of
 from ringside_core.specs import AUTO, InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
@@ -83,6 +83,8 @@ def prepare(
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, (train, validation), model)
+    with backend.scope():
+        make_shared_generator()
     lookups, own = Lookups(model, spec, virtual_replicas), None
     if trial and trial.trained:
         own = OwnStep(model, backend, spec, train, trial, lookups, virtual_replicas)

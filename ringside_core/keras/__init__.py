@@ -75,6 +75,7 @@ reduce_first = _keras.reduce_first
 same_chance = _keras.same_chance
 scaled_loss = _keras.scaled_loss
 schedule_as_it_is = _keras.schedule_as_it_is
+make_shared_generator = _keras.make_shared_generator
 seed_weights = _keras.seed_weights
 set_schedule = _keras.set_schedule
 set_weights = _keras.set_weights
@@ -143,6 +144,7 @@ __all__ = [
     "looks_at_steps",
     "loss_metrics",
     "lowest_bits",
+    "make_shared_generator",
     "mask_of",
     "metrics_of",
     "name_alike",

@@ -16,6 +16,7 @@ from ringside_core.keras.keras3_chance import (
     draw_as_before,
     draw_by_rank,
     generator_of,
+    make_shared_generator,
     same_chance,
     seed_weights,
     set_generator,
@@ -26,8 +27,18 @@ from ringside_core.keras.variables import of_keras, owned, raw
 if not AS_SHIPPED:
     import ringside_core.keras.keras3_changes  # noqa: F401  # it changes Keras
 
-__all__ = ["chance_of", "draw_by_rank", "generator_of", "raw", "same_chance", "seed_weights"]
-__all__ += ["count_draws", "draw_as_before", "set_generator"]
+__all__ = [
+    "chance_of",
+    "count_draws",
+    "draw_as_before",
+    "draw_by_rank",
+    "generator_of",
+    "make_shared_generator",
+    "raw",
+    "same_chance",
+    "seed_weights",
+    "set_generator",
+]
 
 Reduce = Callable[[list[Any], list[Any]], list[Any]]
 """(gradients, variables) → gradients combined over all replicas, in the same order."""

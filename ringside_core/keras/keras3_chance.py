@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras.src.backend.tensorflow import random as random_module
+from keras.src.random import seed_generator
 
 from ringside_core.keras.tensorflow import AS_SHIPPED, global_seed, tf
 from ringside_core.keras.variables import raw
@@ -112,6 +113,26 @@ def draw_by_rank(model: Any, rank: int) -> None:
         from ringside_core.keras import keras3_changes
 
         keras3_changes.draw_by_rank(rank)
+
+
+def make_shared_generator() -> None:
+    """Make what layers and functions without a seed draw from, in the current scope.
+
+    Keras makes one for each thread at its first draw: in the graph of a replica, where it could not
+    be used again.
+    """
+    with same_chance():
+        _shared[:] = [_upstream_generator()]
+
+
+def _generator_of_all_threads() -> Any:
+    return _shared[0] if _shared else _upstream_generator()
+
+
+_shared: list[Any] = []
+_upstream_generator = seed_generator.global_seed_generator
+if not AS_SHIPPED:
+    seed_generator.global_seed_generator = _generator_of_all_threads
 
 
 def seed_weights(seed: int, *, also_if_seeded: bool) -> None:

@@ -22,7 +22,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.core import Variable
 from keras.src.losses import loss as loss_module
 
-from ringside_core.keras.tensorflow import tf, with_rank
+from ringside_core.keras.tensorflow import flat, tf, with_rank
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
@@ -152,6 +152,35 @@ def _share_of_replicas(value: Any) -> Any:
 
 
 loss_module.scale_loss_for_distribution = _share_of_replicas
+
+
+def _on_one_replica_if_few(upstream: Any) -> Any:
+    """Let one replica predict where another one would get no example: layers refuse none.
+
+    A batch is divided into parts of one size, rounded up; the last ones may be empty.
+    """
+
+    @functools.wraps(upstream)
+    def predicted(self: Any, x: Any, batch_size: Any = None, *args: Any, **kwargs: Any) -> Any:
+        replicas = self.distribute_strategy.num_replicas_in_sync
+        arrays = [one for one in flat(x) if hasattr(one, "shape") and len(one.shape)]
+        if replicas == 1 or not arrays:
+            return upstream(self, x, batch_size, *args, **kwargs)
+        size = batch_size or 32
+        last = len(arrays[0]) % size or size
+        if (replicas - 1) * -(-last // replicas) < last:
+            return upstream(self, x, batch_size, *args, **kwargs)
+        strategy, self._distribute_strategy = self._distribute_strategy, None
+        self.predict_function = None
+        try:
+            return upstream(self, x, batch_size, *args, **kwargs)
+        finally:
+            self._distribute_strategy, self.predict_function = strategy, None
+
+    return predicted
+
+
+keras.Model.predict = _on_one_replica_if_few(keras.Model.predict)
 
 
 def draw_by_rank(rank: int) -> None:

@@ -194,6 +194,10 @@ def draw_by_rank(model: Any, rank: int) -> None:
         generator.reset_from_key_counter(generator.key + rank, generator.state[:-1])
 
 
+def make_shared_generator() -> None:
+    """Keras 2 has none that would be made within a step."""
+
+
 def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
     """Seed the initial weights; TensorFlow's other draws follow, Python's and NumPy's do not.
 

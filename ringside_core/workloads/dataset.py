@@ -240,11 +240,13 @@ def _undecoded(
     """The elements of `fixed` before their last maps, and these maps as one function.
 
     So a shuffle holds files' records, not images, and a reader decodes only what it keeps. A map
-    over batches stays, and so does one before a filter.
+    over batches stays, and so does one before what leaves elements out.
     """
     kinds = [kind for kind, _ in layers]
     stay = [
-        n for n, k in enumerate(kinds) if k == "filter" or (k == "map" and "batch" in kinds[:n])
+        n
+        for n, k in enumerate(kinds)
+        if k in ("filter", "ignore_errors") or (k == "map" and "batch" in kinds[:n])
     ]
     later = [n for n, k in enumerate(kinds) if k == "map" and n > max(stay, default=-1)]
     first = [one for n, one in enumerate(layers) if n not in later]

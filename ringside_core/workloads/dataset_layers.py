@@ -76,6 +76,8 @@ def _layer(found: Layers, kind: str) -> list[tuple[str, Any]] | None:
         return [batch, ("pad", inner)]
     if kind == "CacheDataset":
         return [("cache", None)]
+    if kind == "_IgnoreErrorsDataset":
+        return [("ignore_errors", False)]
     if kind == "_FilterDataset":
         return [("filter", inner._predicate)]
     if kind in ("_TakeDataset", "_SkipDataset"):

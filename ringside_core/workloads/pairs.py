@@ -137,7 +137,8 @@ def _check_batches(parts: Sequence[Part]) -> None:
         raise RefusalError(
             "Data sets of a zip must have batches of one size, so that examples are pairs.",
             received=f"batches of {' and '.join(str(size or 'no size') for size in sizes)}",
-            advice="Leave batch() out of them, and put it after the zip.",
+            advice="Leave batch() out of them, and put it after the zip: there is one of each for "
+            "an update then. enumerate() is such a zip too; optimizer.iterations counts updates.",
         )
     if batch is None or all(part.batch is not None and part.batch[1] for part in parts):
         return

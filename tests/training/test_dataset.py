@@ -639,6 +639,21 @@ def test_a_part_of_what_is_repeated_has_its_length() -> None:
     assert len(fed_labels(images().batch(6, drop_remainder=True))) == COUNT
 
 
+def test_what_cannot_be_read_is_left_out_if_its_author_says_so() -> None:
+    """An example, or the batch that has one, where ignore_errors() stands behind batch()."""
+    checked = images().map(
+        lambda x, y: (x, tf.debugging.check_numerics(tf.where(y == 4, np.nan, y), "bad"))
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        fed_labels(checked.batch(3))
+
+    single = fed_labels(checked.ignore_errors().batch(3))
+    batches = fed_labels(checked.batch(3).ignore_errors().prefetch(1))
+
+    assert single == [float(i) for i in range(COUNT) if i != 4]
+    assert batches == [float(i) for i in range(COUNT) if i not in (3, 4, 5)]
+
+
 def test_a_rest_is_dropped_as_its_author_does() -> None:
     """Of what is shuffled it comes in the next epoch; a run may have batches of its own size."""
     kept = pipeline(images().batch(3, drop_remainder=True))

@@ -15,6 +15,8 @@ from tests.independent import order
 from tests.training.replicas.runs import train_serial
 
 assert VERSION == 3
+CPUS = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], CPUS)
 
 
 def the_policy_stays() -> None:
@@ -218,7 +220,20 @@ def a_test_step_may_return_compiled_metrics() -> None:
     set_floatx("float32")
 
 
+def several_replicas_predict_one_example() -> None:
+    """Convolutions fail on a part without any, which the second replica would get."""
+    x = np.random.default_rng(3).normal(size=(5, 6, 6, 2)).astype("float32")
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        convolved = [keras.Input((6, 6, 2)), keras.layers.Conv2D(3, 3, strides=2)]
+        pooled = [keras.layers.BatchNormalization(), keras.layers.GlobalAveragePooling2D()]
+        model = keras.Sequential([*convolved, *pooled, keras.layers.Dense(1)])
+    for count in (1, 5, 1):
+        found = model.predict(x[:count], batch_size=4, verbose=0)
+        np.testing.assert_allclose(found, model(x[:count]), rtol=1e-5)
+
+
 for check in (
+    several_replicas_predict_one_example,
     a_test_step_may_return_compiled_metrics,
     a_step_of_ones_own_runs_in_parts,
     the_policy_stays,
