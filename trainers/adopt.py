@@ -17,8 +17,6 @@ from ringside_core.keras import (
     optimizers_of,
     tf,
     trainable_of,
-    variables_of,
-    weights_of,
 )
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
@@ -45,15 +43,6 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend, train
         RefusalError: it was not built in the backend's scope, or not compiled.
     """
     with backend.scope():
-        here = tf.distribute.get_strategy()
-        held = [*weights_of(model), *(v for one in optimizers_of(model) for v in variables_of(one))]
-        outside = [v.name for v in held if not here.extended.variable_created_in_scope(v)]
-        if model.distribute_strategy is not here or outside:
-            raise RefusalError(
-                "Models and optimizers must be made within ringside.scope().",
-                received=f"{outside[0] if outside else model.name}, made outside of it",
-                advice="Write: with ringside.scope(): model = …; model.compile(…)",
-            )
         if spec.learning_rate_rule.rule != "none":
             raise RefusalError(
                 "A script says its learning rate itself.",

@@ -14,6 +14,8 @@ from ringside_core.keras import (
     new_optimizer,
     optimizers_of,
     tf,
+    variables_of,
+    weights_of,
 )
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
@@ -159,6 +161,7 @@ class Workload:
                 advice="Give its Sequential models an input shape, or call its networks once in "
                 "its constructor.",
             ) from None
+        _check_made_here(model)
         # A subclassed model has no `outputs` before its first call.
         outputs = tf.nest.flatten(getattr(model, "outputs", None))
         self.check_metrics(len(outputs))
@@ -271,6 +274,19 @@ class Workload:
                 received=f"a {type(metrics).__name__} for {num_outputs} outputs",
                 advice='Return {"name of an output": [its metrics]}.',
             )
+
+
+def _check_made_here(model: Any) -> None:
+    """Refuse a model that is of another strategy than the current one."""
+    here = tf.distribute.get_strategy()
+    held = [*weights_of(model), *(v for one in optimizers_of(model) for v in variables_of(one))]
+    outside = [v.name for v in held if not here.extended.variable_created_in_scope(v)]
+    if model.distribute_strategy is not here or outside:
+        raise RefusalError(
+            "Models and optimizers must be made within ringside.scope().",
+            received=f"{outside[0] if outside else model.name}, made outside of it",
+            advice="Write: with ringside.scope(): model = …; model.compile(…)",
+        )
 
 
 def _check_computes(model: Any) -> None:
