@@ -216,6 +216,10 @@ def run_whole(
     except SystemExit as end:
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
+    except BlockingIOError as error:
+        if surroundings.size > 1:
+            raise _two_write(error) from None
+        raise
     if not _session.trainings:
         raise workload.no_fit(script)
 
@@ -341,6 +345,16 @@ def _own_name() -> str:
     return shlex.join([os.path.relpath(file), *sys.argv[1:]])
 
 
+def _two_write(error: BlockingIOError) -> RefusalError:
+    """Of a file that is locked, as h5py does it."""
+    return RefusalError(
+        "Each process runs the script, and one of them may write a file.",
+        received=error,
+        advice="Write it where ringside.is_chief() says so; a file that each one reads again, in a "
+        "folder of its own: tempfile.mkdtemp().",
+    )
+
+
 def _end_at_errors(script: str) -> None:
     """Let a refusal be one message, and let no rank outlive its error: peers would wait for it.
 
@@ -349,11 +363,16 @@ def _end_at_errors(script: str) -> None:
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, BlockingIOError) and several():
+            error = _two_write(error)
         if isinstance(error, RefusalError):
             print(f"{script}: {error}", file=sys.stderr)
             end_process(2)
         shown(kind, error, trace)
-        if _session is not None and _session.surroundings.size > 1:
+        if several():
             end_process(1)
+
+    def several() -> bool:
+        return _session is not None and _session.surroundings.size > 1
 
     sys.excepthook = hook
