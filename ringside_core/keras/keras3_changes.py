@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.core import Variable
 from keras.src.losses import loss as loss_module
@@ -154,33 +155,31 @@ def _share_of_replicas(value: Any) -> Any:
 loss_module.scale_loss_for_distribution = _share_of_replicas
 
 
-def _on_one_replica_if_few(upstream: Any) -> Any:
-    """Let one replica predict where another one would get no example: layers refuse none.
+def _no_part_empty(upstream: Any) -> Any:
+    """Let no replica predict nothing, which layers refuse: few arrays are filled up, and cut.
 
-    A batch is divided into parts of one size, rounded up; the last ones may be empty.
+    A batch is divided into parts of one size, rounded up; the last ones would be empty.
     """
 
     @functools.wraps(upstream)
     def predicted(self: Any, x: Any, batch_size: Any = None, *args: Any, **kwargs: Any) -> Any:
-        replicas = self.distribute_strategy.num_replicas_in_sync
-        arrays = [one for one in flat(x) if hasattr(one, "shape") and len(one.shape)]
+        replicas, held = self.distribute_strategy.num_replicas_in_sync, flat(x)
+        arrays = held and all(isinstance(one, np.ndarray | tf.Tensor) for one in held)
         if replicas == 1 or not arrays:
             return upstream(self, x, batch_size, *args, **kwargs)
-        size = batch_size or 32
-        last = len(arrays[0]) % size or size
-        if (replicas - 1) * -(-last // replicas) < last:
-            return upstream(self, x, batch_size, *args, **kwargs)
-        strategy, self._distribute_strategy = self._distribute_strategy, None
-        self.predict_function = None
-        try:
-            return upstream(self, x, batch_size, *args, **kwargs)
-        finally:
-            self._distribute_strategy, self.predict_function = strategy, None
+        count = len(held[0])
+        missing, size = -count % replicas, batch_size or 32
+        if missing:
+            x = tf.nest.map_structure(
+                lambda one: np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]), x
+            )
+        made = upstream(self, x, size + -size % replicas, *args, **kwargs)
+        return tf.nest.map_structure(lambda one: one[:count], made)
 
     return predicted
 
 
-keras.Model.predict = _on_one_replica_if_few(keras.Model.predict)
+keras.Model.predict = _no_part_empty(keras.Model.predict)
 
 
 def draw_by_rank(rank: int) -> None:
