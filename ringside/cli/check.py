@@ -67,9 +67,12 @@ def _of_certificate(found: dict[str, Any]) -> list[str]:
     """Which certificate it can get."""
     if found["obstacles"]:
         return [f"no certificate: {obstacle}" for obstacle in found["obstacles"]]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in found["by_design"]:
+        alike.setdefault((one["differs"], one["treated"]), []).append(one["layer"])
     differs = [
-        f"by design: {one['layer']}: {one['differs']}; {one['treated']}"
-        for one in found["by_design"]
+        f"by design: {_like(layers)}: {what}; {treated}"
+        for (what, treated), layers in alike.items()
     ]
     narrow = found["not_in_float64"]
     return [
@@ -79,3 +82,9 @@ def _of_certificate(found: dict[str, Any]) -> list[str]:
         "workers",
         "Next: ringside verify, with the same arguments.",
     ]
+
+
+def _like(layers: list[str]) -> str:
+    """The first one, and how many there are beside it."""
+    others = len(layers) - 1
+    return f"{layers[0]}, like {plural(others, 'other')}" if others else layers[0]
