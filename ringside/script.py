@@ -16,7 +16,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -147,7 +147,8 @@ def scope() -> AbstractContextManager[Any]:
     """
     if workload.capturing():
         workload.begin_model()
-        return nullcontext()
+        begin_script()
+        return losses_of_one_replica()
     session = _here()
     # Unseeded they would differ from stack to stack.
     seed_weights(session.record.spec.seed, also_if_seeded=False)
