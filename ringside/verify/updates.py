@@ -15,7 +15,7 @@ by chance spare those of one variable; so the noise is that of the kind. Slots t
 have little of it. See docs/decisions/0004-what-a-certificate-proves.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from ringside_core.specs.certificate import Kind
 OF_EACH_UPDATE = 1e-8
 ROUNDED = 2.0
 MOST_LET_OFF = 0.1
+MOST_UNSEEN = 0.01  # of the trained elements
 _CHANGED: tuple[Kind, ...] = ("weights", "slots")
 
 Rows = dict[str, NDArray[Any]]
@@ -97,13 +98,18 @@ def single_updates(
         found = [one for one in found if one.kind not in ("metrics", "evaluation")]
         found, _ = beyond_rounding(found, reference, rounded, tolerance)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
-    let_off = _let_off(reference, rounded)
+    unseen = _unseen(reference, rounded) if alone else {}
+    let_off = _let_off(reference, rounded, unseen)
     if alone and let_off > MOST_LET_OFF:
         finding = f"rounding lets off {let_off:.0%} of an update, so that float32 shows nothing"
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     for kind in _CHANGED:
-        found += _updates(kind, arm, reference, tolerance, rounded)
+        found += _updates(kind, arm, reference, tolerance, rounded, unseen)
     finding += f", where rounding lets off {let_off:.0e} of an update of weights,"
+    if unseen:
+        finding = (
+            f"not of {', '.join(unseen)}, whose gradient is nothing but rounding here; {finding}"
+        )
     check = judged(name, found, tolerance, finding)
     return check.replace(bits=bits) if bits < 32 else check
 
@@ -114,6 +120,7 @@ def _updates(
     reference: Trace,
     tolerance: float,
     rounded: Trace | None = None,
+    unseen: Collection[str] = (),
 ) -> Iterator[Deviation]:
     """The worst variable of each update in each process.
 
@@ -124,13 +131,15 @@ def _updates(
         tolerance: a deviation of this value is the largest that passes.
         rounded: the same updates with other rounding, if the arm made its updates from the
             reference's states; None: it made them from its own.
+        unseen: weights of which nothing can be said.
     """
     rows, single = _rows(kind, reference), rounded is not None
     allowed = _sizes(kind, reference)
     if rounded is not None:
-        noise = _noise(kind, reference, rounded)
+        noise = _noise(kind, reference, rounded, unseen)
         for name in allowed:
-            own = noise[_group(kind, name, reference)]
+            left_out = kind == "weights" and name in unseen
+            own = np.inf if left_out else noise[_group(kind, name, reference)]
             allowed[name] = allowed[name] + AMPLIFIED / tolerance * own
     for task, trace in arm.items():
         mine = _rows(kind, trace)
@@ -175,26 +184,52 @@ def _one_rounding(rows: NDArray[Any]) -> NDArray[Any]:
     return _wide(np.spacing(np.maximum(largest[1:], largest[:-1])))
 
 
-def _noise(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, float]:
+def _noise(
+    kind: Kind, reference: Trace, rounded: Trace, unseen: Collection[str] = ()
+) -> dict[str, float]:
     """What rounding does to the updates, by group."""
     noise: dict[str, float] = {}
-    for name, one in _off(_rows(kind, rounded), _rows(kind, reference), single=True).items():
-        # Over all updates: by chance there is none in one of them. What is no number allows
-        # nothing.
-        most, group = np.max(one[np.isfinite(one)], initial=0.0), _group(kind, name, reference)
-        noise[group] = max(most, noise.get(group, 0.0))
+    for name, most in _noise_of_each(kind, reference, rounded).items():
+        if kind != "weights" or name not in unseen:
+            group = _group(kind, name, reference)
+            noise[group] = max(most, noise.get(group, 0.0))
     return noise
 
 
-def _let_off(reference: Trace, rounded: Trace) -> float:
+def _noise_of_each(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, float]:
+    """The same by name, over all updates: by chance there is none in one of them.
+
+    What is no number allows nothing.
+    """
+    off = _off(_rows(kind, rounded), _rows(kind, reference), single=True)
+    return {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
+
+
+def _largest_update(reference: Trace) -> float:
+    sizes = _sizes("weights", reference).items()
+    trained = [np.max(rows, initial=0.0) for name, rows in sizes if reference.is_trained(name)]
+    return float(max(trained, default=0.0))
+
+
+def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
+    """The few trained variables of which rounding lets off too much of an update; in order.
+
+    The bias of an attention's keys is one: it moves no output, so its gradient is nothing but
+    rounding, of which Adam makes whole updates. None, if they are more than a few.
+    """
+    rows, largest = _rows("weights", reference), _largest_update(reference)
+    noise = _noise_of_each("weights", reference, rounded)
+    trained = [name for name in rows if reference.is_trained(name)]
+    found = [name for name in trained if AMPLIFIED * noise[name] > MOST_LET_OFF * largest]
+    elements = {name: rows[name][0].size for name in trained}
+    few = sum(elements[name] for name in found) <= MOST_UNSEEN * sum(elements.values())
+    return dict.fromkeys(found if few else ())
+
+
+def _let_off(reference: Trace, rounded: Trace, unseen: Collection[str] = ()) -> float:
     """AMPLIFIED × noise of trained weights, as a share of their largest update; 0: none changes."""
-    sizes = [
-        float(np.max(rows, initial=0.0))
-        for name, rows in _sizes("weights", reference).items()
-        if reference.is_trained(name)
-    ]
-    largest = max(sizes, default=0.0)
-    noise = _noise("weights", reference, rounded).get("", 0.0)
+    largest = _largest_update(reference)
+    noise = _noise("weights", reference, rounded, unseen).get("", 0.0)
     return AMPLIFIED * noise / largest if largest > 0 else 0.0
 
 

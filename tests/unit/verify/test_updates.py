@@ -84,6 +84,29 @@ def test_rounding_may_not_let_off_an_update() -> None:
     assert "float32 shows nothing" in check.finding
 
 
+def test_few_weights_may_be_nothing_but_rounding() -> None:
+    """They are named, nothing is said of them, and the others have no more room for that."""
+    large, lost = "002 dense_1/kernel", "003 attention/key/bias"
+    generator = np.random.default_rng(4)
+    moves = RATE * generator.normal(size=(STEPS, 200))
+    reference, rounded, wrong, lost_too = sgd(right), sgd(right), sgd(right), sgd(right)
+    for one in (reference, rounded, wrong, lost_too):
+        rows = np.concatenate([np.zeros((1, 200)), moves]).cumsum(axis=0)
+        one.weights[large], one.weights[lost] = rows.astype(np.float32), rows[:, :2] * 0.5
+    rounded.weights[lost] = rounded.weights[lost] + 0.05 * RATE
+    wrong.weights[KERNEL] = wrong.weights[KERNEL] + np.float32(0.01 * RATE)
+    lost_too.weights[lost] = lost_too.weights[lost] + 0.3 * RATE
+
+    def check(arm: Trace) -> Any:
+        return single_updates({"a": arm}, reference, rounded, precision="float32", alone=True)
+
+    assert check(reference).passed
+    assert check(lost_too).passed
+    assert check(reference).finding.startswith(f"not of {lost}, whose gradient is nothing but")
+    assert not check(wrong).passed
+    assert KERNEL in check(wrong).finding
+
+
 def test_a_sum_for_a_mean_from_the_fifth_update_on_is_caught() -> None:
     """The finding names the fifth update."""
     arm = sgd(total, wrong_from=4)
