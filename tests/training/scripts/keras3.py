@@ -6,6 +6,7 @@ laid over the words.
 
 import argparse
 import json
+from typing import Any
 
 import keras
 import numpy as np
@@ -70,7 +71,7 @@ def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return loss
 
 
-how = {"batch_size": 16, "epochs": 2, "verbose": 0}
+how: dict[str, Any] = {"batch_size": 16, "epochs": 2, "verbose": 0}
 if not asked.own_step:
     how["validation_data"] = (words[:32], labels[:32])  # Keras counts a short batch as a whole one
 if asked.plain:
