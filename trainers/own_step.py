@@ -65,6 +65,7 @@ class OwnStep:
         assert trial.trained is not None
         _check(model, spec)
         self._author, self.returned = python_of(model.train_step), trial.trained
+        self._sums = trial.sums
         synchronous = backend.capabilities.synchronous
         self._batch = spec.global_batch if synchronous else spec.batch_plan.per_replica_batch
         replicas = spec.topology.num_replicas * virtual_replicas
@@ -110,7 +111,7 @@ class OwnStep:
         empty = self.cuts and not self._alone  # a replica may have no example
         examples = self._batch / scale  # of the global batch
         part = None if self._alone else share, true if empty else None
-        with counted_by(*part, examples), whole:
+        with counted_by(*part, examples, sums=self._sums and not self._alone), whole:
             told = by_name(self._author(packed(x, y, weight, of_arrays=self._of_arrays)))
         for mean in self.means:
             mean.update_state(number(told[mean.name], share), sample_weight=share)

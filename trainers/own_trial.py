@@ -15,6 +15,7 @@ from ringside_core.keras import (
     build_metrics,
     compiled_losses,
     compiled_metrics,
+    get_weights,
     has_own_step,
     loss_metrics,
     metrics_of,
@@ -22,17 +23,19 @@ from ringside_core.keras import (
     optimizer_kinds,
     optimizers_of,
     python_of,
+    set_weights,
     tf,
     told_as,
     weights_of,
 )
 from ringside_core.specs import RefusalError
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
 from trainers.results import Results, by_name, counted_by
-from trainers.sums import only_of_examples
+from trainers.sums import grows, noting_sums
 from trainers.whole_batch import takes_true_examples
 
 
@@ -73,11 +76,13 @@ class Trial:
         tested: what its test_step returns; None: it is Keras' own.
         updated: for each optimizer of `optimizers_of` the numbers, in `weights_of(model)`, of the
             variables that it updated.
+        sums: whether the losses of its train_step are sums, which grow with the batch.
     """
 
     trained: Returned | None
     tested: Returned | None
     updated: tuple[tuple[int, ...], ...]
+    sums: bool = False
 
 
 def step_name(model: Any) -> str:
@@ -136,7 +141,7 @@ def try_out(
     """
     build_compiled(model, batch)
     _check_names(model)
-    results, tested, trained = Results.of(model), None, None
+    results, tested, trained, sums = Results.of(model), None, None, False
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
         with counted_by(one, one), gathering(gathers):
@@ -145,10 +150,18 @@ def try_out(
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
     if takes_true_examples(model):
-        for optimizer, mine in zip(optimizers, updated, strict=True):
-            _watch_updates(optimizer, partial(_note_number, model, numbers, mine))
-        with _only_known(optimizers), counted_by(one, one), gathering(gathers):
-            trained = _trained(model, batch, data, results, several=several)
+        handed: dict[int, list[Any]] = {}
+        for number, (optimizer, mine) in enumerate(zip(optimizers, updated, strict=True)):
+            note = partial(_note_number, model, numbers, mine)
+            _watch_updates(optimizer, note, partial(_keep, handed, number))
+        weights = get_weights(model)
+        known, counts = _only_known(optimizers), counted_by(one, one)
+        with known, counts, gathering(gathers), noting_sums() as seen:
+            trained = _returned(model, python_of(model.train_step), data, results)
+            if seen or (several and batch[2].shape[0] == 1):
+                sums = _sums(model, weights, handed, data, several=several)
+        if sums and several:
+            _check_sums(model, seen, trained, examples=int(batch[2].shape[0]))
         if not any(updated):
             raise RefusalError(
                 "A training step must apply an optimizer each time: gradients are combined there.",
@@ -156,7 +169,54 @@ def try_out(
                 advice="Do not add up gradients over several steps: write the step of one batch, "
                 "and make the batch as much larger.",
             )
-    return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated))
+    return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated), sums)
+
+
+def _keep(handed: dict[int, list[Any]], number: int, gradients: list[Any]) -> None:
+    given = [gradient for gradient in gradients if gradient is not None]
+    handed.setdefault(number, []).extend(map(tf.convert_to_tensor, given))
+
+
+def _sums(
+    model: Any, weights: Any, handed: dict[int, list[Any]], data: Any, *, several: bool
+) -> bool:
+    """Whether the gradients of its train_step grow with the batch."""
+
+    def gradients(batch: Any) -> dict[int, list[Any]]:
+        set_weights(model, weights)
+        handed.clear()
+        python_of(model.train_step)(batch)
+        return dict(handed)
+
+    try:
+        return grows(gradients, data)
+    except RefusalError:
+        raise
+    except Exception as error:  # the step may need its whole batch
+        if not several:
+            return False
+        raise RefusalError(
+            "Whether a loss is a sum or a mean must be seen with fewer examples.",
+            received=f"{step_name(model)}, which ends with {in_one_line(error)}",
+            advice="Write tf.reduce_mean(loss) in it.",
+        ) from None
+
+
+def _check_sums(model: Any, seen: list[str], trained: Returned, *, examples: int) -> None:
+    """Refuse sums that cannot be divided among replicas.
+
+    Raises:
+        RefusalError: rows are gathered, or it cannot be told from a mean with an axis too many.
+    """
+    if not seen or not (trained.gathers or examples == 1):
+        return
+    raise RefusalError(
+        "The loss of gathered rows must be one number."
+        if trained.gathers
+        else "For a loss that is a sum, a replica must have two examples.",
+        received=f"{step_name(model)}, with {seen[0]}",
+        advice="Write tf.reduce_mean(loss) in it.",
+    )
 
 
 def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable: Any) -> None:
@@ -237,32 +297,16 @@ def _only_known(optimizers: Sequence[Any]) -> Iterator[None]:
             setattr(kind, APPLY, apply)
 
 
-def _watch_updates(optimizer: Any, seen: Callable[[Any], None]) -> None:
+def _watch_updates(
+    optimizer: Any, seen: Callable[[Any], None], keep: Callable[[list[Any]], None]
+) -> None:
     def watched(apply: Callable[..., Any], gradients: list[Any], variables: list[Any]) -> Any:
         for variable in variables:
             seen(variable)
+        keep(gradients)
         return apply(gradients)
 
     on_apply(optimizer, watched)
-
-
-def _trained(
-    model: Any, batch: tuple[Any, Any, Any], data: Any, results: Results, *, several: bool
-) -> Returned:
-    """What its train_step returns; with several replicas its losses are looked at."""
-    train_step = python_of(model.train_step)
-    if not several:
-        return _returned(model, train_step, data, results)
-    with only_of_examples(step_name(model), int(batch[2].shape[0])) as summed:
-        trained = _returned(model, train_step, data, results)
-    if summed and trained.gathers:
-        raise RefusalError(
-            "The loss of gathered rows must be one number.",
-            received=f"{step_name(model)}, which calls ringside.gather and gives its tape a loss "
-            "for each example",
-            advice="Write tf.reduce_mean(loss) in it.",
-        )
-    return trained
 
 
 def _returned(model: Any, step: Callable[[Any], Any], data: Any, results: Results) -> Returned:

@@ -25,13 +25,15 @@ def share_here() -> Any:
     return _here.share
 
 
-def share_of_batch() -> Any:
-    """The same within a training step on a part of a batch; else None."""
-    return None if getattr(_here, "examples", None) is None else _here.share
+def share_of_sums() -> Any:
+    """By what a sum is divided within a training step on a part of a batch; None: it stays."""
+    return _here.share if getattr(_here, "sums", False) else None
 
 
 @contextmanager
-def counted_by(share: Any, true: Any, examples: Any = None) -> Iterator[None]:
+def counted_by(
+    share: Any, true: Any, examples: Any = None, *, sums: bool = False
+) -> Iterator[None]:
     """Within this block of a thread, an author's step runs on this replica's part of a batch.
 
     Args:
@@ -40,9 +42,10 @@ def counted_by(share: Any, true: Any, examples: Any = None) -> Iterator[None]:
         true: number of true examples: of a part without any, metrics count nothing. None: each has
             some.
         examples: true examples of the batch of which this is a part; None: of this part.
+        sums: whether the step's losses are sums over its part (trainers/sums.py).
     """
     before = vars(_here).copy()
-    _here.share, _here.true, _here.examples = share, true, examples
+    _here.share, _here.true, _here.examples, _here.sums = share, true, examples, sums
     try:
         with losses_of_one_replica():
             yield

@@ -2,30 +2,34 @@
 
 They train by the sum over the whole batch, as without replicas. The gradient of a replica counts by
 its share of the examples (trainers/own_step.py), which is right for means. So a sum is divided by
-that share.
+that share. An author may divide it himself, by the size of his batch: whether a step's gradients
+grow with the batch is seen by a trial.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any
 
 from ringside_core.keras import flat, raw, tf
-from ringside_core.specs import RefusalError
-from trainers.results import share_of_batch
+from trainers.results import share_of_sums
 
 _upstream = tf.GradientTape.gradient
 _loss = tf.keras.losses.Loss.__call__
+_here = threading.local()  # `noted`: what this thread's step was seen to sum
+_FEW, _TIMES = 2, 4
 
 
 @wraps(_upstream)
 def _gradient(
     tape: Any, target: Any, sources: Any, output_gradients: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    share = share_of_batch()
-    sums = any(map(_several, flat(target))) and _trains(sources)
-    if share is not None and output_gradients is None and sums:
-        output_gradients = tf.nest.map_structure(partial(_of_whole, share), target)
+    if output_gradients is None and any(map(_several, flat(target))) and _trains(sources):
+        _note("a loss for each example at its tape")
+        share = share_of_sums()
+        if share is not None:
+            output_gradients = tf.nest.map_structure(partial(_of_whole, share), target)
     return _upstream(tape, target, sources, output_gradients, *args, **kwargs)
 
 
@@ -34,10 +38,12 @@ tf.GradientTape.gradient = _gradient
 
 @wraps(_loss)
 def _loss_of_whole(loss: Any, *args: Any, **kwargs: Any) -> Any:
-    value, share = _loss(loss, *args, **kwargs), share_of_batch()
-    if share is None or loss.reduction != "sum":
+    value = _loss(loss, *args, **kwargs)
+    if loss.reduction != "sum":
         return value
-    return tf.math.divide_no_nan(value, tf.cast(share, value.dtype))
+    _note("a loss with reduction='sum'")
+    share = share_of_sums()
+    return value if share is None else tf.math.divide_no_nan(value, tf.cast(share, value.dtype))
 
 
 tf.keras.losses.Loss.__call__ = _loss_of_whole
@@ -57,42 +63,38 @@ def _several(target: Any) -> bool:
     return bool(target.shape.rank) and target.shape[0] != 1
 
 
+def _note(what: str) -> None:
+    getattr(_here, "noted", []).append(what)
+
+
 @contextmanager
-def only_of_examples(step: str, examples: int) -> Iterator[list[Any]]:
-    """Within this block, refuse a loss of several numbers that are not those of the examples.
+def noting_sums() -> Iterator[list[str]]:
+    """Note what a step sums that runs within this block, in this thread."""
+    _here.noted = noted = list[str]()
+    try:
+        yield noted
+    finally:
+        del _here.noted
+
+
+def grows(gradients: Callable[[Any], Mapping[int, list[Any]]], data: Any) -> bool:
+    """Whether the gradients of an optimizer grow with the batch, as those of a sum do.
 
     Args:
-        step: how messages name the step.
-        examples: number of examples of the batch on which it runs.
-
-    Yields:
-        The shapes of the losses for each example, as they come to a tape.
+        gradients: a batch → what the step hands to each optimizer, from the same weights.
+        data: a batch; a few of its examples are repeated.
     """
-    patched = tf.GradientTape.gradient
-    seen: list[Any] = []
+    examples = int(tf.nest.flatten(data)[0].shape[0])
+    few = max(_FEW, examples // _TIMES)
+    sizes = []
+    for times in (1, _TIMES):
+        rows = [number % examples for number in range(few)] * times
+        made = gradients(tf.nest.map_structure(partial(tf.gather, indices=rows), data))
+        sizes.append({key: _norm(handed) for key, handed in made.items()})
+    once, often = sizes
+    # Those of a mean stay, those of a sum are so many times as large.
+    return any(size > once.get(key, 0.0) * _TIMES**0.5 for key, size in often.items())
 
-    @wraps(patched)
-    def gradient(
-        tape: Any, target: Any, sources: Any, output_gradients: Any = None, *args: Any, **more: Any
-    ) -> Any:
-        if output_gradients is None and _trains(sources):
-            several = [
-                one for one in flat(target) if (one.shape.rank and examples == 1) or _several(one)
-            ]
-            seen.extend(one.shape for one in several)
-            # Of one example it cannot be told from a mean with an axis too many.
-            if any(shape[0] != examples or examples == 1 for shape in seen):
-                raise RefusalError(
-                    "A loss of several numbers must have one, or a row, for each example, and a "
-                    "replica must have two examples.",
-                    received=f"{step}, which gives its tape a loss of shape {seen[-1]} for "
-                    f"{examples} example{'s' * (examples > 1)}",
-                    advice="Write tf.reduce_mean(loss) in it.",
-                )
-        return patched(tape, target, sources, output_gradients, *args, **more)
 
-    tf.GradientTape.gradient = gradient
-    try:
-        yield seen
-    finally:
-        tf.GradientTape.gradient = patched
+def _norm(tensors: list[Any]) -> float:
+    return float(tf.linalg.global_norm([tf.cast(one, tf.float64) for one in tensors]))

@@ -6,12 +6,14 @@ get, always from the same state. What it hands to its optimizers is compared and
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
 from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close, slices_of
 from ringside_core.keras import (
+    flat,
     generator_of,
     get_weights,
     on_apply,
@@ -30,6 +32,7 @@ from trainers.ledger import current_ids, feeding
 from trainers.own_step import packed
 from trainers.own_trial import check_made_before, step_name
 from trainers.results import counted_by
+from trainers.sums import grows, noting_sums
 from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]
@@ -52,8 +55,10 @@ def inspect_own_step(
     step = _Step(model, batch, drawn, of_arrays=workload.train.of_arrays)
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])
     whole_part = Part(0, examples, examples)
+    step.look_for_sums()
+    before = step.draws
     whole = step.gradients(whole_part)
-    draws = step.draws
+    draws = step.draws - before
     again = step.gradients(whole_part)
     name, obstacles, coupled = step_name(model), [], False
     if not _alike(whole, again):
@@ -95,8 +100,9 @@ class _Step:
         self._model, self._batch, self._of_arrays = model, batch, of_arrays
         self._drawn = drawn
         self._here = threading.local()  # parts that gather rows run in turns, in threads
-        for optimizer in optimizers_of(model):
-            on_apply(optimizer, self._note)
+        self._sums = False
+        for number, optimizer in enumerate(optimizers_of(model)):
+            on_apply(optimizer, partial(self._note, number))
         self._weights = weights_of(model)
         self._state = get_weights(model)
 
@@ -105,25 +111,44 @@ class _Step:
         """How many draws were tied to the examples so far."""
         return self._drawn.draws
 
-    def _note(self, apply: Any, gradients: list[Any], variables: list[Any]) -> None:
+    def _note(self, number: int, apply: Any, gradients: list[Any], variables: list[Any]) -> None:
         del apply, variables
         given = [gradient for gradient in gradients if gradient is not None]
-        self._here.handed += [tf.convert_to_tensor(gradient) for gradient in given]
+        self._here.handed.setdefault(number, []).extend(map(tf.convert_to_tensor, given))
+
+    def look_for_sums(self) -> None:
+        """See whether its losses are sums, which grow with the batch (trainers/sums.py)."""
+        x, y = self._batch
+        data = packed(x, labels(y), None, of_arrays=self._of_arrays)
+        share = tf.ones([], tf.keras.backend.floatx())
+        with noting_sums() as seen:
+            self._run(data, share, len(tf.nest.flatten(x)[0]))
+        if seen:
+            with suppress(Exception):  # of a step that needs its whole batch: training refuses it
+                self._sums = grows(lambda few: self._run(few, share, len(flat(few)[0])), data)
+
+    def _run(
+        self, data: Any, share: Any, examples: int, start: int = 0, whole: Any = None
+    ) -> dict[int, list[Any]]:
+        """What the step hands to each optimizer for a batch, which is this share of a whole one."""
+        set_weights(self._model, self._state)
+        self._here.handed = handed = dict[int, list[Any]]()
+        size = int(tf.nest.flatten(data)[0].shape[0])
+        ids = start + tf.range(size, dtype=tf.int64)
+        counts = counted_by(share, None, examples, sums=self._sums)
+        with feeding(ids), counts, whole or nullcontext(), without_reductions():
+            python_of(self._model.train_step)(data)
+        check_made_before(self._model, self._weights)
+        return handed
 
     def gradients(self, part: Part, together: Together | None = None) -> Gradients:
         """What the step hands to its optimizers for a part of the batch."""
-        set_weights(self._model, self._state)
-        handed: Gradients = []
-        self._here.handed = handed
         x, y = part.cut(self._batch)
-        ids = part.start + tf.range(part.size, dtype=tf.int64)
         share = tf.constant(part.size / part.of, tf.keras.backend.floatx())
+        data = packed(x, labels(y), None, of_arrays=self._of_arrays)
         whole = gathering(together, share, part.size)
-        counts = counted_by(share, None, part.of)
-        with feeding(ids), counts, whole, without_reductions():
-            python_of(self._model.train_step)(packed(x, labels(y), None, of_arrays=self._of_arrays))
-        check_made_before(self._model, self._weights)
-        return handed
+        handed = self._run(data, share, part.of, part.start, whole)
+        return [gradient for of_one in handed.values() for gradient in of_one]
 
     def of_replicas(self, parts: Sequence[Part]) -> list[Gradients]:
         """The same for replicas that have these parts."""

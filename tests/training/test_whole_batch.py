@@ -3,7 +3,6 @@
 import itertools
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -345,26 +344,64 @@ class Summed(tf.keras.Model):
         return {"loss": tf.reduce_mean(losses)}
 
 
-OF_EXAMPLES, OF_OUTPUTS = 1, 0  # axis that is gone
+class Divided(tf.keras.Model):
+    """Its loss is a sum that it divides itself, or not."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__()
+        self.line, self.by = layers.Dense(1), by
+        self.summed = tf.keras.losses.MeanSquaredError(reduction="sum")
+
+    def call(self, x: Any) -> Any:
+        return self.line(x)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        size = tf.cast(tf.shape(x)[0], x.dtype)
+        with tf.GradientTape() as tape:
+            made = self(x)
+            losses = tf.keras.losses.mean_squared_error(y, made)
+            loss = {
+                "nothing": self.summed(y, made),
+                "size": self.summed(y, made) / size,
+                "each by size": losses / size,
+                "a constant": losses / 6.0,
+                "outputs": tf.reduce_mean((made - y) ** 2, axis=0),
+            }[self.by]
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return {"loss": tf.reduce_mean(losses)}
 
 
-@pytest.mark.parametrize(
-    ("axis", "examples", "replicas", "refused"),
-    [(OF_EXAMPLES, 6, 2, 0), (OF_OUTPUTS, 6, 2, 1), (OF_OUTPUTS, 6, 1, 0), (OF_EXAMPLES, 1, 2, 1)],
-)
-def test_several_losses_are_those_of_examples(
-    axis: int, examples: int, replicas: int, refused: int
-) -> None:
-    """With several replicas, which divide the examples. Of one example it cannot be told."""
-    x, y = (tf.cast(one[:examples], tf.keras.backend.floatx()) for one in numbers())
-    model = Summed(axis)
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("by", ["nothing", "size", "each by size", "a constant", "outputs"])
+def test_sums_are_of_the_whole_batch_and_means_are_means(by: str, replicas: int) -> None:
+    """As plain Keras trains without replicas; whole batches, for a sum depends on their size."""
+    x, y = (one[:24] for one in numbers())
+
+    def model() -> Any:
+        made = Divided(by)
+        made.build((None, FEATURES))
+        made.compile(tf.keras.optimizers.SGD(0.01))
+        return made
+
+    found, _ = train_serial(Workload("own", model, (x, y)), virtual_replicas=replicas)
+    alone, _ = train_serial(Workload("own", model, (x, y)))
+
+    for one, other in zip(found, alone, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+
+
+def test_a_sum_of_one_example_is_refused() -> None:
+    """It cannot be told from a mean with an axis too many."""
+    x, y = (tf.cast(one[:1], tf.keras.backend.floatx()) for one in numbers())
+    model = Summed(1)
     model(x)
     model.compile("sgd")
-    batch = x, y, tf.ones(len(x), x.dtype)
-    says = pytest.raises(RefusalError, match=r"for each example.*Summed.train_step.*shape \(")
+    batch = x, y, tf.ones(1, x.dtype)
 
-    with says if refused else nullcontext():
-        try_out(model, batch, (x, y), (x, y), several=replicas > 1)
+    with pytest.raises(RefusalError, match="must have two examples"):
+        try_out(model, batch, (x, y), (x, y), several=True)
 
 
 def spread(y: Any, made: Any) -> Any:
