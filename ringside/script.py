@@ -218,7 +218,7 @@ def run_whole(
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except BlockingIOError as error:
-        if surroundings.size > 1:
+        if surroundings.size > 1 and "lock" in str(error):
             raise _two_write(error) from None
         raise
     if not _session.trainings:
@@ -364,7 +364,7 @@ def _end_at_errors(script: str) -> None:
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, BlockingIOError) and several():
+        if isinstance(error, BlockingIOError) and "lock" in str(error) and several():
             error = _two_write(error)
         if isinstance(error, RefusalError):
             print(f"{script}: {error}", file=sys.stderr)

@@ -5,6 +5,7 @@ So is a run that leaves something out, which a breakdown of a step needs (`RunSp
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -128,14 +129,19 @@ def tried_out(
     mark_alike(plain, model)
     if workload.optimizer is not None:
         compile_model(plain, workload, with_loss_scale(workload.optimizer(), plain), spec)
+    several = backend.num_replicas > 1 and backend.capabilities.synchronous
+    tf.random.set_seed(spec.seed)  # all processes must find the same
     trial = try_out(
         plain,
         batch,
         as_given(train, batch),
         as_given(validation, held_out),
-        several=backend.num_replicas > 1 and backend.capabilities.synchronous,
+        several=several,
         gathers=apart if isinstance(apart := together(backend), RefusalError) else None,
     )
+    if several and trial.trained is not None:
+        sums = backend.all_reduce(np.array([float(trial.sums)]), "max")
+        trial = replace(trial, sums=bool(sums[0]))
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
         build_compiled(model, batch)

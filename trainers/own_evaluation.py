@@ -13,7 +13,7 @@ from trainers.gather import gathering
 from trainers.ledger import Ledger, digest, feeding, only_true
 from trainers.own_step import packed, together
 from trainers.own_trial import Returned, Trial
-from trainers.results import Results, by_name, counted_by
+from trainers.results import Results, by_name, counted_by, number
 
 
 def evaluation(
@@ -120,7 +120,7 @@ class OwnEvaluation:
         with feeding(ids), counted_by(share, true if self._empty else None), whole:
             told = by_name(self._author(batch))
         for mean in self._means:
-            mean.update_state(told[mean.name], sample_weight=share)
+            mean.update_state(number(told[mean.name], share), sample_weight=share)
 
     def __call__(self) -> tuple[dict[str, float], int]:
         """Run once over the split.

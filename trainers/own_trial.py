@@ -15,7 +15,6 @@ from ringside_core.keras import (
     build_metrics,
     compiled_losses,
     compiled_metrics,
-    get_weights,
     has_own_step,
     loss_metrics,
     metrics_of,
@@ -23,9 +22,9 @@ from ringside_core.keras import (
     optimizer_kinds,
     optimizers_of,
     python_of,
-    set_weights,
     tf,
     told_as,
+    variables_of,
     weights_of,
 )
 from ringside_core.specs import RefusalError
@@ -35,7 +34,7 @@ from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
 from trainers.results import Results, by_name, counted_by
-from trainers.sums import grows, noting_sums
+from trainers.sums import are_sums, noting_sums
 from trainers.whole_batch import takes_true_examples
 
 
@@ -144,8 +143,15 @@ def try_out(
     results, tested, trained, sums = Results.of(model), None, None, False
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
-        with counted_by(one, one), gathering(gathers):
+        with counted_by(one, one), gathering(gathers), noting_sums() as seen:
             tested = _returned(model, python_of(model.test_step), held_out, results)
+        if several and seen:
+            raise RefusalError(
+                "A test_step must tell means: a sum would be another one with each number of "
+                "replicas.",
+                received=f"{type(model).__name__}.test_step, with {seen[0]}",
+                advice="Divide it by the number of examples, or use a loss that is a mean.",
+            )
     optimizers = optimizers_of(model)
     numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
     updated: list[list[int]] = [[] for _ in optimizers]
@@ -154,12 +160,12 @@ def try_out(
         for number, (optimizer, mine) in enumerate(zip(optimizers, updated, strict=True)):
             note = partial(_note_number, model, numbers, mine)
             _watch_updates(optimizer, note, partial(_keep, handed, number))
-        weights = get_weights(model)
+        state = _state(model)
         known, counts = _only_known(optimizers), counted_by(one, one)
         with known, counts, gathering(gathers), noting_sums() as seen:
             trained = _returned(model, python_of(model.train_step), data, results)
             if seen or (several and batch[2].shape[0] == 1):
-                sums = _sums(model, weights, handed, data, several=several)
+                sums = _sums(model, state, handed, data, strict=several and bool(seen))
         if sums and several:
             _check_sums(model, seen, trained, examples=int(batch[2].shape[0]))
         if not any(updated):
@@ -177,26 +183,48 @@ def _keep(handed: dict[int, list[Any]], number: int, gradients: list[Any]) -> No
     handed.setdefault(number, []).extend(map(tf.convert_to_tensor, given))
 
 
-def _sums(
-    model: Any, weights: Any, handed: dict[int, list[Any]], data: Any, *, several: bool
-) -> bool:
-    """Whether the gradients of its train_step grow with the batch."""
+def _state(model: Any) -> list[tuple[Any, Any]]:
+    """Weights, and what optimizers remember: a step may apply one in every second update."""
+    of_optimizers = [v for one in optimizers_of(model) for v in variables_of(one)]
+    return [(v, tf.identity(v)) for v in (*weights_of(model), *of_optimizers)]
 
-    def gradients(batch: Any) -> dict[int, list[Any]]:
-        set_weights(model, weights)
+
+def _sums(
+    model: Any,
+    state: list[tuple[Any, Any]],
+    handed: dict[int, list[Any]],
+    data: Any,
+    *,
+    strict: bool,
+) -> bool:
+    """Whether the losses of its train_step are sums over its batch.
+
+    Args:
+        model: that was tried out.
+        state: of before.
+        handed: what its optimizers got.
+        data: a batch.
+        strict: whether a step that cannot be run on a few examples is refused; else it is none.
+    """
+
+    def gradients(batch: Any, factor: float) -> dict[int, list[Any]]:
+        for variable, value in state:
+            variable.assign(value)
         handed.clear()
-        python_of(model.train_step)(batch)
+        part = tf.constant(1 / factor, tf.keras.backend.floatx())
+        with counted_by(part, None, sums=factor != 1.0):
+            python_of(model.train_step)(batch)
         return dict(handed)
 
     try:
-        return grows(gradients, data)
+        return are_sums(gradients, data)
     except RefusalError:
         raise
     except Exception as error:  # the step may need its whole batch
-        if not several:
+        if not strict:
             return False
         raise RefusalError(
-            "Whether a loss is a sum or a mean must be seen with fewer examples.",
+            "Whether a loss is a sum or a mean must be seen with a few copies of an example.",
             received=f"{step_name(model)}, which ends with {in_one_line(error)}",
             advice="Write tf.reduce_mean(loss) in it.",
         ) from None

@@ -73,7 +73,8 @@ def prepare(
     validation = make_pipeline(spec, workload, backend.capabilities, training=False)
     steps = train.steps_per_epoch(backend.num_readers)
     record.train_examples, record.goes_on = train.num_examples, train.goes_on
-    record.input_notes = train.prepared.said
+    dropped = [one for one in validation.prepared.said if "drop_remainder" in one]
+    record.input_notes = (*train.prepared.said, *(f"of validation: {one}" for one in dropped))
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
     if adopted is None:

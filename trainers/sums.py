@@ -13,12 +13,14 @@ from functools import partial, wraps
 from typing import Any
 
 from ringside_core.keras import flat, raw, tf
+from ringside_core.specs import RefusalError
 from trainers.results import share_of_sums
 
 _upstream = tf.GradientTape.gradient
 _loss = tf.keras.losses.Loss.__call__
 _here = threading.local()  # `noted`: what this thread's step was seen to sum
 _FEW, _TIMES = 2, 4
+_SAME = 1e-4  # of a gradient: a step that draws nothing gives it again
 
 
 @wraps(_upstream)
@@ -77,23 +79,60 @@ def noting_sums() -> Iterator[list[str]]:
         del _here.noted
 
 
-def grows(gradients: Callable[[Any], Mapping[int, list[Any]]], data: Any) -> bool:
-    """Whether the gradients of an optimizer grow with the batch, as those of a sum do.
+Gradients = Mapping[int, list[Any]]
+
+
+def are_sums(gradients: Callable[[Any, float], Gradients], data: Any) -> bool:
+    """Whether what a step sums is undivided, so that its gradients grow with the batch.
+
+    A few examples are taken once, and several times over. Divided by the number of times, sums give
+    the same gradients again; left as they are, means do. Where a step draws random numbers, neither
+    is the same, and the size decides.
 
     Args:
-        gradients: a batch → what the step hands to each optimizer, from the same weights.
-        data: a batch; a few of its examples are repeated.
+        gradients: a batch, and by how much sums are multiplied → what the step hands to each
+            optimizer, from the same state.
+        data: a batch.
+
+    Raises:
+        RefusalError: the optimizers disagree.
     """
     examples = int(tf.nest.flatten(data)[0].shape[0])
     few = max(_FEW, examples // _TIMES)
-    sizes = []
-    for times in (1, _TIMES):
+
+    def made(times: int, factor: float = 1.0) -> Gradients:
         rows = [number % examples for number in range(few)] * times
-        made = gradients(tf.nest.map_structure(partial(tf.gather, indices=rows), data))
-        sizes.append({key: _norm(handed) for key, handed in made.items()})
-    once, often = sizes
-    # Those of a mean stay, those of a sum are so many times as large.
-    return any(size > once.get(key, 0.0) * _TIMES**0.5 for key, size in often.items())
+        batch = tf.nest.map_structure(partial(tf.gather, indices=rows), data)
+        return gradients(batch, factor)
+
+    once, again = made(1), made(1)
+    left, divided = made(_TIMES), made(_TIMES, 1 / _TIMES)
+    found = {
+        _undivided(once[key], again[key], left[key], divided[key])
+        for key in once
+        if len(once[key]) == len(again[key]) == len(left[key]) == len(divided[key])
+        if _norm(once[key])
+    }
+    if len(found) > 1:
+        raise RefusalError(
+            "What the optimizers of a step get are all sums over its batch, or all means.",
+            received="gradients of which some grow with the batch",
+            advice="Write tf.reduce_mean(loss) in it.",
+        )
+    return True in found
+
+
+def _undivided(once: list[Any], again: list[Any], left: list[Any], divided: list[Any]) -> bool:
+    size = _norm(once)
+    if _apart(once, again) <= _SAME * size:
+        return _apart(divided, once) < _apart(left, once)
+    return _norm(left) > size * _TIMES**0.25  # of sums of noise it is the square root
+
+
+def _apart(some: list[Any], others: list[Any]) -> float:
+    if any(one.shape != other.shape for one, other in zip(some, others, strict=True)):
+        return float("inf")
+    return _norm([one - other for one, other in zip(some, others, strict=True)])
 
 
 def _norm(tensors: list[Any]) -> float:

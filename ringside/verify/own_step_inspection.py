@@ -13,7 +13,6 @@ from typing import Any
 from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close, slices_of
 from ringside_core.keras import (
-    flat,
     generator_of,
     get_weights,
     on_apply,
@@ -32,7 +31,7 @@ from trainers.ledger import current_ids, feeding
 from trainers.own_step import packed
 from trainers.own_trial import check_made_before, step_name
 from trainers.results import counted_by
-from trainers.sums import grows, noting_sums
+from trainers.sums import are_sums, noting_sums
 from trainers.virtual_replicas import TOGETHER, run_together
 
 Gradients = list[Any]
@@ -122,13 +121,21 @@ class _Step:
         data = packed(x, labels(y), None, of_arrays=self._of_arrays)
         share = tf.ones([], tf.keras.backend.floatx())
         with noting_sums() as seen:
-            self._run(data, share, len(tf.nest.flatten(x)[0]))
+            self._run(data, share, None)
         if seen:
             with suppress(Exception):  # of a step that needs its whole batch: training refuses it
-                self._sums = grows(lambda few: self._run(few, share, len(flat(few)[0])), data)
+                self._sums = are_sums(self._few, data)
+
+    def _few(self, data: Any, factor: float) -> dict[int, list[Any]]:
+        before, self._sums = self._sums, factor != 1.0
+        try:
+            share = tf.constant(1 / factor, tf.keras.backend.floatx())
+            return self._run(data, share, None)
+        finally:
+            self._sums = before
 
     def _run(
-        self, data: Any, share: Any, examples: int, start: int = 0, whole: Any = None
+        self, data: Any, share: Any, examples: int | None, start: int = 0, whole: Any = None
     ) -> dict[int, list[Any]]:
         """What the step hands to each optimizer for a batch, which is this share of a whole one."""
         set_weights(self._model, self._state)

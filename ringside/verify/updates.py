@@ -15,7 +15,7 @@ by chance spare those of one variable; so the noise is that of the kind. Slots t
 have little of it. See docs/decisions/0004-what-a-certificate-proves.md.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,8 +158,10 @@ def _rows(kind: Kind, trace: Trace) -> Rows:
     return trace.weights if kind == "weights" else trace.slots
 
 
-def _off(arm: Rows, reference: Rows, *, single: bool) -> Rows:
+def _off(arm: Rows, reference: Rows, *, single: bool, most: Callable[..., Any] = np.max) -> Rows:
     """Largest difference of each variable in each update, beyond one rounding: [steps] by name.
+
+    Or `most` of its elements' differences.
 
     NaN where nothing can be compared.
     """
@@ -172,7 +174,7 @@ def _off(arm: Rows, reference: Rows, *, single: bool) -> Rows:
         difference = _wide(mine) - _wide(right)
         difference = difference[1:] if single else np.diff(difference, axis=0)
         beyond = np.maximum(np.abs(difference) - ROUNDED * _one_rounding(right), 0.0)
-        found[name] = np.max(beyond, axis=1, initial=0.0)
+        found[name] = most(beyond, axis=1) if beyond.size else np.zeros(len(beyond))
     return found
 
 
@@ -212,13 +214,14 @@ def _largest_update(reference: Trace) -> float:
 
 
 def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
-    """The few trained variables of which rounding lets off too much of an update; in order.
+    """The few trained variables of most of whose elements rounding lets off too much; in order.
 
     The bias of an attention's keys is one: it moves no output, so its gradient is nothing but
     rounding, of which Adam makes whole updates. None, if they are more than a few.
     """
     rows, largest = _rows("weights", reference), _largest_update(reference)
-    noise = _noise_of_each("weights", reference, rounded)
+    off = _off(_rows("weights", rounded), rows, single=True, most=np.median)
+    noise = {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
     trained = [name for name in rows if reference.is_trained(name)]
     found = [name for name in trained if AMPLIFIED * noise[name] > MOST_LET_OFF * largest]
     elements = {name: rows[name][0].size for name in trained}

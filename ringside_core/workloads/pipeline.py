@@ -106,7 +106,10 @@ class Pipeline:
             raise RefusalError(
                 "The filter must leave at least one example.", received=self.options.filter
             )
-        source = in_whole_batches(source, self.plan.global_batch, shuffled=self.shuffles)
+        # An evaluation is of what its author's is, whose batches may be others.
+        authors = None if self.training else getattr(self.source, "batch_size", None)
+        size = authors or self.plan.global_batch
+        source = in_whole_batches(source, size, shuffled=self.shuffles)
         going_on = self.training and source.steps_per_epoch is not None
         if going_on and self.options.shard != "batch":
             raise RefusalError(
