@@ -93,7 +93,8 @@ class _Scope(AbstractContextManager[None]):
 
     open: ClassVar[list["_Scope"]] = []
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend | None) -> None:
+        """None: the model is made for whoever runs the script up to its fit, in a scope of his."""
         self._backend = backend
         self._entered: list[ExitStack] = []
 
@@ -101,7 +102,8 @@ class _Scope(AbstractContextManager[None]):
         """Build variables as the backend wants them, from now on."""
         entered = ExitStack()
         entered.enter_context(losses_of_one_replica())  # an author may try one out
-        entered.enter_context(self._backend.scope())
+        if self._backend is not None:
+            entered.enter_context(self._backend.scope())
         self._entered.append(entered)
 
     def leave(self, *error: Any) -> None:
@@ -148,7 +150,7 @@ def scope() -> AbstractContextManager[Any]:
     if workload.capturing():
         workload.begin_model()
         begin_script()
-        return losses_of_one_replica()
+        return _Scope(None)
     session = _here()
     # Unseeded they would differ from stack to stack.
     seed_weights(session.record.spec.seed, also_if_seeded=False)
