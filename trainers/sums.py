@@ -107,26 +107,24 @@ def are_sums(gradients: Callable[[Any, float], Gradients], data: Any) -> bool:
 
     once, again = made(1), made(1)
     left, divided = made(_TIMES), made(_TIMES, 1 / _TIMES)
-    found = {
-        _undivided(once[key], again[key], left[key], divided[key])
-        for key in once
-        if len(once[key]) == len(again[key]) == len(left[key]) == len(divided[key])
-        if _norm(once[key])
-    }
-    if len(found) > 1:
+    told, drawn = set[bool](), set[bool]()
+    for key in once:
+        four = once[key], again[key], left[key], divided[key]
+        size = _norm(once[key])
+        if len({len(one) for one in four}) > 1 or not size:
+            continue
+        if _apart(once[key], again[key]) > _SAME * size:
+            drawn.add(_norm(left[key]) > size * _TIMES**0.25)  # of sums of noise it is the root
+        elif _apart(left[key], divided[key]) > _SAME * size:  # else this one gets no such sum
+            told.add(_apart(divided[key], once[key]) < _apart(left[key], once[key]))
+    if len(told) > 1:
         raise RefusalError(
-            "What the optimizers of a step get are all sums over its batch, or all means.",
-            received="gradients of which some grow with the batch",
+            "What a step sums is divided by the size of its batch, or nothing is.",
+            received="gradients of an optimizer that grow with the batch, and of another that do "
+            "not",
             advice="Write tf.reduce_mean(loss) in it.",
         )
-    return True in found
-
-
-def _undivided(once: list[Any], again: list[Any], left: list[Any], divided: list[Any]) -> bool:
-    size = _norm(once)
-    if _apart(once, again) <= _SAME * size:
-        return _apart(divided, once) < _apart(left, once)
-    return _norm(left) > size * _TIMES**0.25  # of sums of noise it is the square root
+    return True in told | drawn
 
 
 def _apart(some: list[Any], others: list[Any]) -> float:
