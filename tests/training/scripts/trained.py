@@ -247,6 +247,7 @@ def own_step(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         history = fit(model, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     history.history.pop("loss", None)  # plain Keras tells that of the last batch
     evaluated = model.evaluate(*data(18, BATCH), batch_size=BATCH, verbose=0)
+    model.tested.reset_state()  # each replica has counted one number; Keras 2 calls them weights
     history.history |= {"evaluated": [evaluated], "tried": [float(tried)]}
     return model, history
 
