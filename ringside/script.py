@@ -220,9 +220,7 @@ def run_whole(
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except BlockingIOError as error:
-        if surroundings.size > 1 and "lock" in str(error):
-            raise _two_write(error) from None
-        raise
+        raise _told(error) from None
     if not _session.trainings:
         raise workload.no_fit(script)
 
@@ -348,8 +346,16 @@ def _own_name() -> str:
     return shlex.join([os.path.relpath(file), *sys.argv[1:]])
 
 
-def _two_write(error: BlockingIOError) -> RefusalError:
-    """Of a file that is locked, as h5py does it."""
+def _several() -> bool:
+    """Whether other processes run the script too."""
+    return _session is not None and _session.surroundings.size > 1
+
+
+def _told(error: BaseException) -> BaseException:
+    """An error of the script as it is told: a file that is locked, as h5py says, by what helps."""
+    locked = isinstance(error, BlockingIOError) and "lock" in str(error)
+    if not (locked and _several()):
+        return error
     return RefusalError(
         "Each process runs the script, and one of them may write a file.",
         received=error,
@@ -366,16 +372,12 @@ def _end_at_errors(script: str) -> None:
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, BlockingIOError) and "lock" in str(error) and several():
-            error = _two_write(error)
+        error = _told(error)
         if isinstance(error, RefusalError):
             print(f"{script}: {error}", file=sys.stderr)
             end_process(2)
         shown(kind, error, trace)
-        if several():
+        if _several():
             end_process(1)
-
-    def several() -> bool:
-        return _session is not None and _session.surroundings.size > 1
 
     sys.excepthook = hook

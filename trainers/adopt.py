@@ -51,7 +51,7 @@ def adopt(model: Any, spec: RunSpec, workload: Workload, backend: Backend, train
             )
         workload.check_model(model)
         # As after `Model.fit`: in files, Keras 2 would take "accuracy" for that of other labels.
-        build_compiled(model, first_examples(train, 1))
+        build_compiled(model, lambda: first_examples(train, 1))
         mark_losses(model, workload, one_pass=runs_in_one_pass(spec))
         tf.random.set_seed(spec.seed + backend.rank)  # see `build`
         if backend.capabilities.synchronous:  # else the workers would share the count of a server

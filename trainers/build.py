@@ -144,7 +144,7 @@ def tried_out(
         trial = replace(trial, sums=bool(sums[0]))
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
-        build_compiled(model, batch)
+        build_compiled(model, lambda: batch)
     return trial
 
 

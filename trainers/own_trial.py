@@ -98,19 +98,20 @@ def has_own_test_step(model: Any) -> bool:
     return type(model).test_step is not tf.keras.Model.test_step
 
 
-def build_compiled(model: Any, batch: tuple[Any, Any, Any]) -> None:
+def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]]) -> None:
     """Make the compiled losses and metrics now: the step that makes them could not be watched.
 
     Args:
         model: compiled.
-        batch: (x, y, weight).
+        first: returns a batch (x, y, weight); it is not called if there is nothing to make.
     """
     losses, metrics = compiled_losses(model), compiled_metrics(model)
     if losses is None or losses.built:
         return
     # A model with a step of its own may have no call, or one of something else.
     with suppress(Exception if has_own_step(model) else NotImplementedError):
-        made, y = model(batch[0], training=False), labels(batch[1])
+        x, y, _ = first()
+        made, y = model(x, training=False), labels(y)
         build_losses(losses, y, made)
         build_metrics(metrics, y, made)
 
@@ -138,7 +139,7 @@ def try_out(
         RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
             optimizer or what it updates is not the model's.
     """
-    build_compiled(model, batch)
+    build_compiled(model, lambda: batch)
     _check_names(model)
     results, tested, trained, sums = Results.of(model), None, None, False
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
@@ -160,12 +161,11 @@ def try_out(
         for number, (optimizer, mine) in enumerate(zip(optimizers, updated, strict=True)):
             note = partial(_note_number, model, numbers, mine)
             _watch_updates(optimizer, note, partial(_keep, handed, number))
-        state = _state(model)
         known, counts = _only_known(optimizers), counted_by(one, one)
         with known, counts, gathering(gathers), noting_sums() as seen:
             trained = _returned(model, python_of(model.train_step), data, results)
             if seen or (several and batch[2].shape[0] == 1):
-                sums = _sums(model, state, handed, data, strict=several and bool(seen))
+                sums = _sums(model, handed, data, strict=several and bool(seen))
         if sums and several:
             _check_sums(model, seen, trained, examples=int(batch[2].shape[0]))
         if not any(updated):
@@ -183,36 +183,24 @@ def _keep(handed: dict[int, list[Any]], number: int, gradients: list[Any]) -> No
     handed.setdefault(number, []).extend(map(tf.convert_to_tensor, given))
 
 
-def _state(model: Any) -> list[tuple[Any, Any]]:
-    """Weights, and what optimizers remember: a step may apply one in every second update."""
-    of_optimizers = [v for one in optimizers_of(model) for v in variables_of(one)]
-    return [(v, tf.identity(v)) for v in (*weights_of(model), *of_optimizers)]
-
-
-def _sums(
-    model: Any,
-    state: list[tuple[Any, Any]],
-    handed: dict[int, list[Any]],
-    data: Any,
-    *,
-    strict: bool,
-) -> bool:
+def _sums(model: Any, handed: dict[int, list[Any]], data: Any, *, strict: bool) -> bool:
     """Whether the losses of its train_step are sums over its batch.
 
     Args:
         model: that was tried out.
-        state: of before.
-        handed: what its optimizers got.
+        handed: what its optimizers got; a step may apply one in every second update only.
         data: a batch.
         strict: whether a step that cannot be run on a few examples is refused; else it is none.
     """
+    of_optimizers = [v for one in optimizers_of(model) for v in variables_of(one)]
+    state = [(v, tf.identity(v)) for v in (*weights_of(model), *of_optimizers)]
 
-    def gradients(batch: Any, factor: float) -> dict[int, list[Any]]:
+    def gradients(batch: Any, by: float) -> dict[int, list[Any]]:
         for variable, value in state:
             variable.assign(value)
         handed.clear()
-        part = tf.constant(1 / factor, tf.keras.backend.floatx())
-        with counted_by(part, None, sums=factor != 1.0):
+        share = tf.constant(by, tf.keras.backend.floatx())
+        with counted_by(share, None, sums=by != 1.0):
             python_of(model.train_step)(batch)
         return dict(handed)
 

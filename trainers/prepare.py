@@ -173,7 +173,7 @@ def _of_other_batches(training: Training) -> tuple[str, ...]:
 
 def _callbacks(spec: RunSpec, workload: Workload) -> list[Listener]:
     """The author's callbacks; certificates and comparisons do without (`--save record`)."""
-    given = workload.callbacks() if callable(workload.callbacks) else list(workload.callbacks)
+    given = workload.new_callbacks()
     return [calling(given)] if given and spec.save == "all" else []
 
 

@@ -90,8 +90,8 @@ def are_sums(gradients: Callable[[Any, float], Gradients], data: Any) -> bool:
     is the same, and the size decides.
 
     Args:
-        gradients: a batch, and by how much sums are multiplied → what the step hands to each
-            optimizer, from the same state.
+        gradients: a batch, and by what its sums are divided (1: they stay) → what the step hands
+            to each optimizer, from the same state.
         data: a batch.
 
     Raises:
@@ -100,13 +100,13 @@ def are_sums(gradients: Callable[[Any, float], Gradients], data: Any) -> bool:
     examples = int(tf.nest.flatten(data)[0].shape[0])
     few = max(_FEW, examples // _TIMES)
 
-    def made(times: int, factor: float = 1.0) -> Gradients:
+    def made(times: int, by: float = 1.0) -> Gradients:
         rows = [number % examples for number in range(few)] * times
         batch = tf.nest.map_structure(partial(tf.gather, indices=rows), data)
-        return gradients(batch, factor)
+        return gradients(batch, by)
 
     once, again = made(1), made(1)
-    left, divided = made(_TIMES), made(_TIMES, 1 / _TIMES)
+    left, divided = made(_TIMES), made(_TIMES, by=_TIMES)
     told, drawn = set[bool](), set[bool]()
     for key in once:
         four = once[key], again[key], left[key], divided[key]

@@ -126,13 +126,12 @@ class _Step:
             with suppress(Exception):  # of a step that needs its whole batch: training refuses it
                 self._sums = are_sums(self._few, data)
 
-    def _few(self, data: Any, factor: float) -> dict[int, list[Any]]:
-        before, self._sums = self._sums, factor != 1.0
+    def _few(self, data: Any, by: float) -> dict[int, list[Any]]:
+        self._sums = by != 1.0
         try:
-            share = tf.constant(1 / factor, tf.keras.backend.floatx())
-            return self._run(data, share, None)
+            return self._run(data, tf.constant(by, tf.keras.backend.floatx()), None)
         finally:
-            self._sums = before
+            self._sums = False
 
     def _run(
         self, data: Any, share: Any, examples: int | None, start: int = 0, whole: Any = None

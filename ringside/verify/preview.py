@@ -77,7 +77,7 @@ def _untrainable(
         short: whether an epoch or an evaluation of all data has a short batch.
     """
     try:
-        calling(_callbacks(workload))  # some are refused; the training below goes without
+        calling(workload.new_callbacks())  # some are refused; the training below goes without
     except RefusalError as error:
         return [_why(error)]
     try:
@@ -129,7 +129,7 @@ def _model(workload: Workload) -> dict[str, Any]:
     `warnings` are of the callbacks.
     """
     model = workload.build_model()
-    given = _callbacks(workload)
+    given = workload.new_callbacks()
     own = {"train_step": has_own_step(model), "test_step": has_own_test_step(model)}
     optimizers = optimizers_of(model) if workload.optimizer is None else [workload.optimizer()]
     return {
@@ -142,10 +142,6 @@ def _model(workload: Workload) -> dict[str, Any]:
         "warnings": never_called(given) if workload.validates else (),
         "unused": _unused(model),
     }
-
-
-def _callbacks(workload: Workload) -> list[Any]:
-    return list(workload.callbacks() if callable(workload.callbacks) else workload.callbacks)
 
 
 def _unused(model: Any) -> list[str]:

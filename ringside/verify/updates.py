@@ -198,12 +198,14 @@ def _noise(
     return noise
 
 
-def _noise_of_each(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, float]:
+def _noise_of_each(
+    kind: Kind, reference: Trace, rounded: Trace, most: Callable[..., Any] = np.max
+) -> dict[str, float]:
     """The same by name, over all updates: by chance there is none in one of them.
 
     What is no number allows nothing.
     """
-    off = _off(_rows(kind, rounded), _rows(kind, reference), single=True)
+    off = _off(_rows(kind, rounded), _rows(kind, reference), single=True, most=most)
     return {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
 
 
@@ -220,8 +222,7 @@ def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
     rounding, of which Adam makes whole updates. None, if they are more than a few.
     """
     rows, largest = _rows("weights", reference), _largest_update(reference)
-    off = _off(_rows("weights", rounded), rows, single=True, most=np.median)
-    noise = {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
+    noise = _noise_of_each("weights", reference, rounded, most=np.median)
     trained = [name for name in rows if reference.is_trained(name)]
     found = [name for name in trained if AMPLIFIED * noise[name] > MOST_LET_OFF * largest]
     elements = {name: rows[name][0].size for name in trained}

@@ -238,6 +238,10 @@ class Workload:
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
+    def new_callbacks(self) -> list[Any]:
+        """The author's callbacks, built anew if a function builds them."""
+        return list(self.callbacks() if callable(self.callbacks) else self.callbacks)
+
     def is_weighted(self) -> bool:
         """Whether examples have weights of their own, in training or in validation."""
         sources = (self.train, self.validation)
