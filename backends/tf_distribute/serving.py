@@ -7,6 +7,7 @@ parameter servers. A coordinator that is silent, or gone, has not said it: then 
 import contextlib
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,10 @@ POLL_S = 1.0
 MISSED_POLLS = 3
 # Silence, before the first answer or after it: of a network, or of a machine that restarts.
 SILENCE_S = 300.0
-TELL_S = 10.0
+TELL_S = 30.0
+# From a signal until the word is heard: a launcher signals as soon as the coordinator has ended,
+# and a busy machine delivers slowly. Shorter than what a launcher gives (launch/execute.py).
+HEAR_S = 5.0
 
 
 class CoordinatorLostError(ConnectionError):
@@ -28,10 +32,13 @@ class CoordinatorLostError(ConnectionError):
 
 
 def tell_over(tasks: list[ClusterTask]) -> None:
-    """Tell tasks that the training is over; one that is out of reach is passed over."""
+    """Tell tasks that the training is over; one that is out of reach is passed over and named."""
     for task in tasks:
-        with contextlib.suppress(tf.errors.OpError), _session(task) as (session, queue):
-            session.run(queue.enqueue(0))
+        try:
+            with _session(task, TELL_S) as (session, queue):
+                session.run(queue.enqueue(0))
+        except tf.errors.OpError as error:
+            print(f"{task.name} was not told that the training is over: {error}", file=sys.stderr)
 
 
 def hear_over(task: ClusterTask) -> threading.Event:
@@ -48,7 +55,7 @@ def hear_over(task: ClusterTask) -> threading.Event:
 
 
 @contextlib.contextmanager
-def _session(task: ClusterTask, limit_s: float | None = TELL_S) -> Iterator[tuple[Any, Any]]:
+def _session(task: ClusterTask, limit_s: float | None) -> Iterator[tuple[Any, Any]]:
     """A session with a task alone, and the queue on it."""
     place = f"/job:{task.type}/task:{task.index}"
     config = tf.compat.v1.ConfigProto(
@@ -81,7 +88,7 @@ def serve_until_over(coordinator: str, over: threading.Event) -> None:
         if ended.is_set():
             # A launcher also stops servers when a worker has died. launch/outcome.py takes a
             # KeyboardInterrupt for a result of that death, not for its cause.
-            if over.wait(POLL_S):
+            if over.wait(HEAR_S):
                 return
             raise KeyboardInterrupt("stopped by a signal before the training was over")
         answer = _ask(coordinator)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from backends.tf_distribute import serving
-from backends.tf_distribute.serving import CoordinatorLostError, serve_until_over
+from backends.tf_distribute.serving import CoordinatorLostError, serve_until_over, tell_over
+from ringside_core.specs.cluster import Cluster, ClusterTask
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
@@ -18,6 +19,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short pauses; signals are handled as before afterwards."""
     monkeypatch.setattr(serving, "POLL_S", 0.1)
+    monkeypatch.setattr(serving, "HEAR_S", 0.5)
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
@@ -95,6 +97,18 @@ def test_a_server_stopped_after_the_end(coordinator: socket.socket) -> None:
     """A launcher stops servers as soon as the coordinator has gone; the word may come just then."""
     over = threading.Event()
     after(0.1, os.kill, os.getpid(), signal.SIGTERM)
-    after(0.15, over.set)
+    after(0.4, over.set)
 
     serve_until_over(address_of(coordinator), over)
+
+
+def test_who_was_not_told_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else nobody knows why a server says afterwards that it was stopped too early."""
+    monkeypatch.setattr(serving, "TELL_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and no more
+        cluster = Cluster(chief=("127.0.0.1:1",), worker=(address_of(silent),))
+        tell_over([ClusterTask(cluster=cluster, type="worker", index=0)])
+
+    assert "worker-0 was not told that the training is over" in capsys.readouterr().err
