@@ -132,7 +132,7 @@ class Results:
         return self._noted("results").get(id(value), (None,))[0]
 
     def of_batch(self, value: Any) -> Any:
-        """What the mean of this result was told in this step, as a mean; None: it is no mean."""
+        """What the mean of this result was told in this step; None: that is no plain mean."""
         return self._noted("told").get(id(self.metric_of(value)))
 
     def _noted(self, what: str) -> dict[int, Any]:
@@ -152,7 +152,10 @@ class Results:
         given = signature.bind(metric, *args, **kwargs)
         told, weight = given.args[1] if len(given.args) > 1 else None, given.arguments.get(_WEIGHT)
         if type(metric) is tf.keras.metrics.Mean:
-            self._noted("told")[id(metric)] = _mean(tf.convert_to_tensor(told), weight)
+            values = tf.convert_to_tensor(told)
+            # Parts of a batch have other sums of weights: their means do not make the whole's.
+            weighted = weight is not None and values.shape.rank != 0
+            self._noted("told")[id(metric)] = None if weighted else tf.reduce_mean(values)
         counts = _counts(metric, told, weight)
         if counts is None:
             return update(*args, **kwargs)
@@ -200,11 +203,3 @@ def _counts(metric: Any, told: Any, weight: Any) -> Any:
 
 def _is_metric(value: Any) -> bool:
     return isinstance(value, tf.keras.metrics.Metric)
-
-
-def _mean(values: Any, weight: Any) -> Any:
-    """The mean that a `Mean` is told in one step."""
-    if weight is None or values.shape.rank == 0:
-        return tf.reduce_mean(values)
-    weight = tf.cast(weight, values.dtype) * tf.ones_like(values)
-    return tf.math.divide_no_nan(tf.reduce_sum(values * weight), tf.reduce_sum(weight))
