@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
@@ -18,6 +18,9 @@ from ringside_core.workloads.randomness import (
     random_operations,
 )
 
+if TYPE_CHECKING:
+    from ringside_core.workloads.batches import DrawnBatches
+
 
 @dataclass(frozen=True)
 class Augment:
@@ -28,11 +31,12 @@ class Augment:
         of_batch: batch → batch, the same for a whole batch of elements, whose draws have a row for
             each; None: it works on single elements only.
         partners: what makes elements whole before; None: they are. There is no `of_batch` then.
+            Its `arrays` tell processes whether they draw from the same.
     """
 
     of_one: Callable[..., Any]
     of_batch: Callable[..., Any] | None = None
-    partners: Partners | None = None
+    partners: "Partners | DrawnBatches | None" = None
 
     def whole(self, seed: int, epoch: Any, number: Any, element: Any) -> Any:
         """An element with its partners of an epoch; see `element`."""

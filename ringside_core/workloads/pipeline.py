@@ -36,6 +36,7 @@ from ringside_core.specs import (
     RunSpec,
 )
 from ringside_core.workloads.augment import draw_seed
+from ringside_core.workloads.batches import DrawnBatches
 from ringside_core.workloads.functions import (
     as_tuple,
     called,
@@ -379,7 +380,7 @@ class Pipeline:
                 true = tf.ones_like(true)
                 epoch, positions = gone_on(epoch, positions)
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
-            numbers = self._order(positions % total, epoch, total)
+            numbers = self._order(positions % total, epoch, source)
             element = gathered(numbers) if element is None else element
             if of_batch is not None:
                 element = of_batch(epoch, numbers, element)
@@ -393,7 +394,7 @@ class Pipeline:
             positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
             if self.goes_on:
                 epoch, positions = gone_on(epoch, positions)
-            return tf.broadcast_to(epoch, [batch]), self._order(positions % total, epoch, total)
+            return tf.broadcast_to(epoch, [batch]), self._order(positions % total, epoch, source)
 
         @tf.autograph.experimental.do_not_convert
         def element_at(epoch: Any, number: Any) -> Any:
@@ -430,24 +431,28 @@ class Pipeline:
 
         return (None, drawn) if augment.of_batch is None else (drawn, None)
 
-    def _order(self, positions: Any, epoch: Any, total: int) -> Any:
-        """Example numbers at these positions: a permutation of 0…total-1 for each epoch.
+    def _order(self, positions: Any, epoch: Any, source: ArraySource) -> Any:
+        """Example numbers at these positions: a permutation of all for each epoch.
 
         Args:
             positions: [batch], within the epoch.
             epoch: scalar; or [batch] ascending, as many as the positions allow.
-            total: number of examples.
+            source: of the examples.
         """
+        total, size = source.num_examples, source.together
         if self.shuffles and epoch.shape.rank:  # TensorFlow's takes one seed (seen on 2.21)
             most = (positions.shape[0] + total - 2) // total
-            numbers = [self._order(positions, epoch[0] + later, total) for later in range(most + 1)]
-            return tf.gather(tf.stack(numbers, axis=1), epoch - epoch[0], batch_dims=1)
+            orders = [self._order(positions, epoch[0] + later, source) for later in range(most + 1)]
+            return tf.gather(tf.stack(orders, axis=1), epoch - epoch[0], batch_dims=1)
         if not self.shuffles:
             return positions
-        seed = tf.stack([tf.constant(self.seed, tf.int64), epoch])
-        return tf.random.experimental.index_shuffle(
-            positions, seed=tf.cast(seed, tf.int32), max_index=total - 1
-        )
+        seed = tf.cast(tf.stack([tf.constant(self.seed, tf.int64), epoch]), tf.int32)
+        shuffled, last = tf.random.experimental.index_shuffle, total // size - 1
+        if size == 1:
+            return shuffled(positions, seed=seed, max_index=last)
+        group = shuffled(tf.minimum(positions // size, last), seed=seed, max_index=last)
+        ordered = group * size + positions % size
+        return tf.where(positions // size > last, positions, ordered)
 
     @tf.autograph.experimental.do_not_convert
     def _streamed(
@@ -583,8 +588,17 @@ def make_pipeline(
         capabilities: of the backend that trains; without distribution it is not the spec's.
         training: the training split, else the validation split.
     """
+    source = workload.train if training else workload.validation
+    partners = None if source.augment is None else source.augment.partners
+    if isinstance(partners, DrawnBatches) and capabilities.process_model == "coordinator":
+        raise RefusalError(
+            "A keras.utils.Sequence that draws random numbers is Python code, which workers of a "
+            "parameter server cannot run.",
+            received=f"{type(partners.reader.batches).__name__} under {spec.backend}",
+            advice="Draw in a tf.data.Dataset's map(…), or use another backend.",
+        )
     return Pipeline(
-        source=workload.train if training else workload.validation,
+        source=source,
         preprocess=workload.preprocess,
         options=spec.pipeline,
         plan=spec.batch_plan,
@@ -664,8 +678,8 @@ def _filtered(source: Source, keep: Callable[..., Any]) -> Source:
     if source.augment is not None and source.augment.partners is not None:
         raise RefusalError(
             "--filter works on elements that are the same in each epoch.",
-            received="a zip of shuffled data sets",
-            advice="Filter in the data sets of the zip.",
+            received="a zip of shuffled data sets, or a Sequence that draws",
+            advice="Filter in the data sets of the zip, or in the Sequence.",
         )
     if isinstance(source, ArraySource):
         elements = tf.data.Dataset.from_tensor_slices(source.arrays)

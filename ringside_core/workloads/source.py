@@ -17,6 +17,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
 from ringside_core.workloads.augment import Augment
+from ringside_core.workloads.batches import read_batches
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.functions import as_tuple, called, joined, rewritten
 from ringside_core.workloads.pairs import stack_elements
@@ -37,6 +38,8 @@ class ArraySource:
         steps_per_epoch: updates in an epoch of a training, which goes on where the last one ended:
             its batches go on over the ends of the passes. None: an epoch is one pass.
         drops_rest: whether the author drops a short last batch (`in_whole_batches`).
+        together: so many examples after one another stay together in each order, but for a rest at
+            the end, which stays there.
     """
 
     arrays: Any
@@ -46,6 +49,7 @@ class ArraySource:
     of_arrays: bool = True
     steps_per_epoch: int | None = None
     drops_rest: bool = False
+    together: int = 1
 
     @cached_property
     def num_examples(self) -> int:
@@ -313,45 +317,11 @@ def _counted(elements: Any, what: str) -> int:
 
 
 def _from_batches(batches: Any, *, what: str) -> ArraySource:
-    """The examples of a keras.utils.Sequence, in memory.
-
-    Raises:
-        RefusalError: a batch is another one when it is read again, or the batches do not fit.
-    """
-    kind = type(batches).__name__
-    try:
-        read = [_batch_of(batches[number]) for number in range(len(batches))]
-        arrays = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *read)
-        again = _batch_of(batches[0])
-        pairs = zip(tf.nest.flatten(read[0]), tf.nest.flatten(again), strict=True)
-        same = all(
-            np.array_equal(one, other, equal_nan=one.dtype.kind == "f") for one, other in pairs
-        )
-    except (IndexError, TypeError, ValueError) as error:
-        raise RefusalError(
-            f"The batches of the {what} must be arrays of the same shapes, but for their number of "
-            "examples.",
-            received=f"{kind}: {type(error).__name__}: {error}",
-            advice="Pad all of them to one length.",
-        ) from None
-    if not same:
-        raise RefusalError(
-            f"A keras.utils.Sequence must give the same batch again: the {what} are read once.",
-            received=f"another first batch from {kind} at the second reading",
-            advice="Draw random numbers in a tf.data.Dataset's map(…): there each belongs to its "
-            "example, under every backend.",
-        )
-    note = f"{kind} is read once; its batches are taken apart"
-    return ArraySource(arrays, said=(note, "each epoch has an order of its own, of examples"))
-
-
-def _batch_of(given: Any) -> Any:
-    """A batch as a tuple of nests of arrays; what is None at its end is left away."""
-    given = as_tuple(given)
-    parts = list(given) if isinstance(given, tuple) else [given]  # inputs alone
-    while parts and parts[-1] is None:
-        parts.pop()
-    return tuple(tf.nest.map_structure(np.asarray, part) for part in parts)
+    read = read_batches(batches, what=what)
+    order = (
+        f"each epoch has an order of its own, of {'examples' if read.together == 1 else 'batches'}"
+    )
+    return ArraySource(read.arrays, read.augment, said=(read.note, order), together=read.together)
 
 
 def writable_dir(path: Path) -> Path:

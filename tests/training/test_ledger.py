@@ -264,9 +264,9 @@ def test_another_shuffle_in_one_epoch_fails(
     """Each example once, but in the order of another seed: only the order tells."""
     honest = Pipeline._order
 
-    def reseeded(self: Pipeline, positions: Any, epoch: Any, total: int) -> Any:
+    def reseeded(self: Pipeline, positions: Any, epoch: Any, source: Any) -> Any:
         other = dataclasses.replace(self, seed=self.seed + 1)
-        wrong, right = (honest(one, positions, epoch, total) for one in (other, self))
+        wrong, right = (honest(one, positions, epoch, source) for one in (other, self))
         return tf.where(epoch == 1, wrong, right)
 
     monkeypatch.setattr(Pipeline, "_order", reseeded)

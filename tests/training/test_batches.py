@@ -1,0 +1,215 @@
+"""A keras.utils.Sequence that draws random numbers: as NumPy draws them by hand, everywhere."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside_core.keras import tf
+from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from ringside_core.workloads.batches import read_batches
+from ringside_core.workloads.fit_arguments import checked_arguments
+from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.workloads.source import as_source
+
+COUNT, BATCH, SEED = 22, 4, 3
+X = np.arange(COUNT, dtype=np.float32)[:, None] * 100
+Fed = dict[tuple[int, int], np.ndarray]  # (epoch, id) → x
+image = tf.keras.preprocessing.image
+
+
+class Noisy(tf.keras.utils.Sequence):
+    """Batches of four and a rest of two, with noise of NumPy, of Python and of TensorFlow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = np.arange(COUNT)
+
+    def __len__(self) -> int:
+        return -(-COUNT // BATCH)
+
+    def __getitem__(self, index: int) -> Any:
+        rows = self.order[index * BATCH : (index + 1) * BATCH]
+        return X[rows] + self.noise(len(rows)), rows
+
+    def noise(self, count: int) -> Any:
+        """One for each example, and one for all."""
+        drawn = np.random.normal(size=[count, 1]) + random.random()
+        return (drawn + float(tf.random.uniform([]))).astype(np.float32)
+
+
+class Reordered(Noisy):
+    """Its examples change their batches after each epoch."""
+
+    def on_epoch_end(self) -> None:
+        """As most authors write it."""
+        self.order = np.arange(COUNT)
+        np.random.shuffle(self.order)
+
+
+def pipeline(data: Any, replicas: int = 1, **options: Any) -> Pipeline:
+    """A training pipeline over a Sequence."""
+    return Pipeline(
+        source=as_source(data, what="data"),
+        preprocess=None,
+        options=PipelineOptions(**options),
+        plan=BatchPlan(global_batch=6, num_replicas=replicas),
+        training=True,
+        synchronous=True,
+        seed=SEED,
+    )
+
+
+def fed(pipe: Pipeline, readers: int = 1, epochs: int = 3, **begin: int) -> dict[Any, Any]:
+    """(x, y) of each id in each epoch, in the order in which they are fed."""
+    found: dict[Any, Any] = {}
+    per_epoch = pipe.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
+    for index in range(readers):
+        shard = InputShard(index=index, count=readers)
+        taken = pipe.dataset(shard, **begin).take(per_epoch * epochs)
+        for number, (x, y, _, _, ids) in enumerate(taken.as_numpy_iterator()):
+            for row, example in enumerate(ids):
+                if example >= 0:
+                    epoch = begin.get("first_epoch", 0) + number // per_epoch
+                    found[epoch, int(example)] = x[row].ravel()[0], int(y[row])
+    return found
+
+
+def by_hand(batches: Any, epoch: int) -> list[Any]:
+    """(x, y) of each example of an epoch, in the Sequence's order, with the documented seeds."""
+    seed = 2 * SEED
+    made: list[Any] = []
+    if hasattr(batches, "on_epoch_end"):
+        np.random.seed([seed, epoch])
+        batches.on_epoch_end()
+    for number in range(len(batches)):
+        np.random.seed([seed, epoch, number])
+        random.seed(str((seed, epoch, number)))
+        if hasattr(batches, "total_batches_seen"):
+            batches.total_batches_seen = epoch * len(batches) + number
+        random.getrandbits(63)  # TensorFlow's seed
+        x, y = batches[number]
+        made += zip(x.reshape(len(x), -1)[:, 0], y, strict=True)
+    return made
+
+
+@pytest.mark.parametrize("kind", [Noisy, Reordered])
+def test_its_numbers_are_those_of_seed_epoch_and_batch(kind: Any) -> None:
+    """NumPy's and Python's own, one stream for each batch; another in each epoch."""
+
+    class Kind(kind):
+        def noise(self, count: int) -> Any:
+            return (np.random.normal(size=[count, 1]) + random.random()).astype(np.float32)
+
+    found = fed(pipeline(Kind()))
+
+    assert len(found) == 3 * COUNT
+    for epoch in range(3):
+        for example, (x, y) in enumerate(by_hand(Kind(), epoch)):
+            np.testing.assert_allclose(found[epoch, example][0], x, rtol=1e-6)
+            assert found[epoch, example][1] == y
+        assert {found[epoch, example][1] for example in range(COUNT)} == set(range(COUNT))
+
+
+@pytest.mark.parametrize("kind", [Noisy, Reordered])
+def test_every_process_reads_the_same_and_a_restart_too(kind: Any) -> None:
+    """Also where the numbers are TensorFlow's."""
+    once = fed(pipeline(kind()))
+
+    assert len({x for x, _ in once.values()}) == 3 * COUNT
+    assert fed(pipeline(kind(), 2), readers=2) == once
+    assert fed(pipeline(kind(), 3)) == once
+    later = {key: value for key, value in once.items() if key[0] == 2}
+    assert fed(pipeline(kind()), epochs=1, first_epoch=2) == later
+    assert pipeline(kind()).data_digest == pipeline(kind()).data_digest
+
+
+def test_whole_batches_are_shuffled_and_the_rest_stays_last() -> None:
+    """A batch is read once; `shuffle=False` of fit, and of the run, keeps the order."""
+    orders = [
+        [example for epoch, example in fed(pipeline(Noisy())) if epoch == number]
+        for number in range(3)
+    ]
+    for order in orders:
+        assert sorted(order) == list(range(COUNT))
+        assert order[-2:] == [20, 21]
+        assert all(b - a == 1 for a, b in zip(order[::2], order[1::2], strict=True))
+        assert all(first % BATCH == 0 for first in order[:-2:BATCH])
+    assert len({tuple(order) for order in orders}) > 1
+
+    kept = checked_arguments(None, Noisy(), shuffle=False).train
+    assert not kept.shuffled
+    in_order = [example for _, example in fed(pipeline(Noisy(), shuffle=False), epochs=1)]
+    assert in_order == list(range(COUNT))
+
+
+@pytest.mark.filterwarnings("ignore:Please import `affine_transform`")  # legacy Keras of SciPy
+@pytest.mark.parametrize("seed", [None, 7])
+def test_images_that_keras_changes_at_random(seed: int | None) -> None:
+    """`ImageDataGenerator` as its users write it, with a seed of its own or without."""
+    pictures = np.random.default_rng(0).random((COUNT, 6, 6, 1)).astype(np.float32)
+
+    def flow() -> Any:
+        changed = image.ImageDataGenerator(horizontal_flip=True, width_shift_range=2)
+        return changed.flow(pictures, np.arange(COUNT), batch_size=BATCH, seed=seed)
+
+    found = fed(pipeline(flow()))
+
+    for epoch in range(3):
+        for example, (x, y) in enumerate(by_hand(flow(), epoch)):
+            assert found[epoch, example] == (x, y)
+    assert fed(pipeline(flow(), 2), readers=2) == found
+
+
+def test_the_random_numbers_of_the_process_go_on_as_before() -> None:
+    """Those of a callback, say."""
+    np.random.seed(1)
+    random.seed(1)
+    expected = np.random.random(), random.random()
+    np.random.seed(1)
+    random.seed(1)
+
+    read_batches(Reordered(), what="data")
+
+    assert (np.random.random(), random.random()) == expected
+
+
+class OwnGenerator(Noisy):
+    """Draws from what nobody can seed."""
+
+    def noise(self, count: int) -> Any:
+        """Another one after a restart."""
+        return np.random.default_rng().random([count, 1])
+
+
+class ShufflesOn(Noisy):
+    """An epoch depends on the one before."""
+
+    def on_epoch_end(self) -> None:
+        """Shuffles the last order."""
+        np.random.shuffle(self.order)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (OwnGenerator, "OwnGenerator, whose first batch is another one with the same seeds"),
+        (ShufflesOn, r"begun again.*np.random.permutation\(n\)"),
+    ],
+)
+def test_what_cannot_be_read_again_is_refused(kind: Any, words: str) -> None:
+    """With the advice that helps: `Noisy` and `Reordered` follow it."""
+    with pytest.raises(RefusalError, match=words):
+        as_source(kind(), what="data")
+
+
+def test_batches_of_several_sizes_are_refused_when_they_are_read() -> None:
+    """Examples have numbers, and those are of batches of one size."""
+
+    class Uneven(Noisy):
+        def __getitem__(self, index: int) -> Any:
+            return tuple(part[: 3 if index == 1 else None] for part in super().__getitem__(index))
+
+    with pytest.raises(Exception, match="batches of one size"):
+        fed(pipeline(Uneven()))
