@@ -120,8 +120,21 @@ def _planned(
         for chunk in range(begin, end, CHUNK):
             places = np.arange(chunk, min(chunk + CHUNK, end))
             ids = places - number * total
-            if pipeline.shuffles:
-                ids = tf.random.experimental.index_shuffle(
-                    ids, seed=[spec.seed, number], max_index=total - 1
-                ).numpy()
-            yield places - first, ids
+            yield places - first, _shuffled(ids, spec, pipeline, number)
+
+
+def _shuffled(
+    places: NDArray[Any], spec: RunSpec, pipeline: Pipeline, number: int
+) -> NDArray[Any]:
+    """The ids at these places of a pass: whole groups of examples that stay together, shuffled."""
+    source = pipeline.prepared
+    assert isinstance(source, ArraySource)
+    size = source.together
+    whole = source.num_examples // size * size
+    if not pipeline.shuffles:
+        return places
+    groups = tf.random.experimental.index_shuffle(
+        places[places < whole] // size, seed=[spec.seed, number], max_index=whole // size - 1
+    ).numpy()
+    shuffled = groups * size + places[places < whole] % size
+    return np.concatenate([shuffled, places[places >= whole]])

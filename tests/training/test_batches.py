@@ -12,6 +12,8 @@ from ringside_core.workloads.batches import read_batches
 from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import as_source
+from tests.training.momentum import spec_of
+from trainers.planned import _planned
 
 COUNT, BATCH, SEED = 22, 4, 3
 X = np.arange(COUNT, dtype=np.float32)[:, None] * 100
@@ -137,6 +139,11 @@ def test_whole_batches_are_shuffled_and_the_rest_stays_last() -> None:
         assert all(b - a == 1 for a, b in zip(order[::2], order[1::2], strict=True))
         assert all(first % BATCH == 0 for first in order[:-2:BATCH])
     assert len({tuple(order) for order in orders}) > 1
+    # By this a run that was fed in another order is found out.
+    spec = spec_of(seed=SEED, global_batch=6)
+    for number, order in enumerate(orders):
+        planned = [ids for _, ids in _planned(spec, pipeline(Noisy()), number)]
+        assert np.concatenate(planned).tolist() == order
 
     kept = checked_arguments(None, Noisy(), shuffle=False).train
     assert not kept.shuffled

@@ -167,6 +167,27 @@ def padded(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, fit(model, words.padded_batch(BATCH), **told)
 
 
+class Mixed(tf.keras.utils.Sequence):
+    """Batches whose rows are in a new order at each reading, which no update depends on."""
+
+    def __len__(self) -> int:
+        return -(-EXAMPLES // BATCH)
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = (part[index * BATCH : (index + 1) * BATCH] for part in data(14))
+        rows = np.random.permutation(len(x))
+        return x[rows], y[rows]
+
+
+def drawn(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Batches that NumPy draws: each process must take its part of the same ones."""
+    tf.keras.utils.set_random_seed(14)
+    with scope():
+        model = net()
+        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
+    return model, fit(model, Mixed(), epochs=2, shuffle=False, verbose=0)
+
+
 def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     """Callbacks that decide by the metrics of the validation, and that write files."""
     tf.keras.utils.set_random_seed(1)
@@ -414,7 +435,7 @@ def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
 
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
-    *(held, endless, padded, unbuilt, within, unweighted, saved, added),
+    *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
 )
 
 
