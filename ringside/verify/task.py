@@ -273,6 +273,7 @@ def _prepared(
         run_dir=run_dir,
         listeners=[*listeners, *watching],
         virtual_replicas=case.virtual_replicas,
+        callbacks=(),  # the reference goes without the author's, so all cases do
     )
 
 
