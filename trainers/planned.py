@@ -123,9 +123,7 @@ def _planned(
             yield places - first, _shuffled(ids, spec, pipeline, number)
 
 
-def _shuffled(
-    places: NDArray[Any], spec: RunSpec, pipeline: Pipeline, number: int
-) -> NDArray[Any]:
+def _shuffled(places: NDArray[Any], spec: RunSpec, pipeline: Pipeline, number: int) -> NDArray[Any]:
     """The ids at these places of a pass: whole groups of examples that stay together, shuffled."""
     source = pipeline.prepared
     assert isinstance(source, ArraySource)

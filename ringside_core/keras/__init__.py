@@ -30,6 +30,7 @@ from ringside_core.keras.tensorflow import (
     is_of_keras,
     let_averages_be_of_one_replica,
     python_of,
+    seed_script,
     tf,
     with_rank,
 )
@@ -163,6 +164,7 @@ __all__ = [
     "same_chance",
     "scaled_loss",
     "schedule_as_it_is",
+    "seed_script",
     "seed_weights",
     "set_floatx",
     "set_generator",

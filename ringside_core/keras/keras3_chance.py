@@ -11,7 +11,7 @@ import numpy as np
 from keras.src.backend.tensorflow import random as random_module
 from keras.src.random import seed_generator
 
-from ringside_core.keras.tensorflow import AS_SHIPPED, global_seed, tf
+from ringside_core.keras.tensorflow import AS_SHIPPED, global_seed, is_seeded, tf
 from ringside_core.keras.variables import raw
 
 _NUMBERS = "_ringside_numbers"  # on a SeedGenerator: what answers its draws
@@ -142,7 +142,7 @@ def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
         seed: of the weights.
         also_if_seeded: whether a seed that the author has set is overridden.
     """
-    if also_if_seeded or global_seed() is None:
+    if also_if_seeded or not is_seeded():
         random.seed(seed)
         tf.random.set_seed(seed)
 

@@ -16,7 +16,7 @@ from tf_keras.src.mixed_precision import policy
 from tf_keras.src.utils import losses_utils, metrics_utils
 
 from ringside_core.keras.legacy_chance import chance_of, count_draws, draw_as_before
-from ringside_core.keras.tensorflow import flat, global_seed, tf, with_rank
+from ringside_core.keras.tensorflow import flat, global_seed, is_seeded, tf, with_rank
 
 __all__ = ["chance_of", "count_draws", "draw_as_before"]
 
@@ -207,7 +207,7 @@ def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
     """
     if also_if_seeded or getattr(_SEED_GENERATOR, "generator", None) is None:
         _SEED_GENERATOR.generator = random.Random(seed)
-    if also_if_seeded or global_seed() is None:
+    if also_if_seeded or not is_seeded():
         tf.random.set_seed(seed)
 
 

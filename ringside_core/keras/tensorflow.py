@@ -8,10 +8,13 @@ Whoever starts a process sets it before TensorFlow is imported
 import contextlib
 import functools
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from ringside_core.memory import keep_freed_memory
 from ringside_core.specs.keras_version import SWITCH, chosen_version, is_as_shipped
@@ -88,8 +91,10 @@ __all__ = [
     "gen_stateless_random_ops_v2",
     "global_seed",
     "is_of_keras",
+    "is_seeded",
     "let_averages_be_of_one_replica",
     "python_of",
+    "seed_script",
     "tf",
     "with_rank",
 ]
@@ -109,6 +114,21 @@ def functions_in_python() -> Iterator[None]:
 def global_seed() -> Any:
     """TensorFlow's global seed; None: nobody has set it."""
     return context.global_seed()
+
+
+SCRIPT_SEED = 1_383_624_295
+
+
+def seed_script() -> None:
+    """Seed all global random numbers before a script, so that an unseeded one draws alike again."""
+    random.seed(SCRIPT_SEED)
+    np.random.seed(SCRIPT_SEED)
+    tf.random.set_seed(SCRIPT_SEED)
+
+
+def is_seeded() -> bool:
+    """Whether an author has set TensorFlow's global seed."""
+    return global_seed() not in (None, SCRIPT_SEED)
 
 
 def flat(value: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import same_chance, seed_weights, tf
+from ringside_core.keras import same_chance, seed_script, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line
@@ -192,7 +192,7 @@ def no_fit(script: str, fits: int = 0) -> RefusalError:
 
 
 def run(script: str) -> None:
-    """Run a script to its end, as Python would.
+    """Run a script to its end, as Python would, but with seeds, which it may set itself.
 
     Raises:
         RefusalError: an error within it, with the line.
@@ -200,6 +200,7 @@ def run(script: str) -> None:
     path = Path(script_words(script)[0])
     try:
         code = compile(path.read_bytes(), str(path), "exec")
+        seed_script()
         with _as_main(path, script_words(script)) as module:
             exec(code, vars(module))
     except RefusalError:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backends import make_backend
-from ringside_core.keras import get_weights, tf
+from ringside_core.keras import get_weights, seed_script, seed_weights, tf
 from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.pipeline import make_pipeline
@@ -113,6 +113,38 @@ def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
     for _ in range(2):
         drawn = arrays_of(captured_fit(path))[1]
         np.testing.assert_array_equal(drawn, np.random.RandomState(3).random((20, 1)))
+
+
+def test_a_script_without_seeds_draws_the_same_again(tmp_path: Path) -> None:
+    """In each process, whatever draws; its weights still follow the run."""
+    before = "x = np.random.random((20, 3)) + random.random() + float(tf.random.uniform([]))\n"
+    below = "y = np.random.random((20, 1))\n"
+    path = script(tmp_path, BEGIN, "import random\n", before, BUILD, below, FIT)
+
+    first = captured_fit(path, seed=1)
+    tf.random.uniform([3])
+    again = captured_fit(path, seed=2)
+
+    for one, other in zip(arrays_of(first), arrays_of(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    weights = [get_weights(asked.model)[0] for asked in (first, again)]
+    assert (weights[0] != weights[1]).any()
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_scope_seeds_what_its_author_has_not(seeded: bool) -> None:
+    """With the seed of the run."""
+    drawn = []
+    for seed in (1, 2):
+        seed_script()
+        if seeded:
+            tf.keras.utils.set_random_seed(3)
+        seed_weights(seed, also_if_seeded=False)
+        drawn.append(tf.keras.layers.Dense(4, kernel_initializer="glorot_uniform"))
+        drawn[-1].build((None, 4))
+
+    same = (get_weights(drawn[0])[0] == get_weights(drawn[1])[0]).all()
+    assert same == seeded
 
 
 @pytest.mark.parametrize(
