@@ -108,6 +108,8 @@ def _of_one_example(one: Deviation, reference: Trace) -> float:
     count = meta["train_examples"] if trained else meta["validation_examples"][0]
     if trained and meta.get("goes_on"):  # an epoch is no pass
         count = int((reference.fed[0] >= 0).sum())
+    if not count:
+        return 0.0
     counted = np.asarray(values[one.name], np.float64) * count
     whole = np.abs(counted - np.round(counted)) <= count * np.finfo(np.float32).eps
     return 1.0 / (count * _scale([values[one.name]])) if np.all(whole) else 0.0

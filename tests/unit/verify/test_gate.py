@@ -169,6 +169,15 @@ def test_one_example_more_that_is_right_is_chance(examples: int, passed: bool) -
     assert not parity({"a": arm}, right, precision="float32", rounded=rounded).passed
 
 
+def test_a_validation_without_examples_has_no_example_more() -> None:
+    """A program without validation data, whose model has metrics."""
+    right = trace()
+    right.meta["validation_examples"] = [0, 0]
+    right.before["accuracy"] = np.zeros(())
+
+    assert parity({"a": right}, right, precision="float32", rounded=right).passed
+
+
 def test_large_statistics_hide_no_weight() -> None:
     """What no optimizer updates is a kind of its own, in float64 too."""
     right, arm = trace(), trace()
