@@ -13,9 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import generator_of, python_of, set_generator, tf
+from ringside_core.keras import (
+    generator_of,
+    let_unseeded_be_answered,
+    python_of,
+    set_generator,
+    tf,
+)
 from ringside_core.specs import ByDesign, RefusalError
-from ringside_core.workloads.randomness import Stream, by_tensorflow, drawing_from, in_loop
+from ringside_core.workloads.randomness import (
+    Stream,
+    by_tensorflow,
+    drawing_from,
+    in_loop,
+    stream_here,
+)
 from ringside_core.workloads.splitmix import GAMMA, mixed, shifted, word
 
 # Φ(-2) and Φ(2): TensorFlow cuts a truncated normal at two standard deviations.
@@ -265,7 +277,7 @@ class ExampleRandom:
 
 
 class ExampleStream(Stream):
-    """Ties what a model draws by tf.random, beside the generators of its layers.
+    """Ties what a model draws by tf.random, or by keras.random without a seed, beside its layers.
 
     Attributes:
         draws: how many were tied.
@@ -288,11 +300,18 @@ class ExampleStream(Stream):
 
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream; TensorFlow draws what does not have one part for each example."""
-        draw, ids = getattr(self, f"_{operation}", None), self._current_ids()
-        if draw is None or ids is None or in_loop(ids) or not self._numbers.fits(given["shape"]):
+        draw = getattr(self, f"_{operation}", None)
+        if draw is None or self.numbers(given["shape"]) is None:
             return by_tensorflow(operation, given)
-        self.draws += 1
         return draw(**given)
+
+    def numbers(self, shape: Any) -> ExampleRandom | None:
+        """What makes the numbers of a draw of this shape; None: they are no example's."""
+        ids = self._current_ids()
+        if ids is None or in_loop(ids) or not self._numbers.fits(shape):
+            return None
+        self.draws += 1
+        return self._numbers
 
     def _random_uniform(self, *, shape: Any, dtype: Any) -> Any:
         return self._numbers.random_uniform(shape, dtype=dtype)
@@ -311,6 +330,13 @@ class ExampleStream(Stream):
         return self._numbers.truncated_normal(shape, dtype=dtype)
 
 
+def _of_unseeded(shape: Any) -> ExampleRandom | None:
+    """What answers draws by Keras 3 without a seed, such as keras.random.normal(shape)."""
+    stream = stream_here()
+    return stream.numbers(shape) if isinstance(stream, ExampleStream) else None
+
+
+let_unseeded_be_answered(_of_unseeded)
 _WITHOUT_GENERATOR = 2**31 - 1  # takes the place of a layer's number
 _RULE = "To be tied to the example, random numbers must be drawn for each example of a batch."
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import functools
+import inspect
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -72,6 +73,10 @@ def _answered(name: str, upstream: Any) -> Any:
     @functools.wraps(upstream)
     def drawn(*args: Any, seed: Any = None, **kwargs: Any) -> Any:
         numbers = getattr(seed, _NUMBERS, None)
+        if seed is None and _unseeded:
+            given = inspect.signature(upstream).bind(*args, **kwargs).arguments
+            shape = tf.shape(given["inputs"]) if name == "dropout" else given["shape"]
+            numbers = _unseeded[-1](shape)
         if numbers is None:
             return upstream(*args, seed=seed, **kwargs)
         if name == "dropout":
@@ -79,6 +84,18 @@ def _answered(name: str, upstream: Any) -> Any:
         return getattr(numbers, _METHODS[name])(*args, **kwargs)
 
     return drawn
+
+
+def let_unseeded_be_answered(numbers: Callable[[Any], Any]) -> None:
+    """From now on, let what draws without a seed be answered as a layer's generator would.
+
+    Args:
+        numbers: shape → what answers (see `set_generator`), or None: Keras draws.
+    """
+    _unseeded[:] = [numbers]
+
+
+_unseeded: list[Callable[[Any], Any]] = []
 
 
 def _with_whole_shape(inputs: Any, rate: Any, noise_shape: Any = None) -> tuple[Any, ...]:

@@ -198,6 +198,11 @@ def make_shared_generator() -> None:
     """Keras 2 has none that would be made within a step."""
 
 
+def let_unseeded_be_answered(numbers: Callable[[Any], Any]) -> None:
+    """Keras 2 draws by tf.random where it is given no seed."""
+    del numbers
+
+
 def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
     """Seed the initial weights; TensorFlow's other draws follow, Python's and NumPy's do not.
 

@@ -110,12 +110,17 @@ def by_tensorflow(operation: str, given: dict[str, Any]) -> Any:
 @contextmanager
 def drawing_from(stream: Stream | None) -> Iterator[None]:
     """Let what this thread draws be answered by a stream; None: by TensorFlow."""
-    before = getattr(_here, "stream", None)
+    before = stream_here()
     _here.stream = stream
     try:
         yield
     finally:
         _here.stream = before
+
+
+def stream_here() -> Stream | None:
+    """The stream that answers what this thread draws; None: TensorFlow does."""
+    return getattr(_here, "stream", None)
 
 
 def in_loop(since: Any) -> bool:
@@ -226,7 +231,7 @@ def _let_streams_answer(name: str) -> None:
     signature = inspect.signature(upstream)
 
     def answered(*args: Any, **kwargs: Any) -> Any:
-        stream = getattr(_here, "stream", None)
+        stream = stream_here()
         if stream is None:
             return upstream(*args, **kwargs)
         given = dict(signature.bind(*args, **kwargs).arguments)

@@ -39,8 +39,18 @@ def sentences() -> Workload:
     )
 
 
+class Noise(keras.layers.Layer):
+    """Adds what it draws without a seed, from the generator that all such draws share."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if not training:
+            return x
+        chosen = keras.random.uniform((keras.ops.shape(x)[0], 1), dtype=x.dtype)
+        return x + 0.1 * keras.random.normal(keras.ops.shape(x), dtype=x.dtype) * chosen
+
+
 def workload() -> Workload:
-    """Embeddings, batch normalisation, dropout, clipping by the global norm, and Adam."""
+    """Embeddings, batch normalisation, noise, dropout, clipping by the global norm, and Adam."""
     drawn = np.random.default_rng(0)
     words = drawn.integers(0, 20, size=(118, 5)).astype("int32")
     x = drawn.normal(size=(118, 6)).astype("float32")
@@ -51,7 +61,7 @@ def workload() -> Workload:
         sentence, numbers = keras.Input((5,), dtype="int32"), keras.Input((6,))
         mean = layers.GlobalAveragePooling1D()(layers.Embedding(20, 4)(sentence))
         hidden = layers.Dense(8, activation="tanh")(layers.Concatenate()([mean, numbers]))
-        hidden = layers.Dropout(0.3)(layers.BatchNormalization()(hidden))
+        hidden = layers.Dropout(0.3)(Noise()(layers.BatchNormalization()(hidden)))
         return keras.Model([sentence, numbers], layers.Dense(2)(hidden))
 
     return Workload(
