@@ -19,6 +19,7 @@ from ringside_core.keras import (
     clear_session,
     count_draws,
     get_weights,
+    has_own_test_step,
     set_schedule,
     set_weights,
     tf,
@@ -37,7 +38,7 @@ from ringside_core.specs import (
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import as_given, together
-from trainers.own_trial import Trial, build_compiled, has_own_test_step, try_out
+from trainers.own_trial import Trial, build_compiled, try_out
 from trainers.rehearsal import first_examples
 from trainers.whole_batch import (
     mark_alike,

@@ -16,6 +16,7 @@ from ringside_core.keras import (
     compiled_losses,
     compiled_metrics,
     has_own_step,
+    has_own_test_step,
     loss_metrics,
     metrics_of,
     on_apply,
@@ -89,13 +90,10 @@ def step_name(model: Any) -> str:
     if isinstance(model, StepFunction):
         return str(model.name)
     if has_own_step(model):
-        return f"{type(model).__name__}.train_step"
+        kind = type(model)
+        own = kind.train_step is not tf.keras.Model.train_step
+        return f"{kind.__name__}.{'train_step' if own else 'compute_loss'}"
     return f"the training of {model.name}"
-
-
-def has_own_test_step(model: Any) -> bool:
-    """Whether the model's author wrote its step of an evaluation."""
-    return type(model).test_step is not tf.keras.Model.test_step
 
 
 def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]]) -> None:
@@ -106,14 +104,17 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]]) -> Non
         first: returns a batch (x, y, weight); it is not called if there is nothing to make.
     """
     losses, metrics = compiled_losses(model), compiled_metrics(model)
-    if losses is None or losses.built:
+    losses, metrics = (None if one is None or one.built else one for one in (losses, metrics))
+    if losses is None and metrics is None:
         return
     # A model with a step of its own may have no call, or one of something else.
     with suppress(Exception if has_own_step(model) else NotImplementedError):
         x, y, _ = first()
         made, y = model(x, training=False), labels(y)
-        build_losses(losses, y, made)
-        build_metrics(metrics, y, made)
+        if losses is not None:
+            build_losses(losses, y, made)
+        if metrics is not None:
+            build_metrics(metrics, y, made)
 
 
 def try_out(

@@ -22,6 +22,7 @@ from ringside_core.keras import (
     clear_session,
     get_weights,
     has_own_step,
+    has_own_test_step,
     is_of_keras,
     metrics_of,
     optimizer_variables,
@@ -40,7 +41,6 @@ from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.own_step import packed
-from trainers.own_trial import has_own_test_step
 from trainers.whole_batch import (
     mark_losses,
     metrics_of_layers,

@@ -12,7 +12,14 @@ from typing import Any
 from backends import make_backend
 from ringside.verify.request import Case, Request
 from ringside.verify.task import cut, inspect_workload
-from ringside_core.keras import has_own_step, lowest_bits, optimizers_of, set_floatx, weights_of
+from ringside_core.keras import (
+    has_own_step,
+    has_own_test_step,
+    lowest_bits,
+    optimizers_of,
+    set_floatx,
+    weights_of,
+)
 from ringside_core.specs import RecordInProgress, RefusalError, RunSpec, Surroundings, write_whole
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.pipeline import make_pipeline
@@ -20,7 +27,6 @@ from ringside_core.workloads.registry import load_workload
 from ringside_core.workloads.workload import Workload
 from trainers.callbacks import calling, never_called
 from trainers.driver import DivergedError
-from trainers.own_trial import has_own_test_step
 from trainers.prepare import prepare
 from trainers.sync_proof import NothingTrainedError
 from trainers.train import train

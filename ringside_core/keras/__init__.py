@@ -27,6 +27,8 @@ from ringside_core.keras.tensorflow import (
     gen_stateful_random_ops,
     gen_stateless_random_ops_v2,
     global_seed,
+    has_own_step,
+    has_own_test_step,
     is_of_keras,
     let_averages_be_of_one_replica,
     python_of,
@@ -60,7 +62,6 @@ compiled_losses = _keras.compiled_losses
 compiled_metrics = _keras.compiled_metrics
 draw_by_rank = _keras.draw_by_rank
 get_weights = _keras.get_weights
-has_own_step = _keras.has_own_step
 is_graph_network = _keras.is_graph_network
 keep_exclusions = _keras.keep_exclusions
 loss_metrics = _keras.loss_metrics
@@ -137,6 +138,7 @@ __all__ = [
     "get_weights",
     "global_seed",
     "has_own_step",
+    "has_own_test_step",
     "is_graph_network",
     "is_of_keras",
     "keep_exclusions",

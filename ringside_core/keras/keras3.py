@@ -270,11 +270,6 @@ def set_weights(model: Any, values: Sequence[Any]) -> None:
         variable.assign(value)
 
 
-def has_own_step(model: Any) -> bool:
-    """Whether the model's author wrote its training step."""
-    return type(model).train_step is not keras.Model.train_step
-
-
 def is_graph_network(model: Any) -> bool:
     """Whether a model says how its layers are connected."""
     return isinstance(model, Functional)

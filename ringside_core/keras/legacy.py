@@ -327,11 +327,6 @@ metrics_utils.update_confusion_matrix_variables = _count_elements(  # of Precisi
 )
 
 
-def has_own_step(model: Any) -> bool:
-    """Whether the model's author wrote its training step."""
-    return type(model).train_step is not tf.keras.Model.train_step
-
-
 def weights_of(model: Any) -> list[Any]:
     """The weights of a model in order, without the states of metrics that its author gave it.
 

@@ -90,6 +90,8 @@ __all__ = [
     "gen_stateful_random_ops",
     "gen_stateless_random_ops_v2",
     "global_seed",
+    "has_own_step",
+    "has_own_test_step",
     "is_of_keras",
     "is_seeded",
     "let_averages_be_of_one_replica",
@@ -116,6 +118,22 @@ def global_seed() -> Any:
     return context.global_seed()
 
 
+def has_own_step(model: Any) -> bool:
+    """Whether the model's author wrote its training step, or what Keras' own step calls."""
+    return _is_own(model, "train_step", *_COMPUTES)
+
+
+def has_own_test_step(model: Any) -> bool:
+    """Whether the model's author wrote its step of an evaluation, or what Keras' own step calls."""
+    return _is_own(model, "test_step", *_COMPUTES)
+
+
+def _is_own(model: Any, *names: str) -> bool:
+    return any(getattr(type(model), n) is not getattr(tf.keras.Model, n) for n in names)
+
+
+# They need not look at weights, so padding might count.
+_COMPUTES = ("compute_loss", "compute_metrics")
 SCRIPT_SEED = 1_383_624_295
 
 

@@ -142,10 +142,7 @@ class Workload:
                 advice=hint,
             )
         check_not_horovods(*optimizers_of(model), *model._flatten_layers())
-        own = has_own_step(model)
-        self._check_reductions(own_step=own)
-        if not own:
-            _check_computes(model)
+        self._check_reductions(own_step=has_own_step(model))
         # Keras 3 calls a model built after `build()` in its constructor, without its layers.
         if not all(layer.built for layer in (model, *model._flatten_layers())):
             # Weights made in the first step would not be those with which every backend begins.
@@ -291,24 +288,6 @@ def _check_made_here(model: Any) -> None:
             received=f"{outside[0] if outside else model.name}, made outside of it",
             advice="Write: with ringside.scope(): model = …; model.compile(…)",
         )
-
-
-def _check_computes(model: Any) -> None:
-    """Refuse a loss or metrics that a model computes by itself within Keras 3's own step.
-
-    They need not look at weights, so padding might count.
-    """
-    own = [n for n in _COMPUTES if getattr(type(model), n) is not getattr(tf.keras.Model, n)]
-    if VERSION == 3 and own:
-        raise RefusalError(
-            "A model that computes its loss or its metrics itself must have a train_step and a "
-            "test_step of its own: those get true examples only.",
-            received=f"{type(model).__name__}.{own[0]}",
-            advice=f"Write a train_step and a test_step that call self.{own[0]}.",
-        )
-
-
-_COMPUTES = ("compute_loss", "compute_metrics")
 
 
 def _merged(metrics: Any, weighted: Any) -> Any:
