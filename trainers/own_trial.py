@@ -29,7 +29,7 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RefusalError
-from ringside_core.users_errors import in_one_line
+from ringside_core.users_errors import in_one_line, of_users
 from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
@@ -145,7 +145,8 @@ def try_out(
     results, tested, trained, sums = Results.of(model), None, None, False
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
-        with counted_by(one, one), gathering(gathers), noting_sums() as seen:
+        explained, counts = _on_its_part(model, "test_step", several), counted_by(one, one)
+        with explained, counts, gathering(gathers), noting_sums() as seen:
             tested = _returned(model, python_of(model.test_step), held_out, results)
         if several and seen:
             raise RefusalError(
@@ -164,7 +165,8 @@ def try_out(
             _watch_updates(optimizer, note, partial(_keep, handed, number))
         known, counts = _only_known(optimizers), counted_by(one, one)
         with known, counts, gathering(gathers), noting_sums() as seen:
-            trained = _returned(model, python_of(model.train_step), data, results)
+            with _on_its_part(model, "train_step", several):
+                trained = _returned(model, python_of(model.train_step), data, results)
             if seen or (several and batch[2].shape[0] == 1):
                 sums = _sums(model, handed, data, strict=several and bool(seen))
         if sums and several:
@@ -177,6 +179,24 @@ def try_out(
                 "and make the batch as much larger.",
             )
     return Trial(trained, tested, tuple(tuple(dict.fromkeys(mine)) for mine in updated), sums)
+
+
+@contextmanager
+def _on_its_part(model: Any, step: str, several: bool) -> Iterator[None]:
+    """Say what a replica's part of a batch has to do with an error of the author's step."""
+    try:
+        yield
+    except RefusalError:
+        raise
+    except Exception as error:
+        if not several:
+            raise
+        raise RefusalError(
+            "A step must run on each replica's part of a batch.",
+            received=f"{type(model).__name__}.{step}, which ends with {of_users(error)}",
+            advice="If that is about a size, take it from the batch, as tf.shape(x)[0], and not "
+            "from a constant.",
+        ) from error
 
 
 def _keep(handed: dict[int, list[Any]], number: int, gradients: list[Any]) -> None:

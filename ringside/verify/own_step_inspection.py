@@ -22,7 +22,8 @@ from ringside_core.keras import (
     tf,
     weights_of,
 )
-from ringside_core.specs import ByDesign
+from ringside_core.specs import ByDesign, RefusalError
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from ringside_core.workloads.workload import Workload
@@ -63,7 +64,7 @@ def inspect_own_step(
     if not _alike(whole, again):
         obstacles.append(f"{name} draws random numbers that Ringside cannot tie to the example")
     else:
-        told = {_difference(step, slices, whole, draws): None for slices in splits}
+        told = _differences(step, splits, whole, draws)
         coupled = told.pop(_COUPLED, "") is None
         obstacles += [f"{name} {what}" for what in told if what]
     tied = [generator_of(layer).by_design for layer in drawing_layers(model) if _drew(layer)]
@@ -159,6 +160,25 @@ class _Step:
     def of_replicas(self, parts: Sequence[Part]) -> list[Gradients]:
         """The same for replicas that have these parts."""
         return run_together([partial(self.gradients, part, TOGETHER) for part in parts])
+
+
+def _differences(
+    step: _Step, splits: Sequence[Sequence[Part]], whole: Gradients, draws: int
+) -> dict[str, None]:
+    """`_difference` of each split, or how the step ends on the first slices on which it ends."""
+    told: dict[str, None] = {}
+    for slices in splits:
+        try:
+            told[_difference(step, slices, whole, draws)] = None
+        except RefusalError:
+            raise
+        except Exception as error:  # of the user's step, which ran on the whole batch
+            told[
+                f"cannot be called on {slices[0].size} of {slices[0].of} examples, a replica's "
+                f"part: {in_one_line(error)}; take sizes from the batch, as tf.shape(x)[0]"
+            ] = None
+            break
+    return told
 
 
 def _difference(step: _Step, slices: Sequence[Part], whole: Gradients, draws: int) -> str:

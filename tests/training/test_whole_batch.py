@@ -404,6 +404,25 @@ def test_a_sum_of_one_example_is_refused() -> None:
         try_out(model, batch, (x, y), (x, y), several=True)
 
 
+def test_a_step_that_cannot_run_on_a_part_says_so() -> None:
+    """With the line that fails; alone it ends with the author's own error."""
+
+    class Sized(Summed):
+        def train_step(self, data: Any) -> Any:
+            raise ValueError("16 and 8")
+
+    x, y = (tf.cast(one[:8], tf.keras.backend.floatx()) for one in numbers())
+    model = Sized(1)
+    model(x)
+    model.compile("sgd")
+    batch = x, y, tf.ones(8, x.dtype)
+
+    with pytest.raises(RefusalError, match=r"Sized.train_step, which ends with .*16 and 8.*line"):
+        try_out(model, batch, (x, y), (x, y), several=True)
+    with pytest.raises(ValueError, match="16 and 8"):
+        try_out(model, batch, (x, y), (x, y))
+
+
 def spread(y: Any, made: Any) -> Any:
     """No number for a single example."""
     del y

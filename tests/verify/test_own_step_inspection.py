@@ -50,6 +50,13 @@ class Summing(Stepping):
         return tf.reduce_sum(error**2)
 
 
+class Sized(Stepping):
+    """A weight for each example of a batch, as many as its author takes."""
+
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean(error**2 * tf.ones([BATCH, 1]))
+
+
 class Mixing(Stepping):
     """A mean and a sum."""
 
@@ -158,6 +165,7 @@ def test_a_loss_of_gathered_rows_is_that_of_the_whole_batch() -> None:
         (Constant, "Constant.train_step draws random numbers for a constant number of examples"),
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
+        (Sized, "Sized.train_step cannot be called on 6 of 12 examples, a replica's part"),
     ],
 )
 def test_what_cannot_be_divided_is_named(model: Callable[[], Any], words: str) -> None:
