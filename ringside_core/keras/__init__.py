@@ -77,6 +77,7 @@ reduce_first = _keras.reduce_first
 same_chance = _keras.same_chance
 scaled_loss = _keras.scaled_loss
 schedule_as_it_is = _keras.schedule_as_it_is
+let_seeds_be_answered = _keras.let_seeds_be_answered
 let_unseeded_be_answered = _keras.let_unseeded_be_answered
 make_shared_generator = _keras.make_shared_generator
 seed_weights = _keras.seed_weights
@@ -145,6 +146,7 @@ __all__ = [
     "legacy_named_keras",
     "let_averages_be_of_one_replica",
     "let_losses_be_of_one_replica",
+    "let_seeds_be_answered",
     "let_unseeded_be_answered",
     "looks_at_steps",
     "loss_metrics",

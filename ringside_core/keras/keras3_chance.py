@@ -98,6 +98,23 @@ def let_unseeded_be_answered(numbers: Callable[[Any], Any]) -> None:
 _unseeded: list[Callable[[Any], Any]] = []
 
 
+def let_seeds_be_answered(seed: Callable[[], Any]) -> None:
+    """From now on, ask for the seed [at least 2] that a generator is to give; None: its own."""
+    _seeds[:] = [seed]
+
+
+def _next_seed(generator: Any, ordered: bool = True) -> Any:
+    seed = _seeds[-1]() if _seeds else None
+    if seed is None:
+        return _upstream_next(generator, ordered)
+    return tf.cast(seed[:2], generator.state.dtype)
+
+
+_seeds: list[Callable[[], Any]] = []
+_upstream_next = seed_generator.SeedGenerator.next
+seed_generator.SeedGenerator.next = _next_seed
+
+
 def _with_whole_shape(inputs: Any, rate: Any, noise_shape: Any = None) -> tuple[Any, ...]:
     return inputs, rate, random_module._get_concrete_noise_shape(inputs, noise_shape)
 

@@ -198,6 +198,11 @@ def make_shared_generator() -> None:
     """Keras 2 has none that would be made within a step."""
 
 
+def let_seeds_be_answered(seed: Callable[[], Any]) -> None:
+    """Keras 2 draws seeds by tf.random.Generator, which is answered itself."""
+    del seed
+
+
 def let_unseeded_be_answered(numbers: Callable[[Any], Any]) -> None:
     """Keras 2 draws by tf.random where it is given no seed."""
     del numbers

@@ -14,6 +14,7 @@ import numpy as np
 from ringside_core.keras import tf
 from ringside_core.workloads.functions import called, rewritten
 from ringside_core.workloads.randomness import (
+    GENERATOR_STATE,
     PYTHON,
     Stream,
     by_tensorflow,
@@ -68,11 +69,15 @@ class RowStream(Stream):
         self._check_place()
         self._draws += 1
         draw = word(self._draws * GAMMA)
-        if operation == "rng_read_and_skip":
+        if operation == GENERATOR_STATE:
             # A generator's state. Numbers are made from it below, by `answer_seeded`.
             state = [self._draws * GAMMA % 2**64 >> 1, self._draws, self._draws]
             return tf.identity(tf.constant(state, tf.int64), name=_SEED)
         return self._numbers(operation, draw, given)
+
+    def state(self) -> Any:
+        """See Stream."""
+        return self.answer(GENERATOR_STATE, {})
 
     def answer_seeded(self, operation: str, given: dict[str, Any]) -> Any:
         """Numbers from a seed: those of the rows if the seed was drawn here, else TensorFlow's.

@@ -17,6 +17,7 @@ from ringside_core.keras import (
     gen_random_ops,
     gen_stateful_random_ops,
     gen_stateless_random_ops_v2,
+    let_seeds_be_answered,
     tf,
 )
 from ringside_core.specs import RefusalError
@@ -43,6 +44,8 @@ RANDOM_OPERATIONS = frozenset(
         "TruncatedNormal",
     }
 )
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp")
+GENERATOR_STATE = "rng_read_and_skip"
 # Those that run Python code, whose draws nobody can tie.
 PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 # 2**63 ÷ the golden ratio: small multiples of it lie far apart, so close seeds stay distinct.
@@ -61,6 +64,10 @@ class Stream(ABC):
             operation: one of DRAWN.
             given: its arguments by name, but for seeds and its name.
         """
+
+    def state(self) -> Any:
+        """What a generator that keeps a state draws from, [3] int64; None: its own state."""
+        return None
 
     def answer_seeded(self, operation: str, given: dict[str, Any]) -> Any:
         """The result of an operation that is given its seed; most streams leave it as it is.
@@ -100,6 +107,10 @@ class SeededStream(Stream):
         # One operation; a fold_in takes three. TensorFlow scrambles each seed before its use.
         seed = self._seed + tf.constant([self._draws * _APART % 2**63, 0], tf.int64)
         return _SEEDED[operation](seed, **given)
+
+    def state(self) -> Any:
+        """See Stream."""
+        return self.answer(GENERATOR_STATE, {})
 
 
 def by_tensorflow(operation: str, given: dict[str, Any]) -> Any:
@@ -143,10 +154,14 @@ def in_loop(since: Any) -> bool:
 def random_operations(functions: Any) -> list[str]:
     """Names of the operations in traced functions whose results differ from call to call.
 
+    A generator of Keras 3 keeps its state in a variable, and gives it as a seed.
+
     Args:
         functions: concrete functions.
     """
-    return [name for name in operations(functions) if name in RANDOM_OPERATIONS]
+    found = operations(functions)
+    seeded = any(name.startswith("StatelessRandom") for name in found)
+    return [n for n in found if n in RANDOM_OPERATIONS or (seeded and n in _ASSIGNMENTS)]
 
 
 def operations(functions: Any) -> list[str]:
@@ -205,7 +220,7 @@ _SEEDED: dict[str, Callable[..., Any]] = {
     "random_standard_normal": lambda seed, **given: tf.random.stateless_normal(seed=seed, **given),
     "random_uniform": lambda seed, **given: tf.random.stateless_uniform(seed=seed, **given),
     "random_uniform_int": _uniform_int,
-    "rng_read_and_skip": _generator_state,
+    GENERATOR_STATE: _generator_state,
     "truncated_normal": lambda seed, **given: tf.random.stateless_truncated_normal(
         seed=seed, **given
     ),
@@ -258,6 +273,12 @@ def _note_vectorized(name: str) -> None:
     setattr(control_flow_ops, name, noting)
 
 
+def _state_here() -> Any:
+    stream = stream_here()
+    return None if stream is None else stream.state()
+
+
+let_seeds_be_answered(_state_here)
 _note_vectorized("pfor")
 for _name in (*DRAWN, *SEEDED):
     _let_streams_answer(_name)

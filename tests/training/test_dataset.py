@@ -236,6 +236,14 @@ def by_layer(x: Any, y: Any) -> Any:
 
 
 LAYER = tf.keras.layers.GaussianNoise(1.0)
+FLIPS = [tf.keras.layers.RandomFlip("horizontal"), tf.keras.layers.RandomTranslation(0.4, 0.4)]
+
+
+def by_layers(x: Any, y: Any) -> Any:
+    """As keras.io augments images."""
+    for layer in FLIPS:
+        x = layer(x, training=True)
+    return x, y
 
 
 @tf.function
@@ -249,6 +257,8 @@ DRAWING: dict[str, Callable[[], Any]] = {
     "flip, then batches": lambda: images().shuffle(9).map(flipped).batch(4).prefetch(2),
     "generator": lambda: images().map(by_generator),
     "layer over batches": lambda: images().batch(5).map(by_layer),
+    "layers over batches": lambda: images().batch(5).map(by_layers, num_parallel_calls=AUTOTUNE),
+    "layers of an example": lambda: images().map(by_layers),
     "tf.function": lambda: images().map(by_function),
     "shuffle of pixels": lambda: images().map(lambda x, y: (tf.random.shuffle(x), y)),
 }

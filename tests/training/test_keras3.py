@@ -98,6 +98,21 @@ def test_what_ringside_asks_of_keras_3_is_what_keras_means() -> None:
     assert done.stdout.endswith("all right\n"), done.stderr
 
 
+@pytest.mark.slow
+def test_what_layers_of_keras_3_draw_in_a_map_is_drawn_anew() -> None:
+    """Their generators keep a state in a variable, so the graph holds no random operation."""
+    tests = Path(__file__).with_name("test_dataset.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "layer or caches", str(tests)],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "5 passed" in done.stdout, done.stdout
+
+
 def test_a_keras_that_ringside_does_not_know_is_refused() -> None:
     """One message, no traceback of an import."""
     program = (
