@@ -25,6 +25,9 @@ from trainers.own_trial import Trial, step_name
 from trainers.results import Results, by_name, counted_by, number, share_here
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
 
+UNUSED = "_ringside_unused"
+"""On an optimizer that the step does not apply, such as that of a teacher trained before."""
+
 
 class OwnStep:
     """Runs the author's step on each replica.
@@ -78,6 +81,7 @@ class OwnStep:
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             variables = weights_of(model)
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
+                vars(optimizer)[UNUSED] = not numbers
                 build_optimizer(optimizer, [variables[number] for number in numbers])
             self.virtual = None
             if virtual_replicas > 1:
