@@ -11,6 +11,7 @@ from typing import Any
 from backends.base import Backend
 from ringside_core.keras import (
     build_optimizer,
+    note_unused,
     optimizers_of,
     python_of,
     tf,
@@ -24,9 +25,6 @@ from trainers.lookups import Lookups
 from trainers.own_trial import Trial, step_name
 from trainers.results import Results, by_name, counted_by, number, share_here
 from trainers.virtual_replicas import TOGETHER, VirtualReplicas
-
-UNUSED = "_ringside_unused"
-"""On an optimizer that the step does not apply, such as that of a teacher trained before."""
 
 
 class OwnStep:
@@ -81,7 +79,7 @@ class OwnStep:
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             variables = weights_of(model)
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
-                vars(optimizer)[UNUSED] = not numbers
+                note_unused(optimizer, unused=not numbers)
                 build_optimizer(optimizer, [variables[number] for number in numbers])
             self.virtual = None
             if virtual_replicas > 1:

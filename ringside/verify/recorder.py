@@ -14,17 +14,14 @@ from ringside_core.keras import (
     get_weights,
     lowest_bits,
     optimizer_variables,
-    optimizers_of,
     slot_names,
     slots_of,
     tf,
     trainable_of,
-    variables_of,
     weights_of,
 )
 from ringside_core.specs import EpochRecord, RecordInProgress
 from trainers.driver import Listener
-from trainers.own_step import UNUSED
 from trainers.predict import Prediction
 
 # How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
@@ -104,11 +101,7 @@ class Last(Watch):
             yield f"{index:03d} {variable.name.removesuffix(':0')}", variable
 
     def _slots(self) -> Iterable[tuple[str, tuple[NDArray[Any], float]]]:
-        model = self.training.model
-        # Keras builds a compiled one when it evaluates under a strategy, and else when it trains.
-        unused = [one for one in optimizers_of(model) if getattr(one, UNUSED, False)]
-        left = {id(v) for one in unused for v in variables_of(one) if v.shape.rank}
-        pairs = [pair for pair in optimizer_variables(model, slot_names) if id(pair[1]) not in left]
+        pairs = optimizer_variables(self.training.model, slot_names)
         for index, (name, variable) in enumerate(pairs):
             yield f"{index:03d} {name}", self._one_value(variable)
 

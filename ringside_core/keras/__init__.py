@@ -158,6 +158,7 @@ __all__ = [
     "new_losses",
     "new_metrics",
     "new_optimizer",
+    "note_unused",
     "on_apply",
     "optimizer_kinds",
     "optimizer_variables",
@@ -240,10 +241,21 @@ def updates_made(model: Any) -> Any:
     return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
 
 
+def note_unused(optimizer: Any, *, unused: bool) -> None:
+    """Note whether a training leaves an optimizer of its model alone, such as a teacher's."""
+    vars(optimizer)[_UNUSED] = unused
+
+
+_UNUSED = "_ringside_unused"
+
+
 def optimizer_variables(
     model: Any, names: Callable[[Any], list[str]] = variable_names
 ) -> list[tuple[str, Any]]:
     """The variables of all optimizers of a model in order, each with its name.
+
+    Not what one that is not used keeps for weights: Keras 3 makes that of a compiled one when it
+    evaluates under a strategy, and else when it trains.
 
     Args:
         model: compiled.
@@ -255,6 +267,7 @@ def optimizer_variables(
         (head + name, variable)
         for head, one in zip(heads, optimizers, strict=True)
         for name, variable in zip(names(one), variables_of(one), strict=True)
+        if not (variable.shape.rank and getattr(one, _UNUSED, False))
     ]
 
 
