@@ -78,8 +78,8 @@ class OwnStep:
         with backend.scope():
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             variables = weights_of(model)
+            note_unused(model, [bool(numbers) for numbers in trial.updated])
             for optimizer, numbers in zip(optimizers_of(model), trial.updated, strict=True):
-                note_unused(optimizer, unused=not numbers)
                 build_optimizer(optimizer, [variables[number] for number in numbers])
             self.virtual = None
             if virtual_replicas > 1:

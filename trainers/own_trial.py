@@ -90,9 +90,9 @@ def step_name(model: Any) -> str:
     if isinstance(model, StepFunction):
         return str(model.name)
     if has_own_step(model):
-        kind = type(model)
-        own = kind.train_step is not tf.keras.Model.train_step
-        return f"{kind.__name__}.{'train_step' if own else 'compute_loss'}"
+        kind, names = type(model), ("train_step", "compute_loss", "compute_metrics")
+        own = next(n for n in names if getattr(kind, n) is not getattr(tf.keras.Model, n))
+        return f"{kind.__name__}.{own}"
     return f"the training of {model.name}"
 
 

@@ -129,7 +129,7 @@ def _shuffled(places: NDArray[Any], spec: RunSpec, pipeline: Pipeline, number: i
     assert isinstance(source, ArraySource)
     size = source.together
     whole = source.num_examples // size * size
-    if not pipeline.shuffles:
+    if not pipeline.shuffles or not (places < whole).any():
         return places
     groups = tf.random.experimental.index_shuffle(
         places[places < whole] // size, seed=[spec.seed, number], max_index=whole // size - 1

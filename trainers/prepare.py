@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import make_shared_generator, trainable_of
+from ringside_core.keras import (
+    make_shared_generator,
+    note_unused,
+    optimizers_of,
+    trainable_of,
+)
 from ringside_core.specs import AUTO, InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
@@ -86,6 +91,7 @@ def prepare(
     trial = tried_out(spec, workload, backend, (train, validation), model)
     with backend.scope():
         make_shared_generator()
+    note_unused(model, [True] * len(optimizers_of(model)))  # an earlier training may have said so
     lookups, own = Lookups(model, spec, virtual_replicas), None
     if trial and trial.trained:
         own = OwnStep(model, backend, spec, train, trial, lookups, virtual_replicas)

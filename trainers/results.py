@@ -11,6 +11,7 @@ from ringside_core.keras import (
     compiled_metrics,
     let_averages_be_of_one_replica,
     let_losses_be_of_one_replica,
+    loss_metrics,
     metrics_of,
     tf,
 )
@@ -106,6 +107,7 @@ class Results:
         found: Self = vars(model).setdefault("_ringside_results", None) or cls()
         vars(model)["_ringside_results"] = found
         # A second fit compiles the losses anew.
+        found._of_keras |= {id(one) for one in loss_metrics(model)}
         held = [*metrics_of(model), *(one for one in vars(model).values() if _is_metric(one))]
         # Keras 3 holds the compiled ones in one metric of its own, and gives them no weights.
         compiled = compiled_metrics(model)
@@ -116,6 +118,7 @@ class Results:
     def __init__(self) -> None:
         self._seen = threading.local()  # a strategy traces each replica in a thread of its own
         self._watched: dict[int, Any] = {}
+        self._of_keras: set[int] = set()
 
     def _watch(self, metric: Any) -> None:
         if id(metric) not in self._watched:
@@ -154,7 +157,8 @@ class Results:
         if type(metric) is tf.keras.metrics.Mean:
             values = tf.convert_to_tensor(told)
             # Parts of a batch have other sums of weights: their means do not make the whole's.
-            weighted = weight is not None and values.shape.rank != 0
+            # Keras gives its own the number of examples.
+            weighted = weight is not None and id(metric) not in self._of_keras
             self._noted("told")[id(metric)] = None if weighted else tf.reduce_mean(values)
         counts = _counts(metric, told, weight)
         if counts is None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ringside_core.keras import tf
@@ -33,12 +34,16 @@ class CoordinatorLostError(ConnectionError):
 
 def tell_over(tasks: list[ClusterTask]) -> None:
     """Tell tasks that the training is over; one that is out of reach is passed over and named."""
-    for task in tasks:
-        try:
-            with _session(task, TELL_S) as (session, queue):
-                session.run(queue.enqueue(0))
-        except tf.errors.OpError as error:
-            print(f"{task.name} was not told that the training is over: {error}", file=sys.stderr)
+    with ThreadPoolExecutor(max(1, len(tasks))) as pool:  # none waits for one that is silent
+        list(pool.map(_tell, tasks))
+
+
+def _tell(task: ClusterTask) -> None:
+    try:
+        with _session(task, TELL_S) as (session, queue):
+            session.run(queue.enqueue(0))
+    except tf.errors.OpError as error:
+        print(f"{task.name} was not told that the training is over: {error}", file=sys.stderr)
 
 
 def hear_over(task: ClusterTask) -> threading.Event:

@@ -13,7 +13,7 @@ Import TensorFlow through here: `from ringside_core.keras import tf`.
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringside_core.keras.tensorflow import (
@@ -241,9 +241,18 @@ def updates_made(model: Any) -> Any:
     return tf.add_n([tf.cast(one.iterations, tf.int64) for one in optimizers_of(model)])
 
 
-def note_unused(optimizer: Any, *, unused: bool) -> None:
-    """Note whether a training leaves an optimizer of its model alone, such as a teacher's."""
-    vars(optimizer)[_UNUSED] = unused
+def note_unused(model: Any, updated: Sequence[bool]) -> None:
+    """Note which optimizers of parts of a model a training leaves alone, such as a teacher's.
+
+    Args:
+        model: compiled.
+        updated: whether each of `optimizers_of` is seen to be applied. The model's own may be
+            applied in a later update.
+    """
+    parts = [one for one in model._flatten_layers() if one is not model]
+    of_parts = {id(getattr(one, "optimizer", None)) for one in parts}
+    for one, used in zip(optimizers_of(model), updated, strict=True):
+        vars(one)[_UNUSED] = not used and id(one) in of_parts
 
 
 _UNUSED = "_ringside_unused"

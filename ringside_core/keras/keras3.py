@@ -306,6 +306,8 @@ def output_losses(losses: Any) -> list[Any]:
 
 def loss_metrics(model: Any) -> list[Any]:
     """The metrics in which Keras' own step keeps its losses: of the whole, then of each output."""
+    if not model.compiled:
+        return []
     return [model._loss_tracker, *output_losses(model._compile_loss)]
 
 

@@ -466,7 +466,7 @@ def output_losses(losses: Any) -> list[Any]:
 
 def loss_metrics(model: Any) -> list[Any]:
     """The metrics in which Keras' own step keeps its losses: of the whole, then of each output."""
-    return list(model.compiled_loss.metrics)
+    return [] if model.compiled_loss is None else list(model.compiled_loss.metrics)
 
 
 def metrics_of(model: Any) -> list[Any]:

@@ -70,7 +70,7 @@ class Augment:
             batch: their elements, a nest of tensors [batch, …].
         """
         assert self.of_batch is not None
-        with _refusals_as_they_are():
+        with refusals_as_they_are():
             return by_row(self.of_batch, row_keys(seed, epoch, numbers), batch)
 
 
@@ -85,7 +85,7 @@ def tied(augment: Callable[..., Any], seed: int) -> Callable[[Any, Any, Any], An
     def drawn(epoch: Any, number: Any, element: Any) -> Any:
         key = tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)])
         key = tf.random.experimental.stateless_fold_in(key, tf.cast(number, tf.int64))
-        with drawing_from(SeededStream(key)), _refusals_as_they_are():
+        with drawing_from(SeededStream(key)), refusals_as_they_are():
             return called(rewritten(augment), element)
 
     return drawn
@@ -126,7 +126,7 @@ def draw_seed(seed: int, *, training: bool) -> int:
 
 
 @contextmanager
-def _refusals_as_they_are() -> Iterator[None]:
+def refusals_as_they_are() -> Iterator[None]:
     """Autograph makes a StagingError of each error in a user's function."""
     try:
         yield

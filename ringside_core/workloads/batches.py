@@ -5,9 +5,10 @@ What a Sequence draws by the global random numbers of NumPy, Python or TensorFlo
 batch, and takes its part; a restart reads it again.
 """
 
+import hashlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.augment import Augment
+from ringside_core.workloads.augment import Augment, refusals_as_they_are
 from ringside_core.workloads.functions import as_tuple, joined
 from ringside_core.workloads.randomness import SeededStream, drawing_from
 
@@ -25,6 +26,12 @@ from ringside_core.workloads.randomness import SeededStream, drawing_from
 _LOCK = threading.RLock()
 # Batches that are held: those whose parts several calls at once may ask for.
 _HELD = 4
+# Batches that are read twice, to see what draws by a generator of its own.
+_AGAIN = 8
+# Of Keras' ImageDataGenerator: how many batches it has given, which it adds to a seed of its own.
+_GIVEN = "total_batches_seen"
+# On a Sequence: its reader, one for all data that it is.
+_READER = "_ringside_reader"
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class ReadBatches:
         arrays: nest of arrays [num_examples, …]; of a Sequence that draws, numbers of examples.
         augment: what reads the examples anew in each epoch; None: it does not draw.
         note: how it is read, in one sentence.
-    together: examples that stay together when the order is drawn.
+        together: examples that stay together when the order is drawn.
     """
 
     arrays: Any
@@ -55,15 +62,21 @@ def read_batches(batches: Any, *, what: str) -> ReadBatches:
         RefusalError: the batches do not fit together, or draw from what cannot be seeded.
     """
     kind = type(batches).__name__
-    reader = _Reader(batches)
+    reader: _Reader = vars(batches).setdefault(_READER, _Reader(batches))
     try:
-        first = reader.read(0, 0, 0)
-        if _equal(first, reader.read(0, 1, 0)):
-            read = [first, *(_batch_of(batches[number]) for number in range(1, len(batches)))]
+        read = _read_if_fixed(reader)
+        if read is not None:
             arrays = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *read)
-            return ReadBatches(arrays, None, f"{kind} is read once; its batches are taken apart")
-        last = reader.read(0, 0, len(batches) - 1)
+            note = f"{kind} is read once; its batches are taken apart"
+            if reader.turns:
+                note += "; its on_epoch_end, which changes their order only, is not called"
+            return ReadBatches(arrays, None, note)
+        _check_seeded(reader, kind)
+        first, last = (reader.turned(0, 0, number) for number in (0, len(batches) - 1))
         tf.nest.map_structure(lambda *ends: np.concatenate([end[:1] for end in ends]), first, last)
+        sizes = _count(first), _count(last)
+    except RefusalError:
+        raise
     except (IndexError, TypeError, ValueError) as error:
         raise RefusalError(
             f"The batches of the {what} must be arrays of the same shapes, but for their number of "
@@ -71,10 +84,7 @@ def read_batches(batches: Any, *, what: str) -> ReadBatches:
             received=f"{kind}: {type(error).__name__}: {error}",
             advice="Pad all of them to one length.",
         ) from None
-    _check_seeded(reader, kind)
-    drawn = DrawnBatches(
-        reader, of_first=_count(first), of_last=_count(last), arrays=reader.turned(0, 0)
-    )
+    drawn = DrawnBatches(reader, *sizes, arrays=first)
     return ReadBatches(
         np.arange(drawn.num_examples),
         Augment(of_one=lambda *element: joined(element), partners=drawn),
@@ -127,25 +137,46 @@ class DrawnBatches:
 
     def _row(self, seed: Any, epoch: Any, number: Any) -> list[NDArray[Any]]:
         batch, row = divmod(int(number), self.of_first)
-        wanted = self.of_first if batch < len(self.reader.batches) - 1 else self.of_last
         parts = tf.nest.flatten(self.reader.turned(int(seed), int(epoch), batch))
-        if (found := len(parts[0])) != wanted:
+        wanted = self.of_first if batch < len(self.reader.batches) - 1 else self.of_last
+        like = tf.nest.flatten(self.arrays)
+        forms = [(wanted, *one.shape[1:], one.dtype.kind) for one in like]
+        if (found := [(*one.shape, one.dtype.kind) for one in parts]) != forms:
             raise RefusalError(
-                "A Sequence that draws must give batches of one size, but for the last.",
-                received=f"{found} examples in batch {batch}, for {wanted}",
+                "The batches of a Sequence that draws must be alike, but for the number of "
+                "examples in the last.",
+                received=f"{found} in batch {batch}, for {forms}",
+                advice="Pad all of them to one length.",
             )
-        return [part[row] for part in parts]
+        return [part[row].astype(one.dtype) for part, one in zip(parts, like, strict=True)]
 
 
 @dataclass
 class _Reader:
-    """Reads the batches of a Sequence with all random numbers seeded."""
+    """Reads the batches of a Sequence with all random numbers seeded.
+
+    Attributes:
+        batches: the Sequence.
+        drew: whether a batch was drawn in part, as far as seeds tell.
+    """
 
     batches: Any
+    drew: bool = False
     _turn: tuple[int, int] | None = None
     _held: dict[tuple[int, int, int], Any] = field(default_factory=dict)
 
-    def turned(self, seed: int, epoch: int, number: int = 0) -> Any:
+    @property
+    def of_keras(self) -> bool:
+        """Whether it is Keras' ImageDataGenerator, which draws also where it changes nothing."""
+        return hasattr(self.batches, _GIVEN)
+
+    @property
+    def turns(self) -> bool:
+        """Whether its author does something after each epoch."""
+        own = getattr(type(self.batches), "on_epoch_end", None)
+        return own is not getattr(tf.keras.utils.Sequence, "on_epoch_end", None)
+
+    def turned(self, seed: int, epoch: int, number: int) -> Any:
         """A batch of an epoch, which `on_epoch_end` has begun.
 
         Args:
@@ -156,65 +187,145 @@ class _Reader:
         key = seed, epoch, number
         with _LOCK:
             if key not in self._held:
-                self.turn(seed, epoch)
+                if self._turn != (seed, epoch):
+                    self.turn(seed, epoch)
                 while len(self._held) >= _HELD:
                     del self._held[next(iter(self._held))]
                 self._held[key] = self.read(*key)
             return self._held[key]
 
     def turn(self, seed: int, epoch: int) -> None:
-        """Let the Sequence begin an epoch, if it is in another one: many shuffle there."""
-        if self._turn != (seed, epoch) and hasattr(self.batches, "on_epoch_end"):
-            with _seeded(seed, epoch):
+        """Let the Sequence begin an epoch: many shuffle there."""
+        with _seeded(seed, epoch):
+            if self.turns:
                 self.batches.on_epoch_end()
         self._turn = seed, epoch
 
     def read(self, seed: int, epoch: int, number: int) -> Any:
         """A batch, as the Sequence is now."""
-        with _seeded(seed, epoch, number):
-            if hasattr(self.batches, "total_batches_seen"):
-                # Keras' ImageDataGenerator adds it to a seed of its own.
-                self.batches.total_batches_seen = epoch * len(self.batches) + number
-            return _batch_of(self.batches[number])
+        with _seeded(seed, epoch, number) as drew:
+            if self.of_keras:
+                setattr(self.batches, _GIVEN, epoch * len(self.batches) + number)
+            batch = _batch_of(self.batches[number])
+            self.drew |= drew()
+        return batch
+
+
+class _BatchStream(SeededStream):
+    """What TensorFlow draws for one batch, in Python."""
+
+    def answer(self, operation: str, given: dict[str, Any]) -> Any:
+        """See Stream.
+
+        Raises:
+            RefusalError: a function is traced, which would draw this batch's numbers for ever.
+        """
+        if not tf.executing_eagerly():
+            raise RefusalError(
+                "A keras.utils.Sequence must draw outside of tf.function: what is traced would "
+                "draw the same for all batches.",
+                received=f"{operation} in a function that is traced",
+                advice="Draw in Python, or in a tf.data.Dataset's map(…).",
+            )
+        return super().answer(operation, given)
 
 
 @contextmanager
-def _seeded(*key: int) -> Iterator[None]:
-    """Seed what a Sequence may draw from; afterwards it goes on as before."""
+def _seeded(*key: int) -> Iterator[Callable[[], bool]]:
+    """Seed what a Sequence may draw from; afterwards it goes on as before.
+
+    Yields:
+        What tells whether anything was drawn.
+    """
     with _LOCK:
         of_numpy, of_python = np.random.get_state(), random.getstate()
         np.random.seed([one % 2**32 for one in key])  # the author draws from it
         random.seed(str(key))
+        stream = _BatchStream([random.getrandbits(63), 0])
+        begun = _places()
         try:
-            with drawing_from(SeededStream([random.getrandbits(63), 0])):
-                yield
+            with drawing_from(stream), refusals_as_they_are():
+                yield lambda: stream.draws > 0 or _places() != begun
         finally:
             np.random.set_state(of_numpy)
             random.setstate(of_python)
 
 
+def _places() -> tuple[Any, ...]:
+    """Where NumPy's and Python's streams of numbers are."""
+    _, words, *place = np.random.get_state()
+    return (np.asarray(words).tobytes(), *place, random.getstate())
+
+
+def _read_if_fixed(reader: _Reader) -> list[Any] | None:
+    """All batches; None: they are others in another epoch."""
+    read = []
+    for number in range(len(reader.batches)):
+        read.append(reader.read(0, 0, number))
+        again = reader.of_keras or number < _AGAIN
+        if again and not _equal(read[-1], reader.read(0, 1, number)):
+            return None
+        if reader.drew and not reader.of_keras:
+            return None
+    if reader.turns and not reader.of_keras:
+        reader.turn(0, 1)
+        turned = [reader.read(0, 0, number) for number in range(len(reader.batches))]
+        if _rows(read) != _rows(turned):  # it chooses other examples, and not another order only
+            return None
+    return read
+
+
+def _rows(batches: list[Any]) -> list[bytes]:
+    """The examples of batches, in an order that does not depend on theirs."""
+    found = []
+    for batch in batches:
+        columns = tf.nest.flatten(batch)
+        found += [
+            b"|".join(np.ascontiguousarray(column[row]).tobytes() for column in columns)
+            for row in range(_count(batch))
+        ]
+    return sorted(hashlib.sha256(one).digest() for one in found)
+
+
 def _check_seeded(reader: _Reader, kind: str) -> None:
     """Refuse a Sequence that is another one in the same epoch, or in one that was begun again."""
-    same = _equal(reader.read(0, 0, 0), reader.read(0, 0, 0))
-    reader.turn(0, 1)
-    begun = reader.read(0, 1, 0)
-    reader.turn(0, 2)
-    reader.turn(0, 1)
-    if not same:
+    if not _equal(reader.read(0, 0, 0), reader.read(0, 0, 0)):
         raise RefusalError(
             "What a keras.utils.Sequence draws must follow the seeds of NumPy, Python or "
             "TensorFlow, so that every process reads the same batch.",
             received=f"{kind}, whose first batch is another one with the same seeds",
             advice="Draw by np.random.…, random.… or tf.random.…, not by a generator of its own.",
         )
-    if not _equal(begun, reader.read(0, 1, 0)):
+    reader.turn(0, 1)
+    begun = _state(reader.batches)
+    reader.turn(0, 2)
+    reader.turn(0, 1)
+    again = _state(reader.batches)
+    if changed := [name for name in begun if begun[name] != again.get(name)]:
         raise RefusalError(
             "on_epoch_end of a keras.utils.Sequence that draws must depend on its random numbers "
             "alone, so that a restart begins the same epoch.",
-            received=f"{kind}, whose first batch is another one when an epoch is begun again",
+            received=f"{kind}.{changed[0]}, another one when an epoch is begun again",
             advice="Make the order anew: self.order = np.random.permutation(n), instead of "
-            "shuffling the last one.",
+            "shuffling the last one; and count no epochs there.",
         )
+
+
+def _state(batches: Any) -> dict[str, Any]:
+    """What a Sequence holds, so that it can be compared."""
+    held = vars(batches).items()
+    return {name: _told(value) for name, value in held if name not in (_READER, _GIVEN)}
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return hashlib.sha256(value.tobytes()).digest()
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_told(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _told(one) for name, one in value.items()}
+    plain = isinstance(value, int | float | complex | str | bytes | np.generic)
+    return value if plain or value is None else id(value)
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -223,7 +334,11 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _count(batch: Any) -> int:
-    return len(tf.nest.flatten(batch)[0])
+    """Examples of a batch, the same in all its arrays."""
+    lengths = {len(part) for part in tf.nest.flatten(batch)}
+    if len(lengths) != 1:
+        raise ValueError(f"arrays of {' and '.join(map(str, sorted(lengths)))} examples in a batch")
+    return lengths.pop()
 
 
 def _batch_of(given: Any) -> Any:

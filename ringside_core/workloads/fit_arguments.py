@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import compiled_by, optimizers_of, tf
+from ringside_core.keras import compiled_by, has_own_test_step, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.dataset import REPEAT_TOLD
 from ringside_core.workloads.source import (
@@ -174,7 +174,7 @@ def _check_metrics(model: Any, *, weighted: bool) -> None:
     """Refuse metrics of both kinds beside weights: those that count each example once, and not."""
     is_model = isinstance(model, tf.keras.Model) and optimizers_of(model)
     found = compiled_by(model) if weighted and is_model else {}
-    own_test = type(model).test_step is not tf.keras.Model.test_step if found else False
+    own_test = has_own_test_step(model) if found else False
     if found.get("metrics") and own_test:
         raise RefusalError(
             "Metrics of weighted examples are weighted, in a test_step of one's own.",

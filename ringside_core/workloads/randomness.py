@@ -44,6 +44,7 @@ RANDOM_OPERATIONS = frozenset(
         "TruncatedNormal",
     }
 )
+_STATELESS_BRANCHES = ("StatelessCase", "StatelessIf", "StatelessWhile")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp")
 GENERATOR_STATE = "rng_read_and_skip"
 # Those that run Python code, whose draws nobody can tie.
@@ -80,7 +81,11 @@ class Stream(ABC):
 
 
 class SeededStream(Stream):
-    """Draw number n is a function of a seed and n; they are numbered as they are traced."""
+    """Draw number n is a function of a seed and n; they are numbered as they are traced.
+
+    Attributes:
+        draws: how many there were.
+    """
 
     def __init__(self, seed: Any) -> None:
         """Begin with draw 0.
@@ -88,7 +93,7 @@ class SeededStream(Stream):
         Args:
             seed: [2], any integer type.
         """
-        self._seed, self._draws = tf.cast(seed, tf.int64), 0
+        self._seed, self.draws = tf.cast(seed, tf.int64), 0
 
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream.
@@ -103,9 +108,9 @@ class SeededStream(Stream):
                 received="a draw within tf.while_loop or tf.map_fn",
                 advice="Draw all numbers before the loop.",
             )
-        self._draws += 1
+        self.draws += 1
         # One operation; a fold_in takes three. TensorFlow scrambles each seed before its use.
-        seed = self._seed + tf.constant([self._draws * _APART % 2**63, 0], tf.int64)
+        seed = self._seed + tf.constant([self.draws * _APART % 2**63, 0], tf.int64)
         return _SEEDED[operation](seed, **given)
 
     def state(self) -> Any:
@@ -160,7 +165,7 @@ def random_operations(functions: Any) -> list[str]:
         functions: concrete functions.
     """
     found = operations(functions)
-    seeded = any(name.startswith("StatelessRandom") for name in found)
+    seeded = any(n.startswith("Stateless") and n not in _STATELESS_BRANCHES for n in found)
     return [n for n in found if n in RANDOM_OPERATIONS or (seeded and n in _ASSIGNMENTS)]
 
 

@@ -64,7 +64,8 @@ class ArraySource:
     def first(self, count: int) -> "ArraySource":
         """The first `count` elements."""
         _check_count(count, self.num_examples)
-        return replace(self, arrays=tf.nest.map_structure(lambda array: array[:count], self.arrays))
+        arrays = tf.nest.map_structure(lambda array: array[:count], self.arrays)
+        return replace(self, arrays=arrays, together=min(self.together, count))
 
 
 @dataclass(frozen=True)

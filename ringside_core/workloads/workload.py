@@ -11,6 +11,7 @@ from ringside_core.keras import (
     VERSION,
     compiled_by,
     has_own_step,
+    has_own_test_step,
     new_optimizer,
     optimizers_of,
     tf,
@@ -228,7 +229,7 @@ class Workload:
             )
         weighted = found.pop("weighted_metrics")
         once = found["metrics"] and not weighted and self.is_weighted()
-        once = once and type(model).test_step is tf.keras.Model.test_step
+        once = once and not has_own_test_step(model)
         object.__setattr__(self, "counts_once", bool(once))
         both = _merged(found["metrics"], weighted)
         found["metrics"] = partial(_new_metrics, both)

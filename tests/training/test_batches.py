@@ -1,5 +1,6 @@
 """A keras.utils.Sequence that draws random numbers: as NumPy draws them by hand, everywhere."""
 
+import dataclasses
 import random
 from typing import Any
 
@@ -11,7 +12,7 @@ from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalE
 from ringside_core.workloads.batches import read_batches
 from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
-from ringside_core.workloads.source import as_source
+from ringside_core.workloads.source import as_source, going_on
 from tests.training.momentum import spec_of
 from trainers.planned import _planned
 
@@ -182,6 +183,102 @@ def test_the_random_numbers_of_the_process_go_on_as_before() -> None:
     assert (np.random.random(), random.random()) == expected
 
 
+class Rarely(Noisy):
+    """Draws for each batch whether it changes it: most are alike at two readings."""
+
+    def noise(self, count: int) -> Any:
+        return np.zeros([count, 1], np.float32) + (np.random.random() < 0.01)
+
+
+class Later(Noisy):
+    """Draws in its last batch only."""
+
+    def noise(self, count: int) -> Any:
+        return np.random.normal(size=[count, 1]) if count < BATCH else np.zeros([count, 1])
+
+
+class Chosen(Reordered):
+    """Has other examples after each epoch, and draws for none."""
+
+    def noise(self, count: int) -> Any:
+        return np.zeros([count, 1])
+
+    def on_epoch_end(self) -> None:
+        """Two thirds of what it has, one of them twice."""
+        self.order = np.random.randint(COUNT * 2 // 3, size=COUNT)
+
+
+class OnlyReordered(Chosen):
+    """Has the same examples in another order."""
+
+    def on_epoch_end(self) -> None:
+        Reordered.on_epoch_end(self)
+
+
+@pytest.mark.parametrize("kind", [Rarely, Later, Chosen])
+def test_what_draws_is_known_by_its_drawing(kind: Any) -> None:
+    """And not by whether two readings of a batch happen to differ."""
+    assert as_source(kind(), what="data").augment is not None
+
+
+def test_another_order_only_is_read_once() -> None:
+    """The run has an order of its own in each epoch; nothing is read again."""
+    source = as_source(OnlyReordered(), what="data")
+
+    assert source.augment is None
+    assert "on_epoch_end, which changes their order only, is not called" in source.said[0]
+
+
+def test_one_sequence_may_be_both_splits() -> None:
+    """Each turn of it belongs to a split and an epoch, whoever reads next."""
+    alone = fed(pipeline(Reordered()))
+    both = Reordered()
+    training, validation = pipeline(both), dataclasses.replace(pipeline(both), training=False)
+    shard = InputShard(index=0, count=1)
+    reads = iter(training.dataset(shard))
+    found = {}
+    for step in range(12):  # an epoch has four
+        x, y, _, _, ids = next(reads)
+        for row, example in enumerate(ids.numpy()):
+            if example >= 0:
+                found[step // 4, int(example)] = float(x[row, 0]), int(y[row])
+        next(iter(validation.dataset(shard)))
+
+    assert found == alone
+
+
+def test_an_epoch_of_so_many_updates_and_a_short_source() -> None:
+    """Its order is planned over the end of each pass; fewer examples than a batch are fed too."""
+    going = dataclasses.replace(pipeline(Noisy()), source=going_on(pipeline(Noisy()).source, 3))
+    spec = spec_of(seed=SEED, global_batch=6)
+    shard = InputShard(index=0, count=1)
+    ids = np.concatenate([b[-1] for b in going.dataset(shard).take(9).as_numpy_iterator()])
+    planned = [part for epoch in range(3) for _, part in _planned(spec, going, epoch)]
+
+    np.testing.assert_array_equal(np.concatenate(planned), ids)
+
+    few = dataclasses.replace(pipeline(Noisy()), source=pipeline(Noisy()).source.first(3))
+    assert sorted(example for _, example in fed(few, epochs=1)) == [0, 1, 2]
+
+
+class Traced(Noisy):
+    """Draws in a function that TensorFlow traces once, for all batches."""
+
+    drawn = staticmethod(tf.function(lambda: tf.random.normal([])))
+
+    def noise(self, count: int) -> Any:
+        return np.zeros([count, 1], np.float32) + float(self.drawn())
+
+
+class Counts(Noisy):
+    """Grows louder with the epochs that it counts."""
+
+    epoch = 0
+
+    def on_epoch_end(self) -> None:
+        self.epoch += 1
+
+
 class OwnGenerator(Noisy):
     """Draws from what nobody can seed."""
 
@@ -202,7 +299,9 @@ class ShufflesOn(Noisy):
     ("kind", "words"),
     [
         (OwnGenerator, "OwnGenerator, whose first batch is another one with the same seeds"),
-        (ShufflesOn, r"begun again.*np.random.permutation\(n\)"),
+        (ShufflesOn, r"ShufflesOn.order.*begun again.*np.random.permutation\(n\)"),
+        (Counts, "Counts.epoch, another one when an epoch is begun again"),
+        (Traced, "in a function that is traced"),
     ],
 )
 def test_what_cannot_be_read_again_is_refused(kind: Any, words: str) -> None:
@@ -211,12 +310,16 @@ def test_what_cannot_be_read_again_is_refused(kind: Any, words: str) -> None:
         as_source(kind(), what="data")
 
 
-def test_batches_of_several_sizes_are_refused_when_they_are_read() -> None:
+@pytest.mark.parametrize(
+    "change", [lambda x, y: (x[:3], y[:3]), lambda x, y: (np.hstack([x, x]), y)]
+)
+def test_batches_of_several_sizes_are_refused_when_they_are_read(change: Any) -> None:
     """Examples have numbers, and those are of batches of one size."""
 
     class Uneven(Noisy):
         def __getitem__(self, index: int) -> Any:
-            return tuple(part[: 3 if index == 1 else None] for part in super().__getitem__(index))
+            batch = super().__getitem__(index)
+            return change(*batch) if index == 1 else batch
 
-    with pytest.raises(Exception, match="batches of one size"):
+    with pytest.raises(Exception, match=r"must be alike.*in batch 1, for.*Pad all"):
         fed(pipeline(Uneven()))

@@ -252,12 +252,20 @@ def by_function(x: Any, y: Any) -> Any:
     return x + tf.random.uniform([4, 4, 1]), y
 
 
+def by_keras(x: Any, y: Any) -> Any:
+    """Which of the two is a seed of Keras 3, in an operation that is named otherwise."""
+    if not hasattr(tf.keras, "random"):  # Keras 2
+        return x + tf.cast(tf.random.categorical(tf.zeros([1, 9]), 1)[0, 0], x.dtype), y
+    return x + tf.cast(tf.keras.random.categorical(tf.zeros([1, 9]), 1)[0, 0], x.dtype), y
+
+
 DRAWING: dict[str, Callable[[], Any]] = {
     "flip": lambda: images().map(flipped, num_parallel_calls=AUTOTUNE),
     "flip, then batches": lambda: images().shuffle(9).map(flipped).batch(4).prefetch(2),
     "generator": lambda: images().map(by_generator),
     "layer over batches": lambda: images().batch(5).map(by_layer),
     "layers over batches": lambda: images().batch(5).map(by_layers, num_parallel_calls=AUTOTUNE),
+    "layer-like draw": lambda: images().map(by_keras),
     "layers of an example": lambda: images().map(by_layers),
     "tf.function": lambda: images().map(by_function),
     "shuffle of pixels": lambda: images().map(lambda x, y: (tf.random.shuffle(x), y)),

@@ -110,7 +110,7 @@ def test_what_layers_of_keras_3_draw_in_a_map_is_drawn_anew() -> None:
         text=True,
         check=False,
     )
-    assert "5 passed" in done.stdout, done.stdout
+    assert "6 passed" in done.stdout, done.stdout
 
 
 def test_a_keras_that_ringside_does_not_know_is_refused() -> None:

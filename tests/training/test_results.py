@@ -30,3 +30,4 @@ def test_a_weighted_mean_is_not() -> None:
     As a masked language model counts the tokens that it hides.
     """
     assert told_by([1.0, 3.0, 8.0], sample_weight=[1.0, 0.0, 1.0]) is None
+    assert told_by(4.5, sample_weight=2.0) is None

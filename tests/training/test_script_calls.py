@@ -413,6 +413,20 @@ def test_triplets_are_validated_by_pairs(tmp_path: Path) -> None:
         assert told["loss"] == pytest.approx(np.mean(x))
 
 
+def test_unweighted_metrics_beside_weights_need_keras_own_evaluation() -> None:
+    """A loss that a model computes itself is evaluated by the model, with its weights."""
+
+    class Computing(tf.keras.Sequential):
+        def compute_loss(self, *given: Any, **named: Any) -> Any:
+            return super().compute_loss(*given, **named)
+
+    model = Computing([tf.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile("sgd", "mse", metrics=["mae"])
+
+    with pytest.raises(RefusalError, match="weighted, in a test_step of one's own"):
+        checked_arguments(model, rows(4), rows(4)[:, :1], sample_weight=np.ones(4))
+
+
 @pytest.mark.parametrize(
     ("x", "arguments", "words"),
     [
