@@ -16,8 +16,8 @@ _META = "meta"
 BY_TENSORFLOW = "tf.random"
 # The error of a trace of plain Keras that was given other data than the reference.
 OTHER_DATA = (
-    "the program's data are others when it is loaded again: seed every random number in it, as by "
-    "numpy.random.seed(1), and sort lists of files"
+    "the program's data are others when it is loaded again: seed each generator of its own, as "
+    "numpy.random.default_rng(1), and sort lists of files"
 )
 
 
