@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.by_row import by_row, row_keys
 from ringside_core.workloads.functions import called, rewritten
-from ringside_core.workloads.pairs import Partners
 from ringside_core.workloads.randomness import (
     PYTHON,
     SeededStream,
@@ -18,8 +17,16 @@ from ringside_core.workloads.randomness import (
     random_operations,
 )
 
-if TYPE_CHECKING:
-    from ringside_core.workloads.batches import DrawnBatches
+
+class Whole(Protocol):
+    """What makes an element whole in an epoch: partners of a zip, or batches that draw."""
+
+    @property
+    def arrays(self) -> Any:
+        """By which processes see that they have the same, a nest of arrays."""
+
+    def __call__(self, seed: int, epoch: Any, number: Any, element: Any) -> Any:
+        """See `Augment.element`."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,11 @@ class Augment:
         of_batch: batch → batch, the same for a whole batch of elements, whose draws have a row for
             each; None: it works on single elements only.
         partners: what makes elements whole before; None: they are. There is no `of_batch` then.
-            Its `arrays` tell processes whether they draw from the same.
     """
 
     of_one: Callable[..., Any]
     of_batch: Callable[..., Any] | None = None
-    partners: "Partners | DrawnBatches | None" = None
+    partners: Whole | None = None
 
     def whole(self, seed: int, epoch: Any, number: Any, element: Any) -> Any:
         """An element with its partners of an epoch; see `element`."""
