@@ -103,11 +103,15 @@ def let_seeds_be_answered(seed: Callable[[], Any]) -> None:
     _seeds[:] = [seed]
 
 
-def _next_seed(generator: Any, ordered: bool = True) -> Any:
+def answered_seed(generator: Any) -> Any:
+    """The seed that a generator is told to give now; None: its own."""
     seed = _seeds[-1]() if _seeds else None
-    if seed is None:
-        return _upstream_next(generator, ordered)
-    return tf.cast(seed[:2], generator.state.dtype)
+    return None if seed is None else tf.cast(seed[:2], generator.state.dtype)
+
+
+def _next_seed(generator: Any, ordered: bool = True) -> Any:
+    seed = answered_seed(generator)
+    return _upstream_next(generator, ordered) if seed is None else seed
 
 
 _seeds: list[Callable[[], Any]] = []

@@ -23,6 +23,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.core import Variable
 from keras.src.losses import loss as loss_module
 
+from ringside_core.keras.keras3_chance import answered_seed
 from ringside_core.keras.tensorflow import flat, tf, with_rank
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
@@ -113,6 +114,8 @@ def _own_stream(upstream: Any) -> Any:
 
     @functools.wraps(upstream)
     def drawn(self: Any, ordered: bool = True) -> Any:
+        if (seed := answered_seed(self)) is not None:  # by the data, the same in every process
+            return seed
         seed = upstream(self, ordered)
         context = tf.distribute.get_replica_context()
         replica = _ranks[0] + (0 if context is None else context.replica_id_in_sync_group)

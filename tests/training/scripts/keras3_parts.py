@@ -8,7 +8,16 @@ import keras
 import numpy as np
 
 from ringside.verify.gate import slot_of
-from ringside_core.keras import VERSION, clear_session, new_optimizer, set_floatx, slot_names, tf
+from ringside_core.keras import (
+    VERSION,
+    clear_session,
+    draw_by_rank,
+    new_optimizer,
+    set_floatx,
+    slot_names,
+    tf,
+)
+from ringside_core.workloads.randomness import SeededStream, drawing_from
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, SEED
 from tests.independent import order
@@ -232,7 +241,24 @@ def several_replicas_predict_one_example() -> None:
         np.testing.assert_allclose(found, model(x[:count]), rtol=1e-5)
 
 
+def the_data_draw_alike_on_every_rank() -> None:
+    """A rank has a stream of its own, but not for what is drawn for examples."""
+    flip = keras.layers.RandomFlip("horizontal")
+    x = np.arange(64.0, dtype="float32").reshape(4, 4, 4, 1)
+    drawn = []
+    for rank in (0, 1):
+        draw_by_rank(None, rank)
+        with drawing_from(SeededStream([3, 4])):
+            drawn.append(np.array(flip(x, training=True)))
+    alone = [np.array(keras.random.uniform((4,), seed=keras.random.SeedGenerator(1)))]
+    draw_by_rank(None, 0)
+    alone.append(np.array(keras.random.uniform((4,), seed=keras.random.SeedGenerator(1))))
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (alone[0] != alone[1]).all()
+
+
 for check in (
+    the_data_draw_alike_on_every_rank,
     several_replicas_predict_one_example,
     a_test_step_may_return_compiled_metrics,
     a_step_of_ones_own_runs_in_parts,
