@@ -22,6 +22,7 @@ from ringside_core.keras import (
     on_apply,
     optimizer_kinds,
     optimizers_of,
+    own_of_step,
     python_of,
     tf,
     told_as,
@@ -89,10 +90,8 @@ def step_name(model: Any) -> str:
     """How messages name the model's training step, or its losses, if the step is Keras'."""
     if isinstance(model, StepFunction):
         return str(model.name)
-    if has_own_step(model):
-        kind, names = type(model), ("train_step", "compute_loss", "compute_metrics")
-        own = next(n for n in names if getattr(kind, n) is not getattr(tf.keras.Model, n))
-        return f"{kind.__name__}.{own}"
+    if own := own_of_step(model):
+        return f"{type(model).__name__}.{own[0]}"
     return f"the training of {model.name}"
 
 

@@ -95,6 +95,7 @@ __all__ = [
     "is_of_keras",
     "is_seeded",
     "let_averages_be_of_one_replica",
+    "own_of_step",
     "python_of",
     "seed_script",
     "tf",
@@ -120,16 +121,18 @@ def global_seed() -> Any:
 
 def has_own_step(model: Any) -> bool:
     """Whether the model's author wrote its training step, or what Keras' own step calls."""
-    return _is_own(model, "train_step", *_COMPUTES)
+    return bool(own_of_step(model))
 
 
 def has_own_test_step(model: Any) -> bool:
     """Whether the model's author wrote its step of an evaluation, or what Keras' own step calls."""
-    return _is_own(model, "test_step", *_COMPUTES)
+    return bool(own_of_step(model, "test_step"))
 
 
-def _is_own(model: Any, *names: str) -> bool:
-    return any(getattr(type(model), n) is not getattr(tf.keras.Model, n) for n in names)
+def own_of_step(model: Any, step: str = "train_step") -> list[str]:
+    """The methods of a step that are the model's own: the step itself first."""
+    kind, keras = type(model), tf.keras.Model
+    return [n for n in (step, *_COMPUTES) if getattr(kind, n) is not getattr(keras, n)]
 
 
 # They need not look at weights, so padding might count.

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.batches import read_batches
 from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import as_source, going_on
+from tests.training.feed import SEED, pipeline, rows_fed
 from tests.training.momentum import spec_of
 from trainers.planned import _planned
 
-COUNT, BATCH, SEED = 22, 4, 3
+COUNT, BATCH = 22, 4
 X = np.arange(COUNT, dtype=np.float32)[:, None] * 100
-Fed = dict[tuple[int, int], np.ndarray]  # (epoch, id) → x
 image = tf.keras.preprocessing.image
 
 
@@ -51,32 +51,10 @@ class Reordered(Noisy):
         np.random.shuffle(self.order)
 
 
-def pipeline(data: Any, replicas: int = 1, **options: Any) -> Pipeline:
-    """A training pipeline over a Sequence."""
-    return Pipeline(
-        source=as_source(data, what="data"),
-        preprocess=None,
-        options=PipelineOptions(**options),
-        plan=BatchPlan(global_batch=6, num_replicas=replicas),
-        training=True,
-        synchronous=True,
-        seed=SEED,
-    )
-
-
 def fed(pipe: Pipeline, readers: int = 1, epochs: int = 3, **begin: int) -> dict[Any, Any]:
     """(x, y) of each id in each epoch, in the order in which they are fed."""
-    found: dict[Any, Any] = {}
-    per_epoch = pipe.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
-    for index in range(readers):
-        shard = InputShard(index=index, count=readers)
-        taken = pipe.dataset(shard, **begin).take(per_epoch * epochs)
-        for number, (x, y, _, _, ids) in enumerate(taken.as_numpy_iterator()):
-            for row, example in enumerate(ids):
-                if example >= 0:
-                    epoch = begin.get("first_epoch", 0) + number // per_epoch
-                    found[epoch, int(example)] = x[row].ravel()[0], int(y[row])
-    return found
+    rows = rows_fed(pipe, readers, epochs, **begin)
+    return {place: (x.ravel()[0], int(y)) for place, x, y in rows}
 
 
 def by_hand(batches: Any, epoch: int) -> list[Any]:

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from ringside_core.specs import BatchPlan, InputShard, PipelineOptions, RefusalError
+from ringside_core.specs import InputShard, RefusalError
 from ringside_core.text import plural
 from ringside_core.workloads.dataset import take_apart
 from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.randomness import SeededStream, drawing_from
 from ringside_core.workloads.source import ArraySource, StreamSource, as_source
+from tests.training.feed import BATCH, pipeline, rows_fed
 
-COUNT, BATCH, SEED = 20, 6, 3
+COUNT = 20
 AUTOTUNE = tf.data.AUTOTUNE
 Fed = dict[tuple[int, int], np.ndarray]  # (epoch, id) → x
 
@@ -29,31 +30,12 @@ def images() -> Any:
     return tf.data.Dataset.from_tensor_slices((pixels.astype(np.float32), numbers))
 
 
-def pipeline(dataset: Any, replicas: int = 1, **options: Any) -> Pipeline:
-    """A training pipeline over a data set."""
-    return Pipeline(
-        source=as_source(dataset, what="data"),
-        preprocess=None,
-        options=PipelineOptions(**options),
-        plan=BatchPlan(global_batch=BATCH, num_replicas=replicas),
-        training=True,
-        synchronous=True,
-        seed=SEED,
-    )
-
-
 def fed(pipe: Pipeline, readers: int = 1, epochs: int = 2, **begin: int) -> Fed:
     """What each example was in each epoch."""
     found: Fed = {}
-    per_epoch = pipe.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
-    for index in range(readers):
-        shard = InputShard(index=index, count=readers)
-        taken = pipe.dataset(shard, **begin).take(per_epoch * epochs)
-        for number, (x, y, _, _, ids) in enumerate(taken.as_numpy_iterator()):
-            for row, example in enumerate(ids):
-                if example >= 0:
-                    assert y[row] == example
-                    found[begin.get("first_epoch", 0) + number // per_epoch, example] = x[row]
+    for place, x, y in rows_fed(pipe, readers, epochs, **begin):
+        assert y == place[1]
+        found[place] = x
     return found
 
 
