@@ -169,6 +169,7 @@ class Certificate(Document):
             splitting=self.splitting,
             hosts=len(self.hosts),
             not_in_float64=self.not_in_float64,
+            on_gpus=bool(self.machine.gpus),
         )
 
     @property

@@ -53,6 +53,7 @@ def coverage(
     splitting: Sequence[str],
     hosts: int,
     not_in_float64: str = "",
+    on_gpus: bool = False,
 ) -> str:
     """One line: what is covered, and what is not.
 
@@ -67,6 +68,7 @@ def coverage(
         splitting: layers and steps that give something else when a batch is split.
         hosts: that were certified; 0: one machine.
         not_in_float64: why everything was compared in float32; empty: it was not.
+        on_gpus: whether GPUs computed; all was compared without TensorFloat-32.
     """
     covered, missing = [], []
     wide = "float32" if not_in_float64 else "float64"
@@ -82,6 +84,8 @@ def coverage(
         missing.append(f"float64, because {not_in_float64}")
     if "bits" in narrow:
         missing.append("how a loss scale changes, if there is one")
+    if on_gpus:
+        missing.append("TensorFloat-32, in which a GPU multiplies float32 when a run is timed")
     if drawing and not any("randomness" in name for name in checks):
         missing.append(f"which random numbers {', '.join(drawing)} draws")
     if every > 1:
