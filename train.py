@@ -53,11 +53,12 @@ def _train(
     reporter.phase("importing")
     from trainers.process import started
 
-    with started(record, surroundings, reporter.phase) as backend:
+    verifies = (run_dir / REQUEST).exists()
+    with started(record, surroundings, reporter.phase, verifies=verifies) as backend:
         if backend is None:
             return
         train = partial(_train_once, backend=backend, reporter=reporter)
-        if (run_dir / REQUEST).exists():
+        if verifies:
             from ringside.verify.task import run_cases
 
             run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)

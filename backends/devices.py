@@ -1,6 +1,7 @@
 """Devices and threads of one process: GPUs if there are any, else logical CPU devices."""
 
 import os
+from typing import Any
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, RunSpec
@@ -9,6 +10,22 @@ from ringside_core.specs import RefusalError, RunSpec
 # On a host with one core TensorFlow chooses one thread, and then both wait for ever. TensorFlow's
 # tutorial on parameter servers raises the number for the same reason.
 LEAST_OF_COORDINATED = 2
+
+
+def gpus_for(replicas: int) -> list[Any]:
+    """The GPUs of this host, of which each of its replicas gets one; empty: it has none.
+
+    Raises:
+        RefusalError: fewer GPUs than replicas.
+    """
+    gpus: list[Any] = tf.config.list_physical_devices("GPU")
+    if gpus and len(gpus) < replicas:
+        raise RefusalError(
+            "On a host with GPUs, each replica must have one.",
+            received=f"GPUs: {len(gpus)}, replicas: {replicas}",
+            advice=f"Use --replicas {len(gpus)}, or set CUDA_VISIBLE_DEVICES= (empty) for CPUs.",
+        )
+    return gpus
 
 
 def replica_devices(count: int) -> list[str]:
@@ -20,14 +37,7 @@ def replica_devices(count: int) -> list[str]:
     Raises:
         RefusalError: fewer GPUs than replicas.
     """
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        if len(gpus) < count:
-            raise RefusalError(
-                "There must be a GPU for each replica of a process.",
-                received=f"{count} replicas, {len(gpus)} GPUs",
-                advice=f"Use --replicas {len(gpus)}, or CUDA_VISIBLE_DEVICES= for CPUs.",
-            )
+    if gpus := gpus_for(count):
         tf.config.set_visible_devices(gpus[:count], "GPU")
         return [f"GPU:{index}" for index in range(count)]
     split_cpu(count)
@@ -48,15 +58,9 @@ def use_local_gpu(local_rank: int, local_size: int) -> None:
     Raises:
         RefusalError: fewer GPUs than processes on this host.
     """
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = gpus_for(local_size)
     if not gpus:
         return
-    if len(gpus) < local_size:
-        raise RefusalError(
-            "There must be a GPU for each process of a host.",
-            received=f"{local_size} processes, {len(gpus)} GPUs",
-            advice="Start fewer processes, or set CUDA_VISIBLE_DEVICES= for CPUs.",
-        )
     tf.config.experimental.set_memory_growth(gpus[local_rank], True)
     tf.config.set_visible_devices(gpus[local_rank], "GPU")
 

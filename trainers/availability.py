@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backends import backend_class
+from backends.devices import gpus_for
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, backend_options, write_whole
 from ringside_core.workloads.registry import load_workload
@@ -18,7 +19,8 @@ def availability(request: dict[str, Any]) -> dict[str, Any]:
     """Look at the machine and at the workload; start nothing.
 
     Args:
-        request: `arms`: list of {backend, options}; `workload`: {name, options, data_dir} or None.
+        request: `arms`: list of {backend, options, replicas on this host}; `workload`: {name,
+            options, data_dir} or None.
 
     Returns:
         `obstacles`: for each arm the reason why it cannot run here, or None; `gpus`: how many;
@@ -28,6 +30,7 @@ def availability(request: dict[str, Any]) -> dict[str, Any]:
     for arm in request["arms"]:
         options = backend_options(arm["backend"], arm["options"])
         try:
+            gpus_for(arm["replicas"])
             obstacles.append(backend_class(arm["backend"]).obstacle(options))
         except RefusalError as error:
             obstacles.append(str(error))

@@ -16,6 +16,8 @@ def started(
     record: RecordInProgress,
     surroundings: Surroundings,
     on_phase: Callable[[str], None],
+    *,
+    verifies: bool = False,
 ) -> Iterator[Backend | None]:
     """Threads and precision of the spec, and its backend; stopped at the end.
 
@@ -23,6 +25,7 @@ def started(
         record: of this process; `role` and `is_chief` are written into it.
         surroundings: where this process stands in its run.
         on_phase: called with `serving` by a server, which serves until its coordinator is gone.
+        verifies: whether the run is verified, in all its processes.
 
     Yields:
         The backend; None in a server, once it has served.
@@ -34,6 +37,11 @@ def started(
     if inter := inter_op_threads(spec):
         tf.config.threading.set_inter_op_parallelism_threads(inter)
     set_floatx(spec.precision, spec.policy)
+    if verifies:
+        # A GPU multiplies float32 with the 10 bits of TensorFloat-32, and chooses its algorithms
+        # by timing them. So the serial run parted from itself by 7e-5 on an H200, and nothing
+        # could be certified there.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
     with make_backend(spec, surroundings) as backend:
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Reduction, Role
-from backends.devices import inter_op_threads, intra_op_threads
+from backends.devices import gpus_for, inter_op_threads, intra_op_threads, use_local_gpu
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.serving import hear_over, serve_until_over, tell_over
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
@@ -87,6 +87,7 @@ class ParameterServer(StrategyBackend):
             # Servers take the sizes of their thread pools from here, not from tf.config.threading.
             config.intra_op_parallelism_threads = intra_op_threads(self.spec)
             config.inter_op_parallelism_threads = inter_op_threads(self.spec)
+            self._give_gpu(config)
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
             self._server = tf.distribute.Server(
                 resolver.cluster_spec(),
@@ -97,8 +98,20 @@ class ParameterServer(StrategyBackend):
                 start=True,
             )
             return
+        tf.config.set_visible_devices([], "GPU")  # or it would take the memory that workers need
         super()._start()
         self._coordinator = ShardedCoordinator(self.strategy)
+
+    def _give_gpu(self, config: Any) -> None:
+        """One to each worker, and none to servers."""
+        if self._task.type != "worker":
+            tf.config.set_visible_devices([], "GPU")
+            config.device_count["GPU"] = 0
+        elif gpus_for(self.surroundings.local_size):
+            use_local_gpu(self.local_rank, self.surroundings.local_size)
+            # A server is told of its devices here, too.
+            config.gpu_options.visible_device_list = str(self.local_rank)
+            config.gpu_options.allow_growth = True
 
     def _make_strategy(self) -> Any:
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

@@ -40,7 +40,7 @@ def command(
     facts = machine_facts()
     console.print(
         f"{facts.cores} cores ({facts.cpu_model}), {byte_size(facts.memory_bytes)}, "
-        f"{answer['gpus']} GPUs, Python {facts.python}"
+        f"GPUs: {answer['gpus']}, Python {facts.python}"
     )
     console.print(", ".join(f"{k} {v}" for k, v in facts.packages.items()), highlight=False)
     for name, left in left_behind().items():

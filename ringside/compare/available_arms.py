@@ -11,8 +11,15 @@ from ringside_core.specs.keras_version import KerasVersion, environment_of
 LIMIT_S = 300.0
 
 
-def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
+def available(
+    arms: tuple[Arm, ...], shared: Shared, *, elsewhere: bool = False
+) -> tuple[tuple[Arm, ...], tuple[NotRun, ...]]:
     """Which arms can run here. A process of its own loads TensorFlow and finds out.
+
+    Args:
+        arms: that are wanted.
+        shared: their workload and its Keras.
+        elsewhere: they will run on other hosts; this one need not have a GPU for each replica.
 
     Returns:
         The arms that can run, and the others with their reasons.
@@ -28,6 +35,7 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
             "data_dir": shared.data_dir,
         },
         shared.keras,
+        elsewhere=elsewhere,
     )
     if answer["workload"] is not None:
         raise RefusalError(answer["workload"])
@@ -46,7 +54,11 @@ def available(arms: tuple[Arm, ...], shared: Shared) -> tuple[tuple[Arm, ...], t
 
 
 def ask(
-    arms: tuple[Arm, ...], workload: dict[str, Any] | None, keras: KerasVersion = 2
+    arms: tuple[Arm, ...],
+    workload: dict[str, Any] | None,
+    keras: KerasVersion = 2,
+    *,
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Run `trainers.availability` on a Keras; its answer, see there.
 
@@ -54,7 +66,14 @@ def ask(
         RefusalError: that process failed; its last error is told.
     """
     request = {
-        "arms": [{"backend": a.backend, "options": a.options.model_dump()} for a in arms],
+        "arms": [
+            {
+                "backend": arm.backend,
+                "options": arm.options.model_dump(),
+                "replicas": 1 if elsewhere else arm.replicas,
+            }
+            for arm in arms
+        ],
         "workload": workload,
     }
     return asked_of("trainers.availability", json.dumps(request), keras)

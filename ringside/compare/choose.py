@@ -162,7 +162,8 @@ def able_here(console: Console, chosen: Chosen) -> tuple[list[Subject], tuple[No
     have the same versions, and what can run depends on what is installed.
     """
     with console.status("looking at this machine…"):
-        able, unable = available(chosen.arms, chosen.shared)
+        elsewhere = bool(chosen.placement.names)
+        able, unable = available(chosen.arms, chosen.shared, elsewhere=elsewhere)
     unable = (*chosen.no_room, *unable)
     for reason in unable:
         console.print(f"[yellow]not run[/] {reason.label}: {reason.reason}", highlight=False)

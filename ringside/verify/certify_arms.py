@@ -91,8 +91,8 @@ def certify_arms(
         }
     if len(missing) < len(subjects):
         console.print(
-            f"{len(subjects) - len(missing)} arms were certified by an earlier command, and "
-            "nothing has changed since",
+            "certified by an earlier command, and unchanged since: "
+            f"{len(subjects) - len(missing)} of {len(subjects)} arms",
             highlight=False,
         )
     certificates = tuple(

@@ -57,12 +57,7 @@ def run_cases(
         task: name of this process.
         on_phase: told what is done before the cases.
     """
-    from ringside_core.keras import tf
-
     request = Request.from_json((run_dir / REQUEST).read_text(encoding="utf-8"), origin=REQUEST)
-    # A GPU multiplies float32 with the 10 bits of TensorFloat-32 and chooses its algorithms by timing
-    # them. So the serial run parted from itself by 7e-5 on an H200. Nothing can be proved of that.
-    tf.config.experimental.enable_tensor_float_32_execution(False)
     inspection: dict[str, Any] = {}
     if request.inspect:
         on_phase("inspecting")

@@ -71,9 +71,9 @@ def package_versions(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def gpu_names() -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs, as nvidia-smi lists them; empty if there is no working one."""
+    """Names of the NVIDIA GPUs, as nvidia-smi lists them; empty: none works, or all are hidden."""
     program = shutil.which("nvidia-smi")
-    if program is None:
+    if program is None or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return ()
     try:
         done = subprocess.run(

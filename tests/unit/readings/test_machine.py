@@ -73,8 +73,12 @@ def test_gpus(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(machine, "NVIDIA_SMI_LIMIT_S", 0.5)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     assert machine.gpu_names() == names
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine.gpu_names() == ()
 
 
 @pytest.mark.parametrize(

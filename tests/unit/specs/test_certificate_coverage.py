@@ -53,6 +53,16 @@ def test_what_cannot_run_in_float64_is_said() -> None:
     assert "float64, because it names float32; " in one.coverage.partition("Not covered")[2]
 
 
+def test_what_a_gpu_does_with_float32_is_said() -> None:
+    """It is timed with fewer bits than were certified."""
+    one = certificate(arm_of("horovod", 2), by_design=())
+
+    with_gpu = one.replace(machine=one.machine.replace(gpus=("NVIDIA H200",)))
+
+    assert "TensorFloat-32" in with_gpu.coverage.partition("Not covered")[2]
+    assert "TensorFloat-32" not in one.coverage
+
+
 def test_half_precision_is_said() -> None:
     """So is what of it nobody looks at."""
     one = certificate(arm_of("horovod", 2), by_design=())
