@@ -9,10 +9,13 @@ As shipped, Keras 3 computes something else under several replicas (docs/upstrea
 - Each replica draws random numbers from a stream of its own. All would drop the same units.
 - A weight for each example weighs all of its loss, which may be a map of pixels.
 - A loss is divided by the number of replicas in its own type, not in float32.
+
+And `RandomRotation` fails in float64.
 """
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +27,7 @@ from keras.src.backend.tensorflow.core import Variable
 from keras.src.losses import loss as loss_module
 
 from ringside_core.keras.keras3_chance import answered_seed
-from ringside_core.keras.tensorflow import flat, tf, with_rank
+from ringside_core.keras.tensorflow import flat, rotations, tf, with_rank
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
@@ -183,6 +186,22 @@ def _no_part_empty(upstream: Any) -> Any:
 
 
 keras.Model.predict = _no_part_empty(keras.Model.predict)
+
+
+def _rotated_in_float64(upstream: Any) -> Any:
+    """Keras turns degrees into radians in float32, and fails among float64."""
+
+    @functools.wraps(upstream)
+    def matrix(self: Any, angle: Any, height: Any, width: Any, **given: Any) -> Any:
+        if angle.dtype != tf.float64:
+            return upstream(self, angle=angle, height=height, width=width, **given)
+        return rotations(angle * (math.pi / 180.0), height, width)
+
+    return matrix
+
+
+_rotation = keras.layers.RandomRotation
+_rotation._compute_affine_matrix = _rotated_in_float64(_rotation._compute_affine_matrix)
 
 
 def draw_by_rank(rank: int) -> None:

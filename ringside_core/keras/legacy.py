@@ -11,12 +11,20 @@ import numpy as np
 from tf_keras.src.backend import _SEED_GENERATOR, RandomGenerator
 from tf_keras.src.engine.base_layer_utils import TrackableWeightHandler
 from tf_keras.src.engine.compile_utils import LossesContainer, MetricsContainer
+from tf_keras.src.layers.preprocessing import image_preprocessing as _images
 from tf_keras.src.metrics.iou_metrics import _IoUBase
 from tf_keras.src.mixed_precision import policy
 from tf_keras.src.utils import losses_utils, metrics_utils
 
 from ringside_core.keras.legacy_chance import chance_of, count_draws, draw_as_before
-from ringside_core.keras.tensorflow import flat, global_seed, is_seeded, tf, with_rank
+from ringside_core.keras.tensorflow import (
+    flat,
+    global_seed,
+    is_seeded,
+    rotations,
+    tf,
+    with_rank,
+)
 
 __all__ = ["chance_of", "count_draws", "draw_as_before"]
 
@@ -57,6 +65,20 @@ for _schedule in filter(inspect.isclass, vars(tf.keras.optimizers.schedules).val
 TrackableWeightHandler._distribute_strategy = property(
     lambda self: tf.distribute.get_strategy(), lambda self, strategy: None
 )
+
+
+def _rotated_in_float64(upstream: Any) -> Any:
+    """Keras makes matrices of rotations from sizes in float32, and fails among float64."""
+
+    @functools.wraps(upstream)
+    def matrix(angles: Any, height: Any, width: Any, name: str | None = None) -> Any:
+        make = rotations if angles.dtype == tf.float64 else functools.partial(upstream, name=name)
+        return make(angles, height, width)
+
+    return matrix
+
+
+_images.get_rotation_matrix = _rotated_in_float64(_images.get_rotation_matrix)
 optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.
 _NOT_IN_CONFIG = (

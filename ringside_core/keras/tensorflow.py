@@ -173,6 +173,26 @@ def is_of_keras(one: Any) -> bool:
     return str(one.__module__).split(".")[0] in ("keras", "tf_keras")
 
 
+def rotations(radians: Any, height: Any, width: Any) -> Any:
+    """Rotations of images about their centres, as `ImageProjectiveTransformV3` takes them.
+
+    In the place of Keras' own in float64, which mix in float32 and fail.
+
+    Args:
+        radians: the angle of each image, [batch].
+        height: of the images, in pixels.
+        width: likewise.
+
+    Returns:
+        [batch, 8], in float32: the operation takes nothing else.
+    """
+    cos, sin = tf.cos(radians), tf.sin(radians)
+    x, y = (tf.cast(size - 1, radians.dtype) / 2 for size in (width, height))
+    rows = [cos, -sin, x - x * cos + y * sin, sin, cos, y - x * sin - y * cos]
+    found = tf.stack([*rows, tf.zeros_like(cos), tf.zeros_like(cos)], axis=1)
+    return tf.cast(found, tf.float32)
+
+
 def with_rank(tensor: Any, rank: int) -> Any:
     """A tensor with axes of size 1 after its own, as many as it lacks."""
     return tensor[(..., *[tf.newaxis] * (rank - tensor.shape.rank))]
