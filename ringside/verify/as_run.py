@@ -28,6 +28,7 @@ def as_timed(
     *,
     tasks: Sequence[str],
     exact: bool = True,
+    precision: str = "float64",
     rounded: Trace | None = None,
 ) -> Check:
     """Whether an unwatched training ends as the reference does, after the same examples.
@@ -39,9 +40,10 @@ def as_timed(
         exact: whether all has one right result. If updates may come in any order, only the weights
             and the evaluation have, of gradients that do not depend on the weights: a slot of SGD
             holds the gradient that came last.
-        rounded: see `ringside.verify.gate.parity`; both runs are in float32 then.
+        precision: of both runs.
+        rounded: see `ringside.verify.gate.parity`.
     """
-    name, tolerance = "as timed", TOLERANCE["float64" if rounded is None else "float32"]
+    name, tolerance = "as timed", TOLERANCE[precision]
     if obstacle := unfinished(arm, tasks=tasks) or _not_the_same_updates(arm, reference):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     updates = sum(reference.meta["updates"])
@@ -87,6 +89,7 @@ def resumed(
     uninterrupted: Trace,
     *,
     tasks: Sequence[str],
+    precision: str = "float64",
     rounded: Trace | None = None,
 ) -> Check:
     """Whether a training that went on from a checkpoint is the one that was never interrupted.
@@ -95,9 +98,10 @@ def resumed(
         arm: trace of each process, of both parts; it was stopped after its first epoch.
         uninterrupted: of the serial run.
         tasks: processes that must have written a trace.
-        rounded: see `ringside.verify.gate.parity`; all runs are in float32 then.
+        precision: of all runs.
+        rounded: see `ringside.verify.gate.parity`.
     """
-    name, precision = "resumed", "float64" if rounded is None else "float32"
+    name = "resumed"
     if obstacle := unfinished(arm, uninterrupted, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=TOLERANCE[precision])
     if rounded is not None:

@@ -121,7 +121,7 @@ def _with_other_rounding(case: Case, run_dir: Path) -> Iterator[Case]:
         wide = case.spec.replace(precision="float64")
         yield twin.replace(spec=wide, states=str(states))
     else:
-        yield twin.replace(moved=True)  # nothing else rounds in float64: then it is not run
+        yield twin.replace(moved=True)  # not run where rounding does not matter
 
 
 def in_float32(case: Case) -> Case:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
@@ -197,8 +198,15 @@ def _certified(
     counted = {
         n: watched.traces[counting_name(n)] for n in counted_examples(replicas, synchronous=exact)
     }
-    rounded = reference.rounded(WATCHED, replicas)
-    checks = judge(arm, whole, counted, exact=exact, tasks=watched.tasks, rounded=rounded)
+    checks = judge(
+        arm,
+        whole,
+        counted,
+        exact=exact,
+        tasks=watched.tasks,
+        precision=reference.precision,
+        rounded=reference.rounded(WATCHED, replicas),
+    )
     if exact:
         checks += _exact_checks(subject, watched, reference)
     else:
@@ -224,12 +232,13 @@ def _exact_checks(subject: Subject, watched: Watched, reference: Reference) -> l
     """Checks of the other cases of an arm whose updates have one right result."""
     traces, tasks = watched.traces, watched.tasks
     references = reference.traces(subject.replicas)
+    judged: dict[str, Any] = {"tasks": tasks, "precision": reference.precision}
     rounded = partial(reference.rounded, replicas=subject.replicas)
-    timed = references[AS_TIMED]
-    checks = [as_timed(traces[AS_TIMED], timed, tasks=tasks, rounded=rounded(AS_TIMED))]
+    timed, twin = references[AS_TIMED], rounded(AS_TIMED)
+    checks = [as_timed(traces[AS_TIMED], timed, **judged, rounded=twin)]
     if can_resume(subject.spec):
         whole, twin = references[WATCHED], rounded(WATCHED)
-        checks.append(resumed(traces[WATCHED], whole, tasks=tasks, rounded=twin))
+        checks.append(resumed(traces[WATCHED], whole, **judged, rounded=twin))
     if SINGLE in traces:
         checks.append(
             single_updates(
@@ -282,6 +291,7 @@ def judge(
     *,
     exact: bool,
     tasks: Sequence[str],
+    precision: str = "float64",
     rounded: Trace | None = None,
 ) -> list[Check]:
     """All checks of a watched case of an arm; deliberate mistakes are judged by them too.
@@ -292,9 +302,9 @@ def judge(
         counted: traces of the arm's counting cases, by their number of examples.
         exact: whether its updates have one right result.
         tasks: processes that must have written a trace.
-        rounded: see `ringside.verify.gate.parity`; the case is in float32 then.
+        precision: of the case.
+        rounded: see `ringside.verify.gate.parity`.
     """
-    precision = "float64" if rounded is None else "float32"
     checks = [
         training_ledger(arm, reference, synchronous=exact),
         validation_ledger(arm, reference),
@@ -304,4 +314,5 @@ def judge(
         return [*checks, evaluation(arm, reference, precision=precision)]
     whole = parity(arm, reference, precision=precision, tasks=tasks, rounded=rounded)
     # Of free updates in float32 rounding is not small; they are judged from the same states.
-    return [whole, *([each_update(arm, reference)] if rounded is None else []), *checks]
+    free = [each_update(arm, reference, rounded)] if precision == "float64" else []
+    return [whole, *free, *checks]

@@ -391,13 +391,16 @@ def _bound(shares: NDArray[Any]) -> tuple[float, float]:
     return mean, mean + float(stats.t.ppf(1 - ERROR_PROBABILITY, n - 1)) * error
 
 
-def reference_is_plain_keras(plain: Trace, reference: Trace, rounded: Trace | None = None) -> Check:
+def reference_is_plain_keras(
+    plain: Trace, reference: Trace, rounded: Trace | None = None, precision: str = "float64"
+) -> Check:
     """Whether plain Keras trains and evaluates as the serial reference does (plain_keras.py).
 
     Args:
         plain: what plain Keras did; its meta names what it has not compared.
         reference: the serial run.
-        rounded: see `ringside.verify.gate.parity`; all runs are in float32 then.
+        rounded: see `ringside.verify.gate.parity`.
+        precision: of all runs.
     """
     name = "reference is plain Keras"
     if plain.error:
@@ -411,12 +414,9 @@ def reference_is_plain_keras(plain: Trace, reference: Trace, rounded: Trace | No
         setattr(found, group, {})
     if "loss" in without:
         expected.loss = found.loss = np.zeros(reference.steps)
-    if rounded is None:
-        check = parity({"plain Keras": found}, expected, precision="float64")
-    else:
-        evaluated = _evaluated_alike(found, expected)
-        free = parity({"plain Keras": found}, expected, precision="float32", rounded=rounded)
-        check = free if evaluated.passed else evaluated
+    check = parity({"plain Keras": found}, expected, precision=precision, rounded=rounded)
+    if precision == "float32" and not (evaluated := _evaluated_alike(found, expected)).passed:
+        check = evaluated
     alike = (
         "plain Keras trains and evaluates alike"
         if check.passed

@@ -39,26 +39,29 @@ def parity(
         reference: trace of the serial run, which must have completed.
         precision: of both runs; it decides the tolerance.
         tasks: processes that must have written a trace; empty: those that have.
-        rounded: trace of the serial run with other rounding, which builds up in float32; it is
-            allowed for. None: it does not matter.
+        rounded: trace of the serial run with other rounding, which builds up in float32, and in
+            float64 where a program amplifies it; it is allowed for. None: it does not matter.
     """
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in deviations(task, trace, reference)]
     finding = f"largest deviation in {reference.steps} updates"
-    if rounded is not None:
-        found, told = beyond_rounding(found, reference, rounded, tolerance)
-        finding += f" ({told})"
-    return judged(name, found, tolerance, finding)
+    if rounded is None:
+        return judged(name, found, tolerance, finding)
+    shares, told = beyond_rounding(found, reference, rounded, tolerance)
+    check = judged(name, shares, tolerance, f"{finding} ({told})")
+    if precision == "float32":
+        return check
+    # In float64 tables show the number: the deviation, and not its share of what is allowed.
+    most = max(_allowed(found, reference, rounded, tolerance))
+    return check.replace(worst=max(found, key=size_of), by_step=_by_step(found), tolerance=most)
 
 
 def beyond_rounding(
     found: Sequence[Deviation], reference: Trace, rounded: Trace, tolerance: float
 ) -> tuple[list[Deviation], str]:
     """Deviations of which AMPLIFIED × what rounding does to the serial run is let off.
-
-    Of a metric that counts examples also one example: whether rounding makes it right is chance.
 
     Args:
         found: deviations of an arm from the reference.
@@ -70,22 +73,39 @@ def beyond_rounding(
         The deviations as shares, so that the tolerance is the largest that passes; and what is
         allowed, in words.
     """
+    shares = [
+        one if one.value is None else one.replace(value=one.value * tolerance / allowed)
+        for one, allowed in zip(found, _allowed(found, reference, rounded, tolerance), strict=True)
+    ]
+    noise = _noise(reference, rounded)
+    most = tolerance + AMPLIFIED * noise.get(("weights", ""), 0.0)
+    told = f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
+    return shares, told
+
+
+def _allowed(
+    found: Sequence[Deviation], reference: Trace, rounded: Trace, tolerance: float
+) -> list[float]:
+    """The largest value of each deviation that passes.
+
+    Of a metric that counts examples also one example: whether rounding makes it right is chance.
+    """
+    noise = _noise(reference, rounded)
+    return [
+        tolerance
+        + AMPLIFIED * noise.get(_place(one, reference), 0.0)
+        + ONE_EXAMPLE * _of_one_example(one, reference)
+        for one in found
+    ]
+
+
+def _noise(reference: Trace, rounded: Trace) -> dict[tuple[str, str], float]:
+    """How far other rounding moves the serial run, by kind."""
     noise: dict[tuple[str, str], float] = {}
     for one in deviations("", rounded, reference):
         place = _place(one, reference)
         noise[place] = max(one.value or 0.0, noise.get(place, 0.0))  # what is no number adds none
-
-    def allowed(one: Deviation) -> float:
-        own = tolerance + AMPLIFIED * noise.get(_place(one, reference), 0.0)
-        return own + ONE_EXAMPLE * _of_one_example(one, reference)
-
-    shares = [
-        one if one.value is None else one.replace(value=one.value * tolerance / allowed(one))
-        for one in found
-    ]
-    most = tolerance + AMPLIFIED * noise.get(("weights", ""), 0.0)
-    told = f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
-    return shares, told
+    return noise
 
 
 def _place(one: Deviation, reference: Trace) -> tuple[str, str]:
@@ -136,10 +156,15 @@ def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str
         finding=finding,
         tolerance=tolerance,
         worst=worst,
-        by_step=tuple(
-            max((d for d in found if (d.step, d.kind) == place), key=size_of)
-            for place in sorted({(d.step, d.kind) for d in found})
-        ),
+        by_step=_by_step(found),
+    )
+
+
+def _by_step(found: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    """The largest deviation of each kind after each step."""
+    return tuple(
+        max((d for d in found if (d.step, d.kind) == place), key=size_of)
+        for place in sorted({(d.step, d.kind) for d in found})
     )
 
 

@@ -92,11 +92,17 @@ class Reference:
         """Whether plain Keras does the same."""
         seen = self.traces(1)
         plain = Trace.read(case_folder(self._folder, WATCHED) / PLAIN)
-        return reference_is_plain_keras(plain, seen[WATCHED], self.rounded(WATCHED, 1))
+        twin = self.rounded(WATCHED, 1)
+        return reference_is_plain_keras(plain, seen[WATCHED], twin, self.precision)
+
+    @property
+    def precision(self) -> str:
+        """In which all cases but single updates are run."""
+        return "float32" if self.not_in_float64 else "float64"
 
     def rounded(self, case: str, replicas: int) -> Trace | None:
-        """Its trace of a case with other rounding; None: in float64, where it does not matter."""
-        return self.traces(replicas)[f"{case}{ROUNDED}"] if self.not_in_float64 else None
+        """Its trace of a case with other rounding; None: it does not matter in this workload."""
+        return self.traces(replicas).get(f"{case}{ROUNDED}")
 
     def traces(self, replicas: int) -> dict[str, Trace]:
         """Its trace of each case, for an arm of this size."""

@@ -43,17 +43,22 @@ _CHANGED: tuple[Kind, ...] = ("weights", "slots")
 Rows = dict[str, NDArray[Any]]
 
 
-def each_update(arm: Mapping[str, Trace], reference: Trace) -> Check:
+def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | None = None) -> Check:
     """Whether each update of a free float64 run changes what the reference's update changes.
 
     Args:
         arm: trace of each process, by task.
         reference: trace of the serial run, which must have completed.
+        rounded: see `ringside.verify.gate.parity`.
     """
     name, tolerance = "each update", OF_EACH_UPDATE
     if obstacle := unfinished(arm, reference):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    found = [d for kind in _CHANGED for d in _updates(kind, arm, reference, tolerance)]
+    found = [
+        deviation
+        for kind in _CHANGED
+        for deviation in _updates(kind, arm, reference, tolerance, rounded, single=False)
+    ]
     finding = f"largest deviation by the size of the update, in {reference.steps} updates,"
     return judged(name, found, tolerance, finding)
 
@@ -121,6 +126,8 @@ def _updates(
     tolerance: float,
     rounded: Trace | None = None,
     unseen: Collection[str] = (),
+    *,
+    single: bool = True,
 ) -> Iterator[Deviation]:
     """The worst variable of each update in each process.
 
@@ -129,14 +136,14 @@ def _updates(
         arm: trace of each process.
         reference: trace of the serial run.
         tolerance: a deviation of this value is the largest that passes.
-        rounded: the same updates with other rounding, if the arm made its updates from the
-            reference's states; None: it made them from its own.
+        rounded: the same updates with other rounding, which is allowed for.
         unseen: weights of which nothing can be said.
+        single: whether all made each update from the reference's states, and not from their own.
     """
-    rows, single = _rows(kind, reference), rounded is not None
+    rows = _rows(kind, reference)
     allowed = _sizes(kind, reference)
     if rounded is not None:
-        noise = _noise(kind, reference, rounded, unseen)
+        noise = _noise(kind, reference, rounded, unseen, single=single)
         for name in allowed:
             left_out = kind == "weights" and name in unseen
             own = np.inf if left_out else noise[_group(kind, name, reference)]
@@ -187,11 +194,16 @@ def _one_rounding(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _noise(
-    kind: Kind, reference: Trace, rounded: Trace, unseen: Collection[str] = ()
+    kind: Kind,
+    reference: Trace,
+    rounded: Trace,
+    unseen: Collection[str] = (),
+    *,
+    single: bool = True,
 ) -> dict[str, float]:
     """What rounding does to the updates, by group."""
     noise: dict[str, float] = {}
-    for name, most in _noise_of_each(kind, reference, rounded).items():
+    for name, most in _noise_of_each(kind, reference, rounded, single=single).items():
         if kind != "weights" or name not in unseen:
             group = _group(kind, name, reference)
             noise[group] = max(most, noise.get(group, 0.0))
@@ -199,13 +211,18 @@ def _noise(
 
 
 def _noise_of_each(
-    kind: Kind, reference: Trace, rounded: Trace, most: Callable[..., Any] = np.max
+    kind: Kind,
+    reference: Trace,
+    rounded: Trace,
+    most: Callable[..., Any] = np.max,
+    *,
+    single: bool = True,
 ) -> dict[str, float]:
     """The same by name, over all updates: by chance there is none in one of them.
 
     What is no number allows nothing.
     """
-    off = _off(_rows(kind, rounded), _rows(kind, reference), single=True, most=most)
+    off = _off(_rows(kind, rounded), _rows(kind, reference), single=single, most=most)
     return {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
 
 

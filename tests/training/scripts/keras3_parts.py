@@ -257,7 +257,17 @@ def the_data_draw_alike_on_every_rank() -> None:
     assert (alone[0] != alone[1]).all()
 
 
+def images_are_rotated_in_float64() -> None:
+    """A quarter turn is NumPy's."""
+    x = np.arange(108.0).reshape(1, 6, 6, 3)
+    set_floatx("float64")
+    turned = keras.layers.RandomRotation((0.25, 0.25), interpolation="nearest")(x, training=True)
+    set_floatx("float32")
+    np.testing.assert_array_equal(turned, np.rot90(x, axes=(1, 2)))
+
+
 for check in (
+    images_are_rotated_in_float64,
     the_data_draw_alike_on_every_rank,
     several_replicas_predict_one_example,
     a_test_step_may_return_compiled_metrics,
