@@ -59,7 +59,8 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
         for kind in _CHANGED
         for deviation in _updates(kind, arm, reference, tolerance, rounded, single=False)
     ]
-    finding = f"largest deviation by the size of the update, in {reference.steps} updates,"
+    beside = "the update" if rounded is None else "the update and of what rounding does to it"
+    finding = f"largest deviation by the size of {beside}, in {reference.steps} updates,"
     return judged(name, found, tolerance, finding)
 
 

@@ -11,6 +11,9 @@ from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.record import MachineFacts
 from ringside_core.specs.run_spec import RunSpec
 
+# The largest deviation of an arm in float64, unless its program amplifies rounding
+# (docs/decisions/0004-what-a-certificate-proves.md).
+FLOAT64_TOLERANCE = 1e-10
 Kind = Literal["weights", "slots", "loss", "metrics", "evaluation", "predictions", "replicas"]
 
 
@@ -170,6 +173,10 @@ class Certificate(Document):
             hosts=len(self.hosts),
             not_in_float64=self.not_in_float64,
             on_gpus=bool(self.machine.gpus),
+            amplified=any(
+                check.name == "float64 parity" and (check.tolerance or 0.0) > FLOAT64_TOLERANCE
+                for check in self.checks
+            ),
         )
 
     @property

@@ -54,6 +54,7 @@ def coverage(
     hosts: int,
     not_in_float64: str = "",
     on_gpus: bool = False,
+    amplified: bool = False,
 ) -> str:
     """One line: what is covered, and what is not.
 
@@ -69,10 +70,11 @@ def coverage(
         hosts: that were certified; 0: one machine.
         not_in_float64: why everything was compared in float32; empty: it was not.
         on_gpus: whether GPUs computed; all was compared without TensorFloat-32.
+        amplified: whether rounding grew beyond the tolerance of float64, and was allowed for.
     """
     covered, missing = [], []
     wide = "float32" if not_in_float64 else "float64"
-    rounding = " to what rounding does" if not_in_float64 else ""
+    rounding = " to what rounding does" if not_in_float64 or amplified else ""
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check.format(wide=wide) in name for name in checks):
             alone = "each one" if single == steps else f"the first {single} each"

@@ -130,3 +130,19 @@ def test_what_cannot_be_certified_is_named(function: str, named: str, tmp_path: 
     assert not certificate.passed
     assert named in certificate.reason
     assert not (tmp_path / "mirrored-x2").exists()  # nothing of the arm was started
+
+
+def test_a_program_that_amplifies_rounding_is_certified_in_float64(tmp_path: Path) -> None:
+    """What rounding does to its serial run is looked at, allowed for, and told."""
+    (certificate,) = certify(
+        [subject("mirrored", 2, workload=f"{WORKLOADS}:amplifying", global_batch=8)],
+        folder=tmp_path,
+    )
+
+    assert certificate.passed, certificate.reason
+    checks = {check.name: check for check in certificate.checks}
+    assert (checks["float64 parity"].tolerance or 0.0) > 1e-10
+    plain = checks["reference is plain Keras"]
+    assert plain.worst and plain.worst.exceeds(1e-10)
+    assert "the serial run's own rounding lets off" in plain.finding
+    assert "in float64 to what rounding does" in certificate.coverage

@@ -150,6 +150,27 @@ def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> 
     assert "4e-05 stands for 1e-02 of the largest weight" in check.finding
 
 
+@pytest.mark.parametrize(
+    ("rounding", "times", "passed"),
+    [(1e-9, 9.0, True), (1e-9, 11.0, False), (1e-12, 1e4, False), (1e-5, 1.0, False)],
+)
+def test_a_program_that_amplifies_rounding_is_let_off_it_in_float64(
+    rounding: float, times: float, passed: bool
+) -> None:
+    """The number itself is told. More than float32 would round shows nothing."""
+    rounded, arm = trace(), trace()
+    scale = max(np.max(np.abs(values)) for values in trace().weights.values())
+    rounded.weights["000 dense/kernel"][STEPS, 0] += rounding * scale
+    arm.weights["000 dense/kernel"][STEPS, 0] += times * rounding * scale
+
+    check = parity({"a": arm}, trace(), precision="float64", rounded=rounded)
+
+    assert check.passed == passed
+    assert check.worst is not None
+    assert check.worst.value == pytest.approx(times * rounding, rel=1e-3)
+    assert ("shows nothing" in check.finding) == (rounding == 1e-5)
+
+
 @pytest.mark.parametrize(("examples", "passed"), [(1, True), (2, False)])
 def test_one_example_more_that_is_right_is_chance(examples: int, passed: bool) -> None:
     """Two are not; nor is anything in a metric that counts no examples."""

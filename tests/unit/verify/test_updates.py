@@ -219,6 +219,18 @@ def test_a_free_run_is_judged_by_what_it_changes() -> None:
     assert "parts at update 4: 1.0e-07 in weights" in check.finding
 
 
+@pytest.mark.parametrize(("times", "passed"), [(9.0, True), (12.0, False)])
+def test_ten_times_what_rounding_does_to_an_update_is_let_off(times: float, passed: bool) -> None:
+    """Of a free run that amplifies it."""
+    rows = np.linspace(1.0, 1.0 + 1e-2 * STEPS, STEPS + 1).reshape(-1, 1)
+    reference, rounded, arm = (trace(weights={KERNEL: rows.copy()}) for _ in range(3))
+    rounded.weights[KERNEL][STEPS] += 1e-9
+    arm.weights[KERNEL][STEPS] += times * 1e-9
+
+    assert each_update({"a": arm}, reference, rounded).passed == passed
+    assert not each_update({"a": arm}, reference).passed
+
+
 def test_both_refuse_what_did_not_end() -> None:
     """An error, an update too few, a process that wrote nothing."""
     broken = trace(meta={"error": "LedgerError: 19 of 20"})
