@@ -54,10 +54,9 @@ def as_timed(
         if exact or deviation.kind not in ("metrics", "slots")
     ]
     finding = f"unwatched, largest deviation at the end of {updates} updates"
-    if rounded is not None:
-        found, told = beyond_rounding(found, reference, rounded, tolerance)
-        finding += f" ({told})"
-    return judged(name, found, tolerance, finding)
+    if rounded is None:
+        return judged(name, found, tolerance, finding)
+    return beyond_rounding(name, found, reference, rounded, precision, finding)
 
 
 def _ends(task: str, trace: Trace, reference: Trace, updates: int) -> Iterator[Deviation]:

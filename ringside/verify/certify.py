@@ -225,6 +225,8 @@ def _certified(
         final_digest=str(_first(arm).meta.get("final_digest", "")),
         data_digest=reference.inspection["data_digest"],
         not_in_float64=reference.not_in_float64,
+        on_gpus=reference.inspection["on_gpus"],
+        amplifies=reference.precision == "float64" and reference.amplifies,
     )
 
 

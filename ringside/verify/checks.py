@@ -415,7 +415,7 @@ def reference_is_plain_keras(
     if "loss" in without:
         expected.loss = found.loss = np.zeros(reference.steps)
     check = parity({"plain Keras": found}, expected, precision=precision, rounded=rounded)
-    if precision == "float32" and not (evaluated := _evaluated_alike(found, expected)).passed:
+    if rounded and not (evaluated := _evaluated_alike(found, expected, precision)).passed:
         check = evaluated
     alike = (
         "plain Keras trains and evaluates alike"
@@ -427,8 +427,8 @@ def reference_is_plain_keras(
     return check.replace(name=name, finding=finding, covered=trained, by_step=())
 
 
-def _evaluated_alike(plain: Trace, reference: Trace) -> Check:
+def _evaluated_alike(plain: Trace, reference: Trace, precision: str) -> Check:
     """Whether plain Keras evaluates the reference's weights alike: there rounding is small."""
     untrained: dict[str, Any] = {"weights": {}, "slots": {}, "metrics": {}, "final": {}}
     one, other = (replace(t, **untrained, loss=np.zeros(t.steps)) for t in (plain, reference))
-    return parity({"plain Keras": one}, other, precision="float32")
+    return parity({"plain Keras": one}, other, precision=precision)

@@ -38,6 +38,7 @@ _NOTHING_INSPECTED: dict[str, Any] = {
     "true_examples": False,
     "not_in_float64": "",
     "data_digest": "",
+    "on_gpus": False,
 }
 
 
@@ -99,6 +100,11 @@ class Reference:
     def precision(self) -> str:
         """In which all cases but single updates are run."""
         return "float32" if self.not_in_float64 else "float64"
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether it was looked at what rounding does to the run."""
+        return self.rounded(WATCHED, 1) is not None
 
     def rounded(self, case: str, replicas: int) -> Trace | None:
         """Its trace of a case with other rounding; None: it does not matter in this workload."""

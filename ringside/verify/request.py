@@ -48,7 +48,7 @@ class Case(Noun):
         updates_per_batch: the serial backend makes so many updates of each global batch, each from
             one slice, as so many asynchronous workers would if none ever waited.
         moved: begin with each trained weight moved to a neighbouring number; with `states`, each
-            update. Only for what cannot run in float64: it shows what rounding does.
+            update. It shows what rounding does, where that matters.
     """
 
     name: str

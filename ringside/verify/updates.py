@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from ringside.verify.gate import (
     AMPLIFIED,
+    GROWN,
+    NOTHING,
     TOLERANCE,
-    beyond_rounding,
+    as_shares,
     deviations,
     judged,
     slot_of,
@@ -54,12 +56,16 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
     name, tolerance = "each update", OF_EACH_UPDATE
     if obstacle := unfinished(arm, reference):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+    noise = {kind: _growing(kind, reference, rounded) if rounded else {} for kind in _CHANGED}
+    largest, most = _largest_update(reference), noise["weights"].get("", np.zeros(1))
+    if AMPLIFIED * np.max(most) > MOST_LET_OFF * largest:
+        return Check(name=name, passed=False, finding=NOTHING, tolerance=tolerance)
     found = [
         deviation
         for kind in _CHANGED
-        for deviation in _updates(kind, arm, reference, tolerance, rounded, single=False)
+        for deviation in _updates(kind, arm, reference, tolerance, noise[kind], single=False)
     ]
-    beside = "the update" if rounded is None else "the update and of what rounding does to it"
+    beside = "the update and of what rounding does to it" if rounded else "the update"
     finding = f"largest deviation by the size of {beside}, in {reference.steps} updates,"
     return judged(name, found, tolerance, finding)
 
@@ -102,7 +108,7 @@ def single_updates(
     if bits < 32:
         # Metrics are left to float64: that one example more is right says nothing in 16 bits.
         found = [one for one in found if one.kind not in ("metrics", "evaluation")]
-        found, _ = beyond_rounding(found, reference, rounded, tolerance)
+        found, _ = as_shares(found, reference, rounded, precision)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
     unseen = _unseen(reference, rounded) if alone else {}
     let_off = _let_off(reference, rounded, unseen)
@@ -110,7 +116,8 @@ def single_updates(
         finding = f"rounding lets off {let_off:.0%} of an update, so that float32 shows nothing"
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     for kind in _CHANGED:
-        found += _updates(kind, arm, reference, tolerance, rounded, unseen)
+        noise = _noise(kind, reference, rounded, unseen)
+        found += _updates(kind, arm, reference, tolerance, noise, unseen, single=True)
     finding += f", where rounding lets off {let_off:.0e} of an update of weights,"
     if unseen:
         finding = (
@@ -125,10 +132,10 @@ def _updates(
     arm: Mapping[str, Trace],
     reference: Trace,
     tolerance: float,
-    rounded: Trace | None = None,
+    noise: Mapping[str, Any],
     unseen: Collection[str] = (),
     *,
-    single: bool = True,
+    single: bool,
 ) -> Iterator[Deviation]:
     """The worst variable of each update in each process.
 
@@ -137,18 +144,16 @@ def _updates(
         arm: trace of each process.
         reference: trace of the serial run.
         tolerance: a deviation of this value is the largest that passes.
-        rounded: the same updates with other rounding, which is allowed for.
+        noise: what rounding does to the updates, by group: a number, or one for each update.
         unseen: weights of which nothing can be said.
         single: whether all made each update from the reference's states, and not from their own.
     """
     rows = _rows(kind, reference)
     allowed = _sizes(kind, reference)
-    if rounded is not None:
-        noise = _noise(kind, reference, rounded, unseen, single=single)
-        for name in allowed:
-            left_out = kind == "weights" and name in unseen
-            own = np.inf if left_out else noise[_group(kind, name, reference)]
-            allowed[name] = allowed[name] + AMPLIFIED / tolerance * own
+    for name in allowed:
+        left_out = kind == "weights" and name in unseen
+        own = np.inf if left_out else noise.get(_group(kind, name, reference), 0.0)
+        allowed[name] = allowed[name] + AMPLIFIED / tolerance * own
     for task, trace in arm.items():
         mine = _rows(kind, trace)
         off = _off(mine, rows, single=single)
@@ -194,17 +199,21 @@ def _one_rounding(rows: NDArray[Any]) -> NDArray[Any]:
     return _wide(np.spacing(np.maximum(largest[1:], largest[:-1])))
 
 
+def _growing(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, NDArray[Any]]:
+    """What rounding does to the updates of a free run up to each of them, by group: [steps]."""
+    noise: dict[str, NDArray[Any]] = {}
+    for name, off in _off(_rows(kind, rounded), _rows(kind, reference), single=False).items():
+        group = _group(kind, name, reference)
+        noise[group] = np.maximum(np.nan_to_num(off, posinf=0.0), noise.get(group, 0.0))
+    return {group: np.maximum.accumulate(off) * GROWN / AMPLIFIED for group, off in noise.items()}
+
+
 def _noise(
-    kind: Kind,
-    reference: Trace,
-    rounded: Trace,
-    unseen: Collection[str] = (),
-    *,
-    single: bool = True,
+    kind: Kind, reference: Trace, rounded: Trace, unseen: Collection[str] = ()
 ) -> dict[str, float]:
     """What rounding does to the updates, by group."""
     noise: dict[str, float] = {}
-    for name, most in _noise_of_each(kind, reference, rounded, single=single).items():
+    for name, most in _noise_of_each(kind, reference, rounded).items():
         if kind != "weights" or name not in unseen:
             group = _group(kind, name, reference)
             noise[group] = max(most, noise.get(group, 0.0))
@@ -212,18 +221,13 @@ def _noise(
 
 
 def _noise_of_each(
-    kind: Kind,
-    reference: Trace,
-    rounded: Trace,
-    most: Callable[..., Any] = np.max,
-    *,
-    single: bool = True,
+    kind: Kind, reference: Trace, rounded: Trace, most: Callable[..., Any] = np.max
 ) -> dict[str, float]:
     """The same by name, over all updates: by chance there is none in one of them.
 
     What is no number allows nothing.
     """
-    off = _off(_rows(kind, rounded), _rows(kind, reference), single=single, most=most)
+    off = _off(_rows(kind, rounded), _rows(kind, reference), single=True, most=most)
     return {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
 
 

@@ -70,6 +70,7 @@ mask_of = _keras.mask_of
 metrics_of = _keras.metrics_of
 new_losses = _keras.new_losses
 new_metrics = _keras.new_metrics
+number_names_anew = _keras.number_names_anew
 optimizer_kinds = _keras.optimizer_kinds
 output_losses = _keras.output_losses
 policy_scope = _keras.policy_scope
@@ -160,6 +161,7 @@ __all__ = [
     "new_metrics",
     "new_optimizer",
     "note_unused",
+    "number_names_anew",
     "on_apply",
     "optimizer_kinds",
     "optimizer_variables",

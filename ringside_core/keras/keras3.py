@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+from keras.src.backend.common.global_state import set_global_attribute
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
 from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics
@@ -93,6 +94,11 @@ def set_floatx(precision: str, policy: str | None = None) -> None:
         keras.config.set_dtype_policy(precision)
     if policy is not None:
         keras.config.set_dtype_policy(policy)
+
+
+def number_names_anew() -> None:
+    """Let layers that their author does not name be called as in a new process."""
+    set_global_attribute("object_name_uids", None)
 
 
 def clear_session() -> None:

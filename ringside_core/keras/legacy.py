@@ -594,6 +594,11 @@ def set_floatx(precision: str, policy: str | None = None) -> None:
         tf.keras.mixed_precision.set_global_policy(policy)
 
 
+def number_names_anew() -> None:
+    """Let layers that their author does not name be called as in a new process."""
+    tf.keras.backend.reset_uids()
+
+
 def clear_session() -> None:
     """Forget names and graphs, so that names do not depend on what was built before."""
     tf.keras.backend.clear_session()

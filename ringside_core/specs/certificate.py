@@ -11,9 +11,6 @@ from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.record import MachineFacts
 from ringside_core.specs.run_spec import RunSpec
 
-# The largest deviation of an arm in float64, unless its program amplifies rounding
-# (docs/decisions/0004-what-a-certificate-proves.md).
-FLOAT64_TOLERANCE = 1e-10
 Kind = Literal["weights", "slots", "loss", "metrics", "evaluation", "predictions", "replicas"]
 
 
@@ -113,6 +110,8 @@ class Certificate(Document):
         folder: where the logs are, and the traces of an arm that did not pass.
         not_in_float64: why the model cannot run so, and everything was compared in float32; empty:
             it can.
+        on_gpus: whether TensorFlow saw a GPU. Then it was verified without TensorFloat-32.
+        amplifies: whether the program amplifies rounding in float64, which is then allowed for.
 
     Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
     files of version 2 have orders; one without is stale.
@@ -140,6 +139,8 @@ class Certificate(Document):
     obstacle: str = ""
     folder: str = ""
     not_in_float64: str = ""
+    on_gpus: bool = False
+    amplifies: bool = False
 
     @property
     def passed(self) -> bool:
@@ -172,11 +173,8 @@ class Certificate(Document):
             splitting=self.splitting,
             hosts=len(self.hosts),
             not_in_float64=self.not_in_float64,
-            on_gpus=bool(self.machine.gpus),
-            amplified=any(
-                check.name == "float64 parity" and (check.tolerance or 0.0) > FLOAT64_TOLERANCE
-                for check in self.checks
-            ),
+            on_gpus=self.on_gpus and self.spec.precision == "float32",
+            amplifies=self.amplifies,
         )
 
     @property

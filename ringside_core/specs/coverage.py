@@ -54,7 +54,7 @@ def coverage(
     hosts: int,
     not_in_float64: str = "",
     on_gpus: bool = False,
-    amplified: bool = False,
+    amplifies: bool = False,
 ) -> str:
     """One line: what is covered, and what is not.
 
@@ -69,12 +69,12 @@ def coverage(
         splitting: layers and steps that give something else when a batch is split.
         hosts: that were certified; 0: one machine.
         not_in_float64: why everything was compared in float32; empty: it was not.
-        on_gpus: whether GPUs computed; all was compared without TensorFloat-32.
-        amplified: whether rounding grew beyond the tolerance of float64, and was allowed for.
+        on_gpus: whether GPUs computed in float32; it was compared without TensorFloat-32.
+        amplifies: whether the program amplifies rounding in float64, which was allowed for.
     """
     covered, missing = [], []
     wide = "float32" if not_in_float64 else "float64"
-    rounding = " to what rounding does" if not_in_float64 or amplified else ""
+    rounding = " to what rounding does" if not_in_float64 or amplifies else ""
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check.format(wide=wide) in name for name in checks):
             alone = "each one" if single == steps else f"the first {single} each"

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import same_chance, seed_script, seed_weights, tf
+from ringside_core.keras import number_names_anew, same_chance, seed_script, seed_weights, tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line
@@ -201,6 +201,7 @@ def run(script: str) -> None:
     try:
         code = compile(path.read_bytes(), str(path), "exec")
         seed_script()
+        number_names_anew()  # an author's own name may be a number that counting on would reach
         with _as_main(path, script_words(script)) as module:
             exec(code, vars(module))
     except RefusalError:

@@ -1,6 +1,6 @@
 """What is decided about GPUs, on a machine that need not have any (docs/gpu.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -29,19 +29,26 @@ def test_an_arm_with_more_replicas_than_gpus_is_told_before_anything_starts(
 
 
 @pytest.fixture
-def tensor_float() -> Iterator[None]:
-    """The switch is the process's: other tests find it as it was."""
-    before = tf.config.experimental.tensor_float_32_execution_enabled()
-    tf.config.experimental.enable_tensor_float_32_execution(True)
-    yield
-    tf.config.experimental.enable_tensor_float_32_execution(before)
+def switch() -> Iterator[Callable[[bool], None]]:
+    """TensorFlow's; other tests find it as it was."""
+    settings = tf.config.experimental
+    before, own = (
+        settings.tensor_float_32_execution_enabled(),
+        settings.enable_tensor_float_32_execution,
+    )
+    own(True)
+    yield own
+    settings.enable_tensor_float_32_execution = own
+    own(before)
 
 
-@pytest.mark.usefixtures("tensor_float")
+@pytest.mark.usefixtures("switch")
 @pytest.mark.parametrize("verifies", [False, True])
 def test_float32_is_verified_without_tensor_float_32(verifies: bool) -> None:
-    """And timed as TensorFlow would multiply it."""
+    """Whatever a program says. It is timed as the program says."""
     record = RecordInProgress.begun(Case("serial", 1).spec("digits"))
 
     with started(record, Surroundings(), lambda _: None, verifies=verifies):
+        tf.config.experimental.enable_tensor_float_32_execution(True)
+
         assert tf.config.experimental.tensor_float_32_execution_enabled() != verifies

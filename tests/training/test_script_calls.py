@@ -131,6 +131,18 @@ def test_a_script_without_seeds_draws_the_same_again(tmp_path: Path) -> None:
     assert (weights[0] != weights[1]).any()
 
 
+def test_layers_without_a_name_are_called_the_same_again(tmp_path: Path) -> None:
+    """Counted on, the second run's would be an author's own: keras.io's recogniser of speech."""
+    build = BUILD.replace(
+        "[tf.keras", '[tf.keras.layers.Dense(2, name="dense_1"), tf.keras', 1
+    ).replace(", input_shape=(3,)", "")
+    path = script(tmp_path, BEGIN, build, FIT)
+
+    names = [[one.name for one in captured_fit(path).model.layers] for _ in range(3)]
+
+    assert names == [["dense_1", "dense"]] * 3
+
+
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_scope_seeds_what_its_author_has_not(seeded: bool) -> None:
     """With the seed of the run."""

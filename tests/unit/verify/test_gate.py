@@ -151,17 +151,23 @@ def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("rounding", "times", "passed"),
-    [(1e-9, 9.0, True), (1e-9, 11.0, False), (1e-12, 1e4, False), (1e-5, 1.0, False)],
+    ("rounding", "times", "step", "passed"),
+    [
+        (1e-9, 90.0, STEPS, True),
+        (1e-9, 110.0, STEPS, False),
+        (1e-9, 90.0, STEPS - 1, False),  # before rounding has grown
+        (1e-12, 1e4, STEPS, False),
+        (1e-5, 1.0, STEPS, False),
+    ],
 )
 def test_a_program_that_amplifies_rounding_is_let_off_it_in_float64(
-    rounding: float, times: float, passed: bool
+    rounding: float, times: float, step: int, passed: bool
 ) -> None:
-    """The number itself is told. More than float32 would round shows nothing."""
+    """Up to that update. The number itself is told. More than float32 would round shows nothing."""
     rounded, arm = trace(), trace()
     scale = max(np.max(np.abs(values)) for values in trace().weights.values())
     rounded.weights["000 dense/kernel"][STEPS, 0] += rounding * scale
-    arm.weights["000 dense/kernel"][STEPS, 0] += times * rounding * scale
+    arm.weights["000 dense/kernel"][step, 0] += times * rounding * scale
 
     check = parity({"a": arm}, trace(), precision="float64", rounded=rounded)
 
@@ -184,6 +190,7 @@ def test_one_example_more_that_is_right_is_chance(examples: int, passed: bool) -
 
     assert found.passed == passed
     assert not parity({"a": arm}, right, precision="float32").passed
+    assert not parity({"a": arm}, right, precision="float64", rounded=rounded).passed
     arm, no_count = copy.deepcopy(right), {"mae": np.array([0.01, 0.02])}
     arm.metrics = {"mae": no_count["mae"] + 0.001}
     right.metrics = rounded.metrics = no_count
