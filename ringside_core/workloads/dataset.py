@@ -318,7 +318,7 @@ def _said(found: Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, .
     if found.shuffled:
         said.append("its shuffle is a new order of all examples in each epoch")
     else:
-        said.append("its order is kept in each epoch, as nothing shuffles it")
+        said.append("its order is kept in each epoch, as nothing shuffles it anew")
     if drawing:
         said.append("random numbers are drawn anew for each example in each epoch")
     return tuple(said)

@@ -80,7 +80,7 @@ def check_read_again(fixed: Any, *, cut: bool) -> None:
     cause = (
         "random numbers within a flat_map, interleave, filter or zip"
         if random
-        else "a shuffle before a take or skip, which picks other elements each time"
+        else "a shuffle before a take or skip: what is held out in one epoch is trained in the next"
         if shuffles and cut
         else "a shuffle within a zip, or in the function of a flat_map or interleave"
         if shuffles
