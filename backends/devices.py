@@ -52,17 +52,20 @@ def split_cpu(count: int) -> None:
     )
 
 
-def use_local_gpu(local_rank: int, local_size: int) -> None:
+def use_local_gpu(local_rank: int, local_size: int) -> bool:
     """Let this process see only the GPU of its local rank, so that no two ranks share a GPU.
+
+    Returns:
+        Whether there is one; if not, CPUs compute.
 
     Raises:
         RefusalError: fewer GPUs than processes on this host.
     """
     gpus = gpus_for(local_size)
-    if not gpus:
-        return
-    tf.config.experimental.set_memory_growth(gpus[local_rank], True)
-    tf.config.set_visible_devices(gpus[local_rank], "GPU")
+    if gpus:
+        tf.config.experimental.set_memory_growth(gpus[local_rank], True)
+        tf.config.set_visible_devices(gpus[local_rank], "GPU")
+    return bool(gpus)
 
 
 def intra_op_threads(spec: RunSpec) -> int:

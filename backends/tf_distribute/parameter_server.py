@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Reduction, Role
-from backends.devices import gpus_for, inter_op_threads, intra_op_threads, use_local_gpu
+from backends.devices import inter_op_threads, intra_op_threads, use_local_gpu
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.serving import hear_over, serve_until_over, tell_over
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
@@ -107,8 +107,7 @@ class ParameterServer(StrategyBackend):
         if self._task.type != "worker":
             tf.config.set_visible_devices([], "GPU")
             config.device_count["GPU"] = 0
-        elif gpus_for(self.surroundings.local_size):
-            use_local_gpu(self.local_rank, self.surroundings.local_size)
+        elif use_local_gpu(self.local_rank, self.surroundings.local_size):
             # A server is told of its devices here, too.
             config.gpu_options.visible_device_list = str(self.local_rank)
             config.gpu_options.allow_growth = True

@@ -12,7 +12,6 @@ from ringside.verify.gate import (
     at_end,
     beyond_rounding,
     gaps,
-    judged,
     last_slots,
     parity,
     unfinished,
@@ -54,8 +53,6 @@ def as_timed(
         if exact or deviation.kind not in ("metrics", "slots")
     ]
     finding = f"unwatched, largest deviation at the end of {updates} updates"
-    if rounded is None:
-        return judged(name, found, tolerance, finding)
     return beyond_rounding(name, found, reference, rounded, precision, finding)
 
 

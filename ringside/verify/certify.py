@@ -226,7 +226,7 @@ def _certified(
         data_digest=reference.inspection["data_digest"],
         not_in_float64=reference.not_in_float64,
         on_gpus=reference.inspection["on_gpus"],
-        amplifies=reference.precision == "float64" and reference.amplifies,
+        amplifies=reference.amplifies,
     )
 
 

@@ -50,8 +50,6 @@ def parity(
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     found = [d for task, trace in arm.items() for d in deviations(task, trace, reference)]
     finding = f"largest deviation in {reference.steps} updates"
-    if rounded is None:
-        return judged(name, found, tolerance, finding)
     return beyond_rounding(name, found, reference, rounded, precision, finding)
 
 
@@ -59,7 +57,7 @@ def beyond_rounding(
     name: str,
     found: Sequence[Deviation],
     reference: Trace,
-    rounded: Trace,
+    rounded: Trace | None,
     precision: str,
     finding: str,
 ) -> Check:
@@ -71,11 +69,13 @@ def beyond_rounding(
         name: of the check.
         found: deviations of an arm from the reference.
         reference: trace of the serial run.
-        rounded: trace of the serial run with other rounding.
+        rounded: trace of the serial run with other rounding; None: nothing is let off.
         precision: of all runs.
         finding: begins the sentence that ends with the largest share.
     """
     tolerance = TOLERANCE[precision]
+    if rounded is None:
+        return judged(name, found, tolerance, finding)
     shares, most = as_shares(found, reference, rounded, precision)
     told = f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
     check = judged(name, shares, tolerance, f"{finding} ({told})")

@@ -103,8 +103,8 @@ class Reference:
 
     @property
     def amplifies(self) -> bool:
-        """Whether it was looked at what rounding does to the run."""
-        return self.rounded(WATCHED, 1) is not None
+        """Whether rounding grows in float64, and is allowed for."""
+        return self.precision == "float64" and self.rounded(WATCHED, 1) is not None
 
     def rounded(self, case: str, replicas: int) -> Trace | None:
         """Its trace of a case with other rounding; None: it does not matter in this workload."""

@@ -58,12 +58,12 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     noise = {kind: _growing(kind, reference, rounded) if rounded else {} for kind in _CHANGED}
     largest, most = _largest_update(reference), noise["weights"].get("", np.zeros(1))
-    if AMPLIFIED * np.max(most) > MOST_LET_OFF * largest:
+    if GROWN * np.max(most) > MOST_LET_OFF * largest:
         return Check(name=name, passed=False, finding=NOTHING, tolerance=tolerance)
     found = [
         deviation
         for kind in _CHANGED
-        for deviation in _updates(kind, arm, reference, tolerance, noise[kind], single=False)
+        for deviation in _updates(kind, arm, reference, tolerance, noise[kind], GROWN, single=False)
     ]
     beside = "the update and of what rounding does to it" if rounded else "the update"
     finding = f"largest deviation by the size of {beside}, in {reference.steps} updates,"
@@ -117,7 +117,7 @@ def single_updates(
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     for kind in _CHANGED:
         noise = _noise(kind, reference, rounded, unseen)
-        found += _updates(kind, arm, reference, tolerance, noise, unseen, single=True)
+        found += _updates(kind, arm, reference, tolerance, noise, AMPLIFIED, unseen, single=True)
     finding += f", where rounding lets off {let_off:.0e} of an update of weights,"
     if unseen:
         finding = (
@@ -133,6 +133,7 @@ def _updates(
     reference: Trace,
     tolerance: float,
     noise: Mapping[str, Any],
+    times: float,
     unseen: Collection[str] = (),
     *,
     single: bool,
@@ -145,6 +146,7 @@ def _updates(
         reference: trace of the serial run.
         tolerance: a deviation of this value is the largest that passes.
         noise: what rounding does to the updates, by group: a number, or one for each update.
+        times: how much of it is let off.
         unseen: weights of which nothing can be said.
         single: whether all made each update from the reference's states, and not from their own.
     """
@@ -153,7 +155,7 @@ def _updates(
     for name in allowed:
         left_out = kind == "weights" and name in unseen
         own = np.inf if left_out else noise.get(_group(kind, name, reference), 0.0)
-        allowed[name] = allowed[name] + AMPLIFIED / tolerance * own
+        allowed[name] = allowed[name] + times / tolerance * own
     for task, trace in arm.items():
         mine = _rows(kind, trace)
         off = _off(mine, rows, single=single)
@@ -205,7 +207,7 @@ def _growing(kind: Kind, reference: Trace, rounded: Trace) -> dict[str, NDArray[
     for name, off in _off(_rows(kind, rounded), _rows(kind, reference), single=False).items():
         group = _group(kind, name, reference)
         noise[group] = np.maximum(np.nan_to_num(off, posinf=0.0), noise.get(group, 0.0))
-    return {group: np.maximum.accumulate(off) * GROWN / AMPLIFIED for group, off in noise.items()}
+    return {group: np.maximum.accumulate(off) for group, off in noise.items()}
 
 
 def _noise(
