@@ -52,6 +52,15 @@ def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(autouse=True)
+def _precision() -> Iterator[None]:
+    """A test that lets Keras compute in another precision leaves it as it was for the next."""
+    yield
+    if keras := sys.modules.get("tf_keras"):
+        keras.backend.set_floatx("float32")
+        keras.mixed_precision.set_global_policy(None)
+
+
 @pytest.fixture
 def signals_heard() -> Iterator[None]:
     """Ctrl-C and a closed terminal as they are by default, here and in what is started.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,8 @@ GLOBAL_BATCH = 6
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
+def _float64() -> None:
     tf.keras.backend.set_floatx("float64")
-    yield
-    tf.keras.backend.set_floatx("float32")
 
 
 def evaluated(workload: Workload) -> tuple[dict[str, float], int, list[np.ndarray]]:

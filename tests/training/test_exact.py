@@ -32,21 +32,18 @@ def test_evaluation_and_prediction_are_those_of_plain_keras(case: Case, tmp_path
     found = answers(HERE / "exact", case.spec("digits"), tmp_path)
 
     tf.keras.backend.set_floatx("float64")
-    try:
-        for (name, workload_of), size in zip(WORKLOADS.items(), SIZES, strict=True):
-            head = f"{name} "
-            weights = listed(found[0], f"{head}weight ")
-            values, predictions = plain_keras(workload_of(size), weights, GLOBAL_BATCH)
-            trained = {f"train {k}": v for k, v in values.items() if k != "loss"}
-            # A launcher hears of each step, so that no long evaluation is called hung. A worker of
-            # a parameter server makes steps alone.
-            alone = case.backend == "parameter_server"
-            step = GLOBAL_BATCH // case.replicas if alone else GLOBAL_BATCH
-            others = {"counted": size, "steps told": -(-size // step)}
-            for answer in found:
-                check(answer, head, {**values, **trained, **others}, predictions)
-    finally:
-        tf.keras.backend.set_floatx("float32")
+    for (name, workload_of), size in zip(WORKLOADS.items(), SIZES, strict=True):
+        head = f"{name} "
+        weights = listed(found[0], f"{head}weight ")
+        values, predictions = plain_keras(workload_of(size), weights, GLOBAL_BATCH)
+        trained = {f"train {k}": v for k, v in values.items() if k != "loss"}
+        # A launcher hears of each step, so that no long evaluation is called hung. A worker of
+        # a parameter server makes steps alone.
+        alone = case.backend == "parameter_server"
+        step = GLOBAL_BATCH // case.replicas if alone else GLOBAL_BATCH
+        others = {"counted": size, "steps told": -(-size // step)}
+        for answer in found:
+            check(answer, head, {**values, **trained, **others}, predictions)
 
 
 def listed(answer: dict[str, Any], head: str) -> list[np.ndarray]:

@@ -35,14 +35,11 @@ def predicted(workload: Workload, **changes: Any) -> tuple[Any, list[np.ndarray]
 def test_predictions_are_those_of_plain_keras(name: str, precision: str) -> None:
     """All 23 examples in order, in the precision of the run, as the model's nest."""
     tf.keras.backend.set_floatx(precision)
-    try:
-        workload = WORKLOADS[name](23)
-        # Keras has no `in_top_k` in float64, and its IoU mixes precisions: only predictions here.
-        found, weights = predicted(workload, precision=precision)
+    workload = WORKLOADS[name](23)
+    # Keras has no `in_top_k` in float64, and its IoU mixes precisions: only predictions here.
+    found, weights = predicted(workload, precision=precision)
 
-        _, expected = plain_keras(workload, weights, batch=23)
-    finally:
-        tf.keras.backend.set_floatx("float32")
+    _, expected = plain_keras(workload, weights, batch=23)
 
     assert isinstance(found, list) == (len(expected) > 1)
     for array, other in zip(tf.nest.flatten(found), expected, strict=True):

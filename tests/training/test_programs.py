@@ -4,7 +4,6 @@ One start of a backend's processes trains everything: programs with steps of the
 table of ways to train and precisions (programs/cells.py).
 """
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -60,12 +59,10 @@ def answer_(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def _float64() -> Iterator[None]:
+def _float64() -> None:
     from ringside_core.keras import tf
 
     tf.keras.backend.set_floatx("float64")
-    yield
-    tf.keras.backend.set_floatx("float32")
 
 
 def once(function: Any, initial: list[np.ndarray], *asked: Any) -> Any:

@@ -112,7 +112,6 @@ def test_a_step_of_one_s_own(by: str, tmp_path: Path, monkeypatch: pytest.Monkey
     with make_backend(spec, Surroundings()) as backend, pytest.raises(RefusalError, match=words):
         prepare(record, workload_of(spec.workload), backend, run_dir=tmp_path)
     assert re.search(words, str(preview(spec)["obstacles"]))
-    tf.keras.backend.set_floatx("float32")
 
 
 def test_horovod_works_again_afterwards() -> None:

@@ -1,7 +1,6 @@
 """Loss weights, class weights and metrics by output, against plain `Model.fit`."""
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,8 @@ BATCH = 4
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
+def _float64() -> None:
     tf.keras.backend.set_floatx("float64")
-    yield
-    tf.keras.backend.set_floatx("float32")
 
 
 def trained(workload: Workload, examples: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -470,28 +467,20 @@ def test_in_float64_every_layer_computes_in_float64() -> None:
                 [*dense, tf.keras.layers.Activation("relu", dtype="float32")]
             )
 
-    before = tf.keras.backend.floatx()
-    try:
-        tf.keras.backend.set_floatx("float32")
-        assert lowest_bits(model()) == 16
-        tf.keras.backend.set_floatx("float64")
-        assert {layer.compute_dtype for layer in model().layers} == {"float64"}
-    finally:
-        tf.keras.backend.set_floatx(before)
+    tf.keras.backend.set_floatx("float32")
+    assert lowest_bits(model()) == 16
+    tf.keras.backend.set_floatx("float64")
+    assert {layer.compute_dtype for layer in model().layers} == {"float64"}
 
 
 def test_in_float64_a_schedule_computes_in_float64() -> None:
     """A cosine in float32 is another in a graph: 1e-8 of the weights, and no certificate."""
-    before = tf.keras.backend.floatx()
-    try:
-        for floatx in ("float32", "float64"):
-            tf.keras.backend.set_floatx(floatx)
-            schedule = tf.keras.optimizers.schedules.CosineDecay(0.05, decay_steps=7)
-            optimizer = tf.keras.optimizers.SGD(schedule)
-            copied = type(optimizer).from_config(optimizer.get_config())
-            assert copied._learning_rate(tf.constant(3)).dtype == floatx
-            if floatx == "float64":
-                expected = 0.05 * (1 + np.cos(np.pi * 3 / 7)) / 2
-                assert abs(float(copied._learning_rate(tf.constant(3))) - expected) < 1e-16
-    finally:
-        tf.keras.backend.set_floatx(before)
+    for floatx in ("float32", "float64"):
+        tf.keras.backend.set_floatx(floatx)
+        schedule = tf.keras.optimizers.schedules.CosineDecay(0.05, decay_steps=7)
+        optimizer = tf.keras.optimizers.SGD(schedule)
+        copied = type(optimizer).from_config(optimizer.get_config())
+        assert copied._learning_rate(tf.constant(3)).dtype == floatx
+        if floatx == "float64":
+            expected = 0.05 * (1 + np.cos(np.pi * 3 / 7)) / 2
+            assert abs(float(copied._learning_rate(tf.constant(3))) - expected) < 1e-16

@@ -90,18 +90,14 @@ def test_synthetic_models_have_the_asked_shape(model: str) -> None:
 def test_the_input_of_synthetic_only_copies_finished_images(floatx: str) -> None:
     """Nothing is computed for a batch; the images are those of the seed, scaled to 0…1."""
     images = np.random.default_rng(2).integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
-    before = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx(floatx)
-    try:
-        workload = load_workload("synthetic", options={"image_size": 8}, data_dir=None)
-        assert workload.preprocess is not None
-        numbers, labels = (array[30:36] for array in workload.train.arrays)
-        traced = tf.function(workload.preprocess).get_concrete_function(
-            *(tf.TensorSpec([6], tf.int64) for _ in range(2))
-        )
-        x, y = workload.preprocess(numbers, labels)
-    finally:
-        tf.keras.backend.set_floatx(before)
+    workload = load_workload("synthetic", options={"image_size": 8}, data_dir=None)
+    assert workload.preprocess is not None
+    numbers, labels = (array[30:36] for array in workload.train.arrays)
+    traced = tf.function(workload.preprocess).get_concrete_function(
+        *(tf.TensorSpec([6], tf.int64) for _ in range(2))
+    )
+    x, y = workload.preprocess(numbers, labels)
 
     kinds = {operation.type for operation in traced.graph.get_operations()}
     assert kinds == {"Placeholder", "Const", "GatherV2", "Identity"}

@@ -49,12 +49,9 @@ def drawn(layer: Any, ids: list[int], *shape: int, step: int = STEP) -> np.ndarr
 
 
 @pytest.fixture(autouse=True)
-def float64() -> Any:
+def float64() -> None:
     """The precision that certificates are made in."""
-    before = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx("float64")
-    yield
-    tf.keras.backend.set_floatx(before)
 
 
 def test_a_mask_is_splitmix_of_id_step_and_element() -> None:

@@ -1,14 +1,12 @@
 """`ringside check`: what is said of a program before anything long starts."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ringside.cli.check import _lines
 from ringside.verify.preview import preview
-from ringside_core.keras import tf
 from ringside_core.specs import RunSpec
 from tests.training.test_trainer import serial_spec
 
@@ -25,12 +23,9 @@ ringside.fit(model, x, x[:, :2], batch_size=4, epochs=2, validation_data=(x[:4],
 
 
 @pytest.fixture(autouse=True)
-def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Running a user's file changes where Python looks; a proof changes the precision."""
+def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Running a user's file changes where Python looks."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    before = tf.keras.backend.floatx()
-    yield
-    tf.keras.backend.set_floatx(before)
 
 
 def spec_of(folder: Path, layer: str) -> RunSpec:
