@@ -37,6 +37,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RunSpec
 from ringside_core.workloads.augment import draw_seed
 from ringside_core.workloads.metrics import is_own
+from ringside_core.workloads.pipeline import PAD_ID
 from ringside_core.workloads.source import ArraySource, Source
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
@@ -191,7 +192,9 @@ class _Plain:
         if scale is not None:
             weight = np.ones(len(ids)) if weight is None else np.asarray(weight)
             weight = tf.constant(weight * scale.reshape([-1] + [1] * (weight.ndim - 1)))
-        self._ids = tf.constant(ids, tf.int64)
+        # Padding draws as example -1, and batch normalisation sees what it draws.
+        drawing = np.where(np.arange(len(ids)) < len(true), ids, PAD_ID)
+        self._ids = tf.constant(drawing, tf.int64)
         if self._own_step:  # `train_on_batch` makes a tuple of a batch without labels
             of_arrays = self._workload.train.of_arrays
             batch = packed(x, labels(y), weight, of_arrays=of_arrays)

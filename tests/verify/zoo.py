@@ -341,6 +341,8 @@ def _batch_norm(name: str, *, synchronized: bool) -> Workload:
         name,
         [
             lambda: keras.layers.Dense(4, use_bias=False),
+            # The statistics are also of what padding draws.
+            lambda: keras.layers.Dropout(0.2),
             # The moving statistics are to move far in a few updates.
             lambda: keras.layers.BatchNormalization(momentum=0.7, synchronized=synchronized),
             lambda: keras.layers.Activation("tanh"),
