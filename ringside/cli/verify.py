@@ -27,6 +27,7 @@ from ringside.cli.common import (
 from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms, make_mistakes
+from ringside.verify.request import FEWEST_STEPS
 from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings
 
 
@@ -39,7 +40,7 @@ def command(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=4,
+            min=FEWEST_STEPS,
             help="Updates to compare; they include the end of an epoch. Default: the workload's, "
             "20 or fewer.",
         ),

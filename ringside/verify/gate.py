@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.verify.request import FEWEST_STEPS
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
@@ -23,7 +24,6 @@ TOLERANCE: Mapping[str, float] = {"float64": 1e-10, "float32": 4e-5}
 AMPLIFIED = 10.0
 # In float64. Weights are moved once; sums in another order round at each update.
 GROWN = 100.0
-NOTHING = "rounding grows so far that float64 shows nothing"
 ONE_EXAMPLE = 1.5
 
 
@@ -82,7 +82,16 @@ def beyond_rounding(
     if precision == "float32":
         return check
     check = check.replace(worst=max(found, key=size_of))  # tables show the number itself
-    return check if most <= TOLERANCE["float32"] else check.replace(passed=False, finding=NOTHING)
+    if most <= TOLERANCE["float32"]:
+        return check
+    return check.replace(passed=False, finding=shows_nothing(reference))
+
+
+def shows_nothing(reference: Trace) -> str:
+    """Of a program that amplifies rounding: that float64 shows nothing, and what may help."""
+    told = "rounding grows so far that float64 shows nothing"
+    more = FEWEST_STEPS < reference.steps
+    return f"{told}; fewer updates may: ringside verify --steps {FEWEST_STEPS}" if more else told
 
 
 def as_shares(

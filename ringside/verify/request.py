@@ -19,7 +19,7 @@ TRACES = "traces"
 STATES = "states"
 PLAIN = "plain-keras.npz"
 
-DEFAULT_STEPS = 20
+DEFAULT_STEPS, FEWEST_STEPS = 20, 4
 
 
 class Case(Noun):

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from ringside.verify.gate import (
     AMPLIFIED,
     GROWN,
-    NOTHING,
     TOLERANCE,
     as_shares,
     deviations,
     judged,
+    shows_nothing,
     slot_of,
     unfinished,
 )
@@ -59,7 +59,7 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
     noise = {kind: _growing(kind, reference, rounded) if rounded else {} for kind in _CHANGED}
     largest, most = _largest_update(reference), noise["weights"].get("", np.zeros(1))
     if GROWN * np.max(most) > MOST_LET_OFF * largest:
-        return Check(name=name, passed=False, finding=NOTHING, tolerance=tolerance)
+        return Check(name=name, passed=False, finding=shows_nothing(reference), tolerance=tolerance)
     found = [
         deviation
         for kind in _CHANGED
