@@ -10,6 +10,7 @@ from ringside.cli.common import NOT_OF_SEVERAL_ARMS
 from ringside.compare.available_arms import asked_of
 from ringside_core.specs import RefusalError, RunSpec, Surroundings
 from ringside_core.text import plural
+from ringside_core.workloads.registry import fit_number, script_words
 
 
 @with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
@@ -32,6 +33,7 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
     short = f", the last one on {found['short']} examples" if found["short"] else ""
     validation = found["validation"]
     lines = [
+        *_which_fit(spec),
         f"data: {plural(found['examples'], 'example')}"
         f"{', with weights' if found['weighted'] else ''}; "
         + (f"{validation:,} for validation" if validation else "none for validation"),
@@ -61,6 +63,14 @@ def _lines(spec: RunSpec, found: dict[str, Any]) -> list[str]:
         )
     lines += [f"callbacks: {warning}" for warning in model["warnings"]]
     return [*lines, *_of_certificate(found)]
+
+
+def _which_fit(spec: RunSpec) -> list[str]:
+    """What of a script with several fits is looked at."""
+    if not script_words(spec.workload):
+        return []
+    number = fit_number(spec.workload_options)
+    return [f"fit: number {number} of the script; -w fit={number + 1} is for the one after it"]
 
 
 def _of_certificate(found: dict[str, Any]) -> list[str]:

@@ -40,7 +40,7 @@ class PreemptedError(BaseException):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> RefusalError:
     """Refuse a name that is not in a table, and suggest the nearest one."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return RefusalError(
         f"There is no {kind} of that name.",
