@@ -90,7 +90,7 @@ def beyond_rounding(
 def shows_nothing(reference: Trace) -> str:
     """Of a program that amplifies rounding: that float64 shows nothing, and what may help."""
     told = "rounding grows so far that float64 shows nothing"
-    more = FEWEST_STEPS < reference.steps
+    more = reference.steps > FEWEST_STEPS
     return f"{told}; fewer updates may: ringside verify --steps {FEWEST_STEPS}" if more else told
 
 

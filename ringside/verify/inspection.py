@@ -26,7 +26,6 @@ from ringside.verify.slices import (
 )
 from ringside_core.keras import (
     added_losses,
-    float64_throughout,
     functions_in_python,
     generator_of,
     get_weights,
@@ -72,8 +71,7 @@ def inspect_model(
     examples = int(tf.nest.flatten(x)[0].shape[0])
     splits = [slices_of(examples, number) for number in sorted(set(replicas)) if number > 1]
     try:
-        # A tf.function would hide the layers that it calls.
-        with functions_in_python(), float64_throughout():
+        with functions_in_python():  # a tf.function would hide the layers that it calls
             return _inspected(workload, (x, y), splits, examples, one_pass=one_pass)
     except RefusalError:
         raise

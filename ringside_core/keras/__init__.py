@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringside_core.keras.tensorflow import (
+    AS_SHIPPED,
     VERSION,
     ag_ctx,
     autograph,
     control_flow_ops,
     flat,
-    float64_throughout,
     functions_in_python,
     gen_random_ops,
     gen_stateful_random_ops,
@@ -40,6 +40,8 @@ from ringside_core.keras.tensorflow import (
 )
 from ringside_core.specs import RefusalError
 
+if not AS_SHIPPED:
+    import ringside_core.keras.ctc  # noqa: F401  # it changes TensorFlow
 if TYPE_CHECKING or VERSION == 2:
     from ringside_core.keras import legacy as _keras
 else:
@@ -133,7 +135,6 @@ __all__ = [
     "draw_as_before",
     "draw_by_rank",
     "flat",
-    "float64_throughout",
     "forget_traced",
     "functions_in_python",
     "gen_random_ops",

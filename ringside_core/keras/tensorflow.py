@@ -86,8 +86,8 @@ __all__ = [
     "autograph",
     "control_flow_ops",
     "flat",
-    "float64_throughout",
     "functions_in_python",
+    "gen_ctc_ops",
     "gen_random_ops",
     "gen_stateful_random_ops",
     "gen_stateless_random_ops_v2",
@@ -114,29 +114,6 @@ def functions_in_python() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
-
-
-@contextlib.contextmanager
-def float64_throughout() -> Iterator[None]:
-    """Within this block a kernel that takes float64 and computes in float32 within fails.
-
-    `tf.nn.ctc_loss` calls expf and log1pf (tensorflow/core/util/ctc/ctc_loss_util.h).
-
-    Raises:
-        TypeError: there, by such a kernel.
-    """
-    computed = gen_ctc_ops.ctc_loss
-
-    def refused(inputs: Any, *arguments: Any, **named: Any) -> Any:
-        if tf.convert_to_tensor(inputs).dtype == tf.float64:
-            raise TypeError("tf.nn.ctc_loss computes in float32 within, also what is float64")
-        return computed(inputs, *arguments, **named)
-
-    gen_ctc_ops.ctc_loss = refused
-    try:
-        yield
-    finally:
-        gen_ctc_ops.ctc_loss = computed
 
 
 def global_seed() -> Any:

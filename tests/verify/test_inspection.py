@@ -351,30 +351,6 @@ def turned(layer: Any) -> Callable[[], Any]:
     return chain(lambda: layer(0.2, name="moved"), shape=(6, 6, 2))
 
 
-def ctc(y: Any, outputs: Any) -> Any:
-    """The loss of the speech that Keras' examples recognise."""
-    sizes = [tf.fill([tf.shape(of)[0], 1], tf.shape(of)[1]) for of in (outputs, y)]
-    return tf.keras.backend.ctc_batch_cost(y, outputs, *sizes)
-
-
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_a_kernel_that_computes_in_float32_within_is_no_proof_in_float64(precision: str) -> None:
-    """Its 6e-8 comes where a number is near a border of float32, so in one arm and not in another.
-
-    CTC speech: three updates equal to 1e-16, and then 1e-10 in every slot.
-    """
-    tf.keras.backend.set_floatx(precision)
-    y, x = np.array([[1, 2]] * BATCH), np.ones((BATCH, 6, 3), precision)
-    model = lambda: tf.keras.Sequential(  # noqa: E731
-        [layers.Input((6, 3)), layers.Dense(5, activation="softmax")]
-    )
-
-    found = inspected(model, x=x, y=y, loss=ctc)
-
-    assert found.runs == (precision == "float32")
-    assert found.runs or "ctc_loss computes in float32" in found.obstacles[0]
-
-
 @pytest.mark.parametrize("layer", [layers.RandomRotation, layers.RandomZoom])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_image_layers_are_tied(layer: Any, precision: str) -> None:
