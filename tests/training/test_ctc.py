@@ -1,6 +1,7 @@
 """CTC in float64: by NumPy over all paths, by differences, and by TensorFlow's own kernel."""
 
 from itertools import groupby, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def by_numpy(given: np.ndarray, labels: list[int], length: int) -> float:
     return -np.log(total)
 
 
-def by_tensorflow(given: np.ndarray, labels: list[list[int]] = LABELS) -> tuple[object, object]:
+def by_tensorflow(given: np.ndarray, labels: list[list[int]] = LABELS) -> tuple[Any, Any]:
     """Loss [batch] and its gradient, as `ctc_batch_cost` of Keras calls it."""
     sparse = tf.cast(
         tf.RaggedTensor.from_row_lengths(np.concatenate(labels), [*map(len, labels)]).to_sparse(),
@@ -39,7 +40,7 @@ def by_tensorflow(given: np.ndarray, labels: list[list[int]] = LABELS) -> tuple[
     )
 
     @tf.function
-    def loss(x: object) -> object:
+    def loss(x: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
             found = tf.compat.v1.nn.ctc_loss(inputs=x, labels=sparse, sequence_length=LENGTHS)
