@@ -6,12 +6,12 @@ from backends.base import Backend
 from ringside_core.keras import has_own_step, metrics_of, python_of, tf, told_as
 from ringside_core.specs import LedgerDigest
 from ringside_core.workloads.pipeline import Pipeline
-from ringside_core.workloads.weights import labels
+from ringside_core.workloads.weights import labels, packed
 from ringside_core.workloads.workload import Workload
 from trainers.evaluate import Evaluation, by_parts
 from trainers.gather import gathering
 from trainers.ledger import Ledger, digest, feeding, only_true
-from trainers.own_step import packed, together
+from trainers.own_step import together
 from trainers.own_trial import Returned, Trial
 from trainers.results import Results, by_name, counted_by, number
 

@@ -19,7 +19,7 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.workloads.pipeline import Pipeline
-from ringside_core.workloads.weights import labels
+from ringside_core.workloads.weights import labels, packed
 from trainers.gather import Together, gathering
 from trainers.lookups import Lookups
 from trainers.own_trial import Trial, step_name
@@ -142,23 +142,6 @@ def as_given(pipeline: Pipeline, batch: tuple[Any, Any, Any]) -> Any:
     x, y, weight = batch
     weight = weight if pipeline.weighted else None
     return packed(x, labels(y), weight, of_arrays=pipeline.of_arrays)
-
-
-def packed(x: Any, y: Any, weight: Any, *, of_arrays: bool) -> Any:
-    """A batch as Keras gives it to `train_step`: without what there is not.
-
-    Args:
-        x: of the batch.
-        y: labels; None: there are none.
-        weight: of the examples; None: there are none.
-        of_arrays: whether the data are arrays. Keras puts a nest without labels into a tuple then,
-            and hands an element of a data set on as it is.
-    """
-    if weight is not None:
-        return x, y, weight
-    if y is not None:
-        return x, y
-    return (x,) if of_arrays and tf.nest.is_nested(x) else x
 
 
 def one_pass_only(model: Any) -> RefusalError:

@@ -142,11 +142,13 @@ def try_out(
     build_compiled(model, lambda: batch)
     _check_names(model)
     results, tested, trained, sums = Results.of(model), None, None, False
+    weights = weights_of(model)
     one = tf.ones([], tf.keras.backend.floatx()) if several else None
     if has_own_test_step(model):
         explained, counts = _on_its_part(model, "test_step", several), counted_by(one, one)
         with explained, counts, gathering(gathers), noting_sums() as seen:
             tested = _returned(model, python_of(model.test_step), held_out, results)
+        check_made_before(model, weights, "test_step")
         if several and seen:
             raise RefusalError(
                 "A test_step must tell means: a sum would be another one with each number of "
@@ -155,7 +157,7 @@ def try_out(
                 advice="Divide it by the number of examples, or use a loss that is a mean.",
             )
     optimizers = optimizers_of(model)
-    numbers = {weight.ref(): number for number, weight in enumerate(weights_of(model))}
+    numbers = {weight.ref(): number for number, weight in enumerate(weights)}
     updated: list[list[int]] = [[] for _ in optimizers]
     if takes_true_examples(model):
         handed: dict[int, list[Any]] = {}
@@ -266,8 +268,13 @@ def _note_number(model: Any, numbers: dict[Any, int], mine: list[int], variable:
     mine.append(numbers[variable.ref()])
 
 
-def check_made_before(model: Any, weights: Sequence[Any]) -> None:
+def check_made_before(model: Any, weights: Sequence[Any], step: str = "") -> None:
     """Refuse weights that the first step makes, beside these: runs could not begin with the same.
+
+    Args:
+        model: after its step.
+        weights: that it had before.
+        step: of the model; empty: its training step.
 
     Raises:
         RefusalError: see above.
@@ -277,7 +284,8 @@ def check_made_before(model: Any, weights: Sequence[Any]) -> None:
         if id(weight) not in before:
             raise RefusalError(
                 "A model must have all its weights before its first step.",
-                received=f"{weight.name}, which {step_name(model)} makes",
+                received=f"{weight.name}, which "
+                f"{f'{type(model).__name__}.{step}' if step else step_name(model)} makes",
                 advice=_BUILD_ITS_MODELS
                 if isinstance(model, StepFunction)
                 else "Call its layers once in its constructor, or in its `call`.",

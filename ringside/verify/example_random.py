@@ -3,7 +3,8 @@
 Keras' generators draw for a whole batch. Another number of replicas splits the batch in another
 way, and every replica has a stream of its own. So no two arms drop the same units, and nothing
 after the first such layer could be compared. Here a draw is a pure function of (example id, step,
-layer, number of the draw within the layer, position of the element within the example).
+layer, number of the draw within the layer, position of the element within the example). A single
+number for the whole batch is one of (step, layer, number of the draw): the same in each part.
 """
 
 import threading
@@ -58,6 +59,7 @@ def tie_to_examples(
             described(layer), index, current_ids, current_step, generator_of(layer)
         )
         numbers.flips = isinstance(layer, tf.keras.layers.RandomFlip)
+        numbers.crops = isinstance(layer, tf.keras.layers.RandomCrop)
         set_generator(layer, numbers)
     own = ExampleRandom(described(model), _WITHOUT_GENERATOR, current_ids, current_step, None)
     stream = ExampleStream(own, current_ids)
@@ -122,9 +124,11 @@ class ExampleRandom:
         drew: whether anything was drawn.
         flips: whether the layer is Keras' RandomFlip. Without a seed it asks tf.random for a number
             for each example, and ExampleStream answers.
+        crops: whether the layer is Keras' RandomCrop, which draws one place for the whole batch: in
+            Keras 2 as two numbers in one row.
 
     Raises:
-        RefusalError: at a draw that does not have one part for each example.
+        RefusalError: at a draw that neither is one number nor has one part for each example.
     """
 
     def __init__(
@@ -138,7 +142,7 @@ class ExampleRandom:
         self._layer, self._layer_index, self._keras = layer, layer_index, keras
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
-        self.drew = self.flips = False
+        self.drew = self.flips = self.crops = False
         # Keras asks for it when it writes down what a layer was made of.
         self._rng_type = getattr(keras, "_rng_type", None)
 
@@ -161,10 +165,14 @@ class ExampleRandom:
     def random_uniform(
         self, shape: Any, minval: Any = 0.0, maxval: Any = None, dtype: Any = None
     ) -> Any:
-        """Uniform in [minval, maxval), maxval 1 if it is not given."""
+        """Uniform in [minval, maxval), maxval 1 if it is not given; whole numbers below 2**53."""
         if self._current_ids() is None:
             return self._keras.random_uniform(shape, minval, maxval, dtype)
-        dtype = self._floating(dtype)
+        dtype = tf.as_dtype(dtype or tf.keras.backend.floatx())
+        if dtype.is_integer:
+            low = tf.cast(minval, dtype)
+            width = _wide(tf.cast(maxval, dtype) - low)
+            return low + tf.cast(tf.floor(self._unit(shape) * width), dtype)
         low = _wide(minval)
         width = _wide(1.0 if maxval is None else maxval) - low
         # float32 has 24 bits. More bits would be rounded, possibly up to maxval itself.
@@ -211,7 +219,7 @@ class ExampleRandom:
     def _scaled(self, probability: Any, mean: Any, stddev: Any, dtype: Any) -> Any:
         normal = tf.math.ndtri(probability)
         drawn = _wide(mean) + _wide(stddev) * normal
-        return tf.cast(drawn, self._floating(dtype))
+        return tf.cast(drawn, tf.as_dtype(dtype or tf.keras.backend.floatx()))
 
     def _open_unit(self, shape: Any) -> Any:
         """Uniform in (0, 1), float64; the middle of each of 2**52 equal parts."""
@@ -226,13 +234,19 @@ class ExampleRandom:
         """64 random bits for each element, uint64."""
         ids, draw = self._next_draw()
         shape = tf.cast(tf.convert_to_tensor(shape), tf.int32)
-        self._check_shape(shape, ids)
+        of_batch = self._of_batch(shape)
+        if not of_batch:
+            self._check_shape(shape, ids)
         self.drew = True
         stream = _mixed(tf.constant(self._layer_index << 32 | draw, tf.uint64))
         step = tf.bitcast(tf.cast(self._current_step(), tf.int64), tf.uint64)
-        keys = _mixed(_mixed(stream + step) + tf.bitcast(tf.cast(ids, tf.int64), tf.uint64))
-        positions = tf.range(tf.reduce_prod(tf.cast(shape[1:], tf.int64)))
+        at_step = _mixed(stream + step)
+        of_one = shape if of_batch else shape[1:]
+        positions = tf.range(tf.reduce_prod(tf.cast(of_one, tf.int64)))
         counters = tf.bitcast(positions, tf.uint64) * word(GAMMA)
+        if of_batch:
+            return tf.reshape(_mixed(at_step + counters), shape)
+        keys = _mixed(at_step + tf.bitcast(tf.cast(ids, tf.int64), tf.uint64))
         return tf.reshape(_mixed(keys[:, tf.newaxis] + counters[tf.newaxis, :]), shape)
 
     def _next_draw(self) -> tuple[Any, int]:
@@ -243,29 +257,25 @@ class ExampleRandom:
         here.ids = ids
         return ids, here.draw
 
+    def _of_batch(self, shape: Any) -> bool:
+        """Whether a draw of this shape is for the whole batch."""
+        return self.crops or shape.shape.num_elements() == 0
+
     def fits(self, shape: Any) -> bool:
-        """Whether a draw of this shape may have one row for each example of the batch."""
+        """Whether a draw of this shape is one number, or may have one row for each example."""
         shape, ids = tf.convert_to_tensor(shape), self._current_ids()
-        if not shape.shape.num_elements():
-            return False
+        if self._of_batch(shape):
+            return True
         rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
         return rows is None or examples is None or rows == examples
 
     def _check_shape(self, shape: Any, ids: Any) -> None:
         """Refuse a draw that does not have one row for each example."""
-        if not shape.shape.num_elements():
-            raise self._refusal("one number for the whole batch")
         if not self.fits(shape):
             rows = tf.get_static_value(shape[0])
             raise self._refusal(f"{rows} rows of random numbers for {ids.shape[0]} examples")
         if None in (tf.get_static_value(shape[0]), ids.shape[0]):
             tf.debugging.assert_equal(shape[0], tf.shape(ids)[0], f"{self._layer}: {_RULE}")
-
-    def _floating(self, dtype: Any) -> Any:
-        found = tf.as_dtype(dtype or tf.keras.backend.floatx())
-        if not found.is_floating:
-            raise self._refusal(f"random numbers of type {found.name}")
-        return found
 
     def _refusal(self, received: str) -> RefusalError:
         return RefusalError(
@@ -317,11 +327,8 @@ class ExampleStream(Stream):
         return self._numbers.random_uniform(shape, dtype=dtype)
 
     def _random_uniform_int(self, *, shape: Any, minval: Any, maxval: Any) -> Any:
-        """Of a width below 2**53."""
-        low = tf.convert_to_tensor(minval)
-        width = _wide(tf.convert_to_tensor(maxval) - low)
-        unit = self._numbers.random_uniform(shape, dtype=tf.float64)
-        return low + tf.cast(tf.floor(unit * width), low.dtype)
+        dtype = tf.convert_to_tensor(minval).dtype
+        return self._numbers.random_uniform(shape, minval, maxval, dtype)
 
     def _random_standard_normal(self, *, shape: Any, dtype: Any) -> Any:
         return self._numbers.random_normal(shape, dtype=dtype)

@@ -24,12 +24,11 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import ByDesign, RefusalError
 from ringside_core.users_errors import in_one_line
-from ringside_core.workloads.weights import labels
+from ringside_core.workloads.weights import labels, packed
 from ringside_core.workloads.without_horovod import without_reductions
 from ringside_core.workloads.workload import Workload
 from trainers.gather import Together, gathering
 from trainers.ledger import current_ids, feeding
-from trainers.own_step import packed
 from trainers.own_trial import check_made_before, step_name
 from trainers.results import counted_by
 from trainers.sums import are_sums, noting_sums

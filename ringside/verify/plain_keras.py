@@ -39,9 +39,8 @@ from ringside_core.workloads.augment import draw_seed
 from ringside_core.workloads.metrics import is_own
 from ringside_core.workloads.pipeline import PAD_ID
 from ringside_core.workloads.source import ArraySource, Source
-from ringside_core.workloads.weights import labels
+from ringside_core.workloads.weights import labels, packed
 from ringside_core.workloads.workload import Workload
-from trainers.own_step import packed
 from trainers.whole_batch import (
     mark_losses,
     metrics_of_layers,

@@ -353,7 +353,7 @@ def new_losses(loss: Any, weights: Any, names: Any, y: Any, predictions: Any) ->
     if loss is None:
         return None
     losses = CompileLoss(loss, weights, output_names=names)
-    losses.build(y, predictions)
+    build_losses(losses, y, predictions)
     return losses
 
 
@@ -368,7 +368,17 @@ def new_metrics(weighted: Any, names: Any, y: Any, predictions: Any) -> Any:
 def build_losses(losses: Any, y: Any, predictions: Any) -> None:
     """Make the metrics of single outputs, which Keras makes in the first step."""
     if losses is not None and not losses.built:
-        losses.build(y, predictions)
+        losses.build(_of_outputs(losses, y, predictions), predictions)
+
+
+def _of_outputs(losses: Any, y: Any, predictions: Any) -> Any:
+    """Labels at the places of their outputs, as in the first step: some may have no loss."""
+    found, given = keras.tree.flatten(y), losses._user_loss
+    judged = [one is not None for one in keras.tree.flatten(given)]
+    if len(found) == len(keras.tree.flatten(predictions)) or len(found) != sum(judged):
+        return y
+    rest = iter(found)
+    return keras.tree.pack_sequence_as(given, [next(rest) if one else None for one in judged])
 
 
 def build_metrics(metrics: Any, y: Any, predictions: Any) -> None:

@@ -3,17 +3,14 @@
 import inspect
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import APPLY, optimizer_kinds, python_of, tf
+from ringside_core.keras import optimizer_kinds, python_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
-from ringside_core.users_errors import in_one_line
-from ringside_core.workloads.functions import rewritten
-from ringside_core.workloads.without_horovod import without_reductions
+from ringside_core.workloads.unbuilt import build_by_step, unbuilt
 
 _LAYER = tf.keras.layers.Layer
 _HOLDERS = (tf.Module, _LAYER)  # layers of Keras 3 are no modules
@@ -58,8 +55,8 @@ class Step:
             if batch is not None:
                 data = batch()
                 model.check_takes(data)
-                if _unbuilt(used):
-                    _build(model, used, data)
+                if unbuilt(used):
+                    model.build_parts(used, data)
             model.hold(used)
             self._model = model
         return self._model
@@ -83,6 +80,24 @@ class StepFunction(tf.keras.Model):
         self._function, self._optimizers = function, optimizers
         self._own_metrics = [one for one in used if isinstance(one, tf.keras.metrics.Metric)]
         tf.keras.Model.compile(self, optimizer=optimizers[0])
+
+    def build_parts(self, used: Sequence[Any], data: Any) -> None:
+        """Let what the function calls make its weights.
+
+        Args:
+            used: by the function.
+            data: a batch.
+
+        Raises:
+            RefusalError: the function fails before, or reduces by Horovod.
+        """
+        why = build_by_step(self.train_step, self._optimizers, data)
+        if why and (left := unbuilt(used)):
+            raise RefusalError(
+                "The models of a step function must have weights before its first step.",
+                received=f"{left[0].name}, which has none yet, and a step that ends with {why}",
+                advice="Call each model once on a batch, within ringside.scope(): model(x[:1]).",
+            )
 
     def hold(self, used: Sequence[Any]) -> None:
         """Hold what the function uses; models that it does not call have no weights yet.
@@ -132,48 +147,6 @@ class StepFunction(tf.keras.Model):
                 advice="Leave the others away, or give them defaults. What programs of Horovod do "
                 "at the first batch, Ringside does itself.",
             ) from None
-
-
-def _unbuilt(used: Sequence[Any]) -> list[Any]:
-    """Layers, and models, that make their weights when they are called for the first time."""
-    layers = [one for part in used if isinstance(part, _LAYER) for one in part._flatten_layers()]
-    of_modules = [one for part in used if isinstance(part, tf.Module) for one in part.submodules]
-    return [one for one in (*layers, *of_modules) if isinstance(one, _LAYER) and not one.built]
-
-
-def _build(model: StepFunction, used: Sequence[Any], batch: Any) -> None:
-    """Let a step be traced on a batch: what it calls makes its weights then, and nothing is run.
-
-    Raises:
-        RefusalError: it cannot be traced so far, or reduces by Horovod.
-    """
-    why, graph = "", tf.__internal__.FuncGraph("step")
-    with _nothing_applied(used), without_reductions(), graph.as_default():
-        try:
-            rewritten(model.train_step)(batch)
-        except RefusalError:
-            raise
-        except Exception as error:  # if it is one of the step itself, its trial tells it
-            why = in_one_line(error)
-    if why and (left := _unbuilt(used)):
-        raise RefusalError(
-            "The models of a step function must have weights before its first step.",
-            received=f"{left[0].name}, which has none yet, and a step that ends with {why}",
-            advice="Call each model once on a batch, within ringside.scope(): model(x[:1]).",
-        )
-
-
-@contextmanager
-def _nothing_applied(used: Sequence[Any]) -> Iterator[None]:
-    """Let optimizers make no variables in a graph that is thrown away."""
-    optimizers = [one for one in used if isinstance(one, optimizer_kinds)]
-    for one in optimizers:
-        vars(one)[APPLY] = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        for one in optimizers:
-            del vars(one)[APPLY]
 
 
 def _named(told: Any, name: str) -> dict[str, Any]:

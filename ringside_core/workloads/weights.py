@@ -124,6 +124,23 @@ def labels(y: Any) -> Any:
     return None if isinstance(y, tuple) and not y else y
 
 
+def packed(x: Any, y: Any, weight: Any, *, of_arrays: bool) -> Any:
+    """A batch as Keras gives it to `train_step`: without what there is not.
+
+    Args:
+        x: of the batch.
+        y: labels; None: there are none.
+        weight: of the examples; None: there are none.
+        of_arrays: whether the data are arrays. Keras puts a nest without labels into a tuple then,
+            and hands an element of a data set on as it is.
+    """
+    if weight is not None:
+        return x, y, weight
+    if y is not None:
+        return x, y
+    return (x,) if of_arrays and tf.nest.is_nested(x) else x
+
+
 def _times(weight: Any, factor: Any) -> Any:
     """weight [batch, …] × the user's factor [batch, …], of each example or of its elements.
 

@@ -20,12 +20,16 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
-from ringside_core.workloads.functions import one_after_another
+from ringside_core.workloads.functions import as_tuple, one_after_another
 from ringside_core.workloads.metrics import is_own, of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements, whole
+from ringside_core.workloads.unbuilt import build_by_step, unbuilt
 from ringside_core.workloads.weights import (
+    as_fed,
     check_class_weight,
     inputs_together,
+    labels,
+    packed,
     takes_inputs,
 )
 from ringside_core.workloads.without_horovod import check_not_horovods
@@ -144,18 +148,14 @@ class Workload:
             )
         check_not_horovods(*optimizers_of(model), *model._flatten_layers())
         self._check_reductions(own_step=has_own_step(model))
-        # Keras 3 calls a model built after `build()` in its constructor, without its layers.
-        if not all(layer.built for layer in (model, *model._flatten_layers())):
-            # Weights made in the first step would not be those with which every backend begins.
-            # With a training step of its own it may have no call, or one of something else.
-            with suppress(Exception if has_own_step(model) else NotImplementedError):
-                model(self._first_inputs)
+        why = self._build_layers(model)
         try:
             model.weights  # noqa: B018  # Keras raises if a part has none yet
         except ValueError as error:
             raise RefusalError(
                 "A model must have all its weights before its first step.",
-                received=f"{model.name} ({type(model).__name__}): {str(error).split('.')[0]}",
+                received=f"{model.name} ({type(model).__name__}): {str(error).split('.')[0]}"
+                + (f"; its train_step ends with {why}" if why else ""),
                 advice="Give its Sequential models an input shape, or call its networks once in "
                 "its constructor.",
             ) from None
@@ -170,11 +170,36 @@ class Workload:
                 advice="Use sample weights.",
             )
 
+    def _build_layers(self, model: Any) -> str:
+        """Let layers make their weights now: every backend must begin with the same.
+
+        Returns:
+            The error of the training step that should make them; empty: none.
+        """
+        # Keras 3 calls a model built after `build()` in its constructor, without its layers.
+        if not unbuilt([model]):
+            return ""
+        # With a training step of its own it may have no call, or one of something else.
+        own = has_own_step(model)
+        with suppress(Exception if own else NotImplementedError):
+            model(self._first_batch[0])
+        optimizers = optimizers_of(model)
+        if not own or not optimizers or {*map(id, unbuilt([model]))} <= {id(model)}:
+            return ""
+        batch = packed(*self._first_batch, of_arrays=self.train.of_arrays)
+        # An evaluation may call other layers, such as its own augmentation.
+        tested = (
+            build_by_step(model.test_step, optimizers, batch) if has_own_test_step(model) else ""
+        )
+        return build_by_step(model.train_step, optimizers, batch) or tested
+
     @property
-    def _first_inputs(self) -> Any:
-        """x of the first examples, as the model is called on them."""
+    def _first_batch(self) -> tuple[Any, Any, Any]:
+        """(x, y, weight) of the first examples; None for what they do not have."""
         first = next(iter(first_batches(self.train, self.preprocess, 2)))
-        return first[0] if isinstance(first, tuple) else first
+        x, *others = as_fed(as_tuple(first), of_arrays=self.train.of_arrays)
+        y, weight = (*others, None, None)[:2]
+        return x, labels(y), weight
 
     def _check_reductions(self, *, own_step: bool) -> None:
         for loss in tf.nest.flatten(self.loss):

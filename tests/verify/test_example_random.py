@@ -196,9 +196,7 @@ def test_a_truncated_normal_ends_at_two_standard_deviations() -> None:
     [
         lambda generator: generator.make_legacy_seed(),
         lambda generator: generator.make_seed_for_stateless_op(),
-        lambda generator: generator.random_uniform([]),
         lambda generator: generator.random_normal([1, 4]),
-        lambda generator: generator.random_uniform([5], 0, 9, dtype="int32"),
     ],
 )
 def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> None:
@@ -208,6 +206,45 @@ def test_what_belongs_to_no_example_is_refused(draw: Callable[[Any], Any]) -> No
 
     with pytest.raises(RefusalError, match=r"layer drop \(Dropout\) draws"):
         draw(layer._random_generator)
+
+
+def test_one_number_for_the_whole_batch_is_that_of_the_step() -> None:
+    """Whichever examples there are; the second draw is another one."""
+    for ids in (IDS, [9]):
+        layer = layers.Dropout(0.5)
+        tied(layer, ids, 4)
+        found = [float(layer._random_generator.random_uniform([], dtype="float64")) for _ in "ab"]
+        at_step = [splitmix64(splitmix64(draw) + STEP) for draw in (0, 1)]
+        assert found == [(splitmix64(number) >> 11) / 2**53 for number in at_step]
+
+
+def test_whole_numbers_are_below_their_bound() -> None:
+    """One for each example."""
+    layer = layers.Dropout(0.5)
+    tied(layer, IDS, 4)
+
+    found = layer._random_generator.random_uniform([5], 2, 9, dtype="int32")
+
+    unit = (expected_bits(IDS, 1)[:, 0] >> 11).astype(float) / 2**53
+    np.testing.assert_array_equal(found, 2 + np.floor(7 * unit))
+
+
+def test_a_crop_is_at_the_same_place_in_each_part_of_a_batch() -> None:
+    """Keras draws one for the whole batch."""
+    images = np.arange(4 * 6 * 7, dtype=float).reshape(4, 6, 7, 1)
+
+    def cropped(ids: list[int], step: int = STEP) -> np.ndarray:
+        model = tied(layers.RandomCrop(3, 2), ids, 6, 7, 1, step=step)
+        return np.asarray(model(images[ids], training=True))
+
+    whole = cropped([0, 1, 2, 3])
+    np.testing.assert_array_equal(np.concatenate([cropped([0, 1]), cropped([2, 3])]), whole)
+    corners = {float(cropped([0], step)[0, 0, 0, 0]) for step in range(40)}
+    assert len(corners) > 12  # of 4 · 6 places, or one fewer where Keras leaves the last out
+    for step in range(5):
+        corner = cropped([0], step)
+        top, left = divmod(int(corner[0, 0, 0, 0]), 7)
+        np.testing.assert_array_equal(corner, images[:1, top : top + 3, left : left + 2])
 
 
 def test_a_layer_that_is_connected_anew_draws_as_before() -> None:

@@ -147,7 +147,7 @@ class NoisyModel(CentredModel):
 
     def call(self, inputs: Any) -> Any:
         hidden = self.first(inputs)
-        return self.last(hidden + tf.random.normal([], dtype=hidden.dtype))
+        return self.last(hidden + tf.random.normal([5], dtype=hidden.dtype)[0])
 
 
 class PlainModel(CentredModel):
@@ -188,8 +188,15 @@ def blur() -> Any:
 
 
 def noise_for_all() -> Any:
+    """Draws five numbers for all examples of a batch."""
+    return layers.Lambda(lambda t: t + tf.random.normal([5, 1, 1], dtype=t.dtype)[0], name="noise")
+
+
+class OneNoise(tf.keras.layers.Layer):
     """Draws one number for all examples of a batch."""
-    return layers.Lambda(lambda t: t + tf.random.normal([], dtype=t.dtype), name="noise")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return inputs + tf.random.normal([], dtype=inputs.dtype) if training else inputs
 
 
 def drop_alike(name: str) -> Any:
@@ -239,17 +246,21 @@ def test_what_couples_or_draws_is_named_where_it_begins(
     assert inspected(model).obstacles == (obstacle,)
 
 
-@pytest.mark.parametrize("model", [chain(dense, blur, dense), nested(blur)])
-def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any]) -> None:
-    """By tf.random too, in a layer of the user's own."""
+@pytest.mark.parametrize(
+    ("model", "layer"),
+    [
+        (chain(dense, blur, dense), "blur (Blurring)"),
+        (nested(blur), "blur (Blurring)"),
+        (chain(dense, lambda: OneNoise(name="one"), dense), "one (OneNoise)"),
+    ],
+)
+def test_what_is_drawn_for_each_example_is_tied(model: Callable[[], Any], layer: str) -> None:
+    """By tf.random too, in a layer of the user's own; and one number for the whole batch."""
     found = inspected(model)
 
     assert found.obstacles == ()
     assert [(one.layer, one.treated) for one in found.by_design] == [
-        (
-            "blur (Blurring)",
-            "drawn as a function of the example, the step and the layer, in every arm",
-        )
+        (layer, "drawn as a function of the example, the step and the layer, in every arm")
     ]
 
 
