@@ -144,6 +144,31 @@ def passes_are_the_whole_batch() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
+def an_output_may_have_no_loss() -> None:
+    """Labels for the second one only, as in Keras' small GPT; an evaluation has losses too."""
+    drawn = np.random.default_rng(2)
+    x, y = drawn.normal(size=(12, 3)), drawn.normal(size=(12, 1))
+
+    def model() -> Any:
+        inputs = keras.Input((3,))
+        hidden = keras.layers.Dense(4, "tanh", kernel_initializer="ones")(inputs)
+        made = keras.Model(
+            inputs, [hidden, keras.layers.Dense(1, kernel_initializer="ones")(hidden)]
+        )
+        made.compile(keras.optimizers.SGD(0.125), loss=[None, keras.losses.MeanSquaredError()])
+        return made
+
+    set_floatx("float64")
+    found, epochs = train_serial(Workload("partial", model, (x, y), (x, y)), global_batch=12)
+    plain = model()
+    told = plain.fit(x, y, batch_size=12, epochs=EPOCHS, verbose=0, validation_data=(x, y))
+    set_floatx("float32")
+    for one, other in zip(found, plain.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+    np.testing.assert_allclose([e.train["loss"] for e in epochs], told.history["loss"])
+    np.testing.assert_allclose([e.validation["loss"] for e in epochs], told.history["val_loss"])
+
+
 def a_step_of_ones_own_runs_in_parts() -> None:
     """As three replicas would make it, one after the other: the mean is that of the whole batch."""
     drawn = np.random.default_rng(1)
@@ -278,6 +303,7 @@ for check in (
     variables_add_as_upstream,
     slots_of_one_kind_begin_alike,
     passes_are_the_whole_batch,
+    an_output_may_have_no_loss,
 ):
     check()
 print("all right")
