@@ -67,7 +67,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     set_floatx(spec.precision, spec.policy)  # the inspection was in float64
     short = bool(found["short"] or found["validation"] % spec.global_batch)
     ends = _untrainable(spec, workload, found["model"], short)
-    told["obstacles"] = [*ends, *told["obstacles"]]
+    others = [one for one in told["obstacles"] if not any(one in end for end in ends)]
+    told["obstacles"] = [*ends, *others]
     return {**found, **told}
 
 

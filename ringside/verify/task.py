@@ -434,7 +434,8 @@ def _inspected(precision: Precision, request: Request, backend: Any) -> Any:
     except Exception as error:  # of the user's code; a script makes its model when it is loaded
         if precision == request.precision:
             raise
-        told = f"the workload cannot be loaded in {precision}: {in_one_line(error)}"
+        why = error.received if isinstance(error, RefusalError) else in_one_line(error)
+        told = f"the workload cannot be loaded in {precision}: {why}"
         return Inspection((), (told,), (), (), runs=False)
     for one, other in zip(tf.nest.flatten((x, y, *others)), tf.nest.flatten(again), strict=True):
         if not np.array_equal(one.numpy(), other.numpy()):

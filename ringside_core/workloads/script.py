@@ -215,8 +215,15 @@ def run(script: str) -> None:
             raise RefusalError(
                 "A script must run up to its fit without an error.",
                 received=f"{in_one_line(error)} ({place_of(error, str(path))})",
+                advice=_OF_SKIPPED if _running.capture and _running.capture.skipped else "",
             ) from error
         raise
+
+
+_OF_SKIPPED = (
+    "The fits before that of -w fit train nothing: their History has no numbers, and their "
+    "callbacks write no files."
+)
 
 
 def _ended(path: Path, end: SystemExit) -> RefusalError:
@@ -225,7 +232,7 @@ def _ended(path: Path, end: SystemExit) -> RefusalError:
     told = _told_by_argparse(end)
     advice = "Its own flags stand behind --: my_script.py -- --its-flag 3."
     if _running.capture.skipped:
-        advice += " The History of a fit before that of -w fit has no numbers."
+        advice += f" {_OF_SKIPPED}"
     return RefusalError(
         "A script must reach ringside.fit.",
         received=f"{path}, which ends with exit code {end.code}" + (f": {told}" if told else ""),
