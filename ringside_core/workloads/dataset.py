@@ -316,7 +316,8 @@ def _said(found: Layers, sizes: Sequence[int], *, drawing: bool) -> tuple[str, .
     if found.repeated:
         said.append(REPEAT_TOLD)
     if found.shuffled:
-        said.append("its shuffle is a new order of all examples in each epoch")
+        kept = ", where its cache would keep one" if found.caches_order else ""
+        said.append(f"its shuffle is a new order of all examples in each epoch{kept}")
     else:
         said.append("its order is kept in each epoch, as nothing shuffles it anew")
     if drawing:

@@ -36,12 +36,19 @@ class Layers:
     layers: list[tuple[str, Any]] = field(default_factory=list)
     shuffles: list[Any] = field(default_factory=list)
     repeated: bool = False
+    caches_order: bool = False  # a cache behind a shuffle keeps the order of the first epoch
     said: list[str] = field(default_factory=list)
 
     @property
     def shuffled(self) -> bool:
         """Whether its author asked for another order in each epoch."""
         return bool(self.shuffles)
+
+    def shuffled_by(self, shuffles: list[Any]) -> None:
+        """Note shuffles that stand within all layers so far."""
+        if shuffles and not self.shuffles:
+            self.caches_order = any(kind == "cache" for kind, _ in self.layers)
+        self.shuffles += shuffles
 
 
 def outer_layers(dataset: Any) -> Layers:
@@ -54,7 +61,7 @@ def outer_layers(dataset: Any) -> Layers:
     read = in_order(found.inner, shuffles=not is_cut(found))
     found.inner = read.dataset
     found.said += read.said if read.shuffles or not found.shuffled else ()
-    found.shuffles += read.shuffles
+    found.shuffled_by(read.shuffles)
     found.repeated = found.repeated or read.repeated
     return found
 
@@ -90,7 +97,7 @@ def _layer(found: Layers, kind: str) -> list[tuple[str, Any]] | None:
         found.repeated = True
         return []
     if reshuffles(inner) and not cut:
-        found.shuffles.append(inner)
+        found.shuffled_by([inner])
         return []
     if kind == "_ShuffleDataset" and not reshuffles(inner) and is_seeded(inner):
         return [("shuffle", inner)] if _over_zip(inner) else None

@@ -84,6 +84,22 @@ def test_batches_are_taken_apart() -> None:
     assert [len(one.split()) > 3 for one in parts.said] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    ("dataset", "keeps"),
+    [
+        (lambda data: data.shuffle(8).cache(), True),
+        (lambda data: data.shuffle(8).batch(3).cache().prefetch(1), True),
+        (lambda data: data.cache().shuffle(8), False),
+        (lambda data: data.shuffle(8).cache().shuffle(8), False),
+    ],
+)
+def test_a_cache_behind_a_shuffle_is_told(dataset: Any, keeps: bool) -> None:
+    """By itself it would keep the order of the first epoch."""
+    told = [one for one in take_apart(dataset(images())).said if "its cache would keep one" in one]
+
+    assert bool(told) == keeps
+
+
 def test_a_part_of_a_batched_data_set_is_that_part() -> None:
     """Two batches of seven are 14 examples."""
     assert sorted(order(pipeline(images().batch(7).take(2)))) == list(range(14))
