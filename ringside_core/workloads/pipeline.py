@@ -627,12 +627,19 @@ def _content(array: NDArray[Any]) -> bytes:
 
 
 def _numbered(source: StreamSource, parts: tuple[str, ...], at_once: int = 1) -> Any:
-    """(example number, raw element) of some parts, `at_once` of them read in turn."""
+    """(example number, raw element) of some parts, `at_once` of them read in turn.
+
+    A FailedPreconditionError ends it if files have changed since they were counted. Passes over
+    empty ones would go on without an end.
+    """
     starts = dict(zip(source.parts, np.cumsum([0, *source.lengths[:-1]]), strict=True))
+    counts = dict(zip(source.parts, source.lengths, strict=True))
     firsts = np.array([starts[part] for part in parts], np.int64)
-    return tf.data.Dataset.from_tensor_slices((np.array(parts), firsts)).interleave(
+    elements = tf.data.Dataset.from_tensor_slices((np.array(parts), firsts)).interleave(
         lambda part, first: source.read(part).enumerate(first), cycle_length=at_once, block_length=1
     )
+    whole = sum(counts[part] for part in parts)
+    return elements.apply(tf.data.experimental.assert_cardinality(whole))
 
 
 def _shuffled(elements: Any, buffer: int, seed: Any) -> Any:

@@ -102,6 +102,20 @@ def test_global_batches_are_the_same_for_all(
         assert [list(s[0]) for s in alone[:half]] != [list(s[0]) for s in alone[half:]]
 
 
+@pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.parametrize("asked", [None, 5])
+def test_a_file_that_has_changed_ends_the_reading(
+    tmp_path: Path, left: int, asked: int | None
+) -> None:
+    """Data without an end would be looked for in an empty file without an end."""
+    source = dataclasses.replace(records(tmp_path, (9,)), steps_per_epoch=asked)
+    dataset = pipeline(source, 4, 1, cache=False).dataset(InputShard())
+    records(tmp_path, (left,))
+
+    with pytest.raises(tf.errors.FailedPreconditionError, match="expected to contain 9 elements"):
+        list(dataset.take(20))
+
+
 @pytest.mark.parametrize("cache", [True, False])
 def test_the_order_is_of_the_seed_of_the_run_alone(cache: bool) -> None:
     """TensorFlow's global seed differs between ranks, and each draws the whole order."""
