@@ -44,7 +44,7 @@ class Layers:
         """Whether its author asked for another order in each epoch."""
         return bool(self.shuffles)
 
-    def shuffled_by(self, shuffles: list[Any]) -> None:
+    def shuffled_by(self, shuffles: Sequence[Any]) -> None:
         """Note shuffles that stand within all layers so far."""
         if shuffles and not self.shuffles:
             self.caches_order = any(kind == "cache" for kind, _ in self.layers)
