@@ -145,7 +145,7 @@ def tried_out(
         trial = replace(trial, sums=bool(sums[0]))
     tf.random.set_seed(spec.seed + backend.rank)  # as after `build`
     with backend.scope():
-        build_compiled(model, lambda: batch)
+        build_compiled(model, lambda: batch, as_given(train, batch) if trial.trained else None)
     return trial
 
 

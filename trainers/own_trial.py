@@ -32,6 +32,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line, of_users
 from ringside_core.workloads.step import StepFunction
+from ringside_core.workloads.unbuilt import build_by_step
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
@@ -95,15 +96,16 @@ def step_name(model: Any) -> str:
     return f"the training of {model.name}"
 
 
-def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]]) -> None:
+def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]], data: Any = None) -> None:
     """Make the compiled losses and metrics now: the step that makes them could not be watched.
 
     Args:
         model: compiled.
         first: returns a batch (x, y, weight); it is not called if there is nothing to make.
+        data: a batch as the author's own step gets it, which is traced if the model cannot be
+            called; None: it is not.
     """
-    losses, metrics = compiled_losses(model), compiled_metrics(model)
-    losses, metrics = (None if one is None or one.built else one for one in (losses, metrics))
+    losses, metrics = _unbuilt_of(model)
     if losses is None and metrics is None:
         return
     # A model with a step of its own may have no call, or one of something else.
@@ -114,6 +116,16 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]]) -> Non
             build_losses(losses, y, made)
         if metrics is not None:
             build_metrics(metrics, y, made)
+        return
+    if data is not None:
+        build_by_step(model.train_step, optimizers_of(model), data)
+
+
+def _unbuilt_of(model: Any) -> tuple[Any, Any]:
+    """Its compiled losses and metrics; None: there are none, or they are built."""
+    held = compiled_losses(model), compiled_metrics(model)
+    losses, metrics = (None if one is None or one.built else one for one in held)
+    return losses, metrics
 
 
 def try_out(
@@ -139,7 +151,7 @@ def try_out(
         RefusalError: a step returns what cannot be told, a metric cannot be weighted, or an
             optimizer or what it updates is not the model's.
     """
-    build_compiled(model, lambda: batch)
+    build_compiled(model, lambda: batch, data)
     _check_names(model)
     results, tested, trained, sums = Results.of(model), None, None, False
     weights = weights_of(model)

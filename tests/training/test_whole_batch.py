@@ -137,6 +137,24 @@ class InPython(Late):
         return super().train_step(data)
 
 
+class Compiled(Late):
+    """Tells what was compiled, which its first step makes."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            made = self.net(x)
+            loss = self.compiled_loss(y, made)
+        mine = self.net.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+        self.compiled_metrics.update_state(y, made)
+        return {one.name: one.result() for one in self.metrics}
+
+    def test_step(self, data: Any) -> Any:
+        self.compiled_loss(data[1], self.net(data[0]))
+        return {one.name: one.result() for one in self.metrics}
+
+
 class Tracking(tf.keras.Model):
     """Tells the first input as its loss, by a metric of its own or as it is."""
 
@@ -351,6 +369,23 @@ def test_weights_that_the_first_step_would_make_are_there_before_it(replicas: in
             w, b = w - 0.25 * given.T @ off / true, b - 0.25 * off.mean()
     np.testing.assert_allclose(kernel, w, rtol=1e-12)
     np.testing.assert_allclose(bias, [b], rtol=1e-12)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_compiled_losses_of_a_model_without_a_call_count_no_padding(replicas: int) -> None:
+    """As means over the examples; the second replica has none of the last batch of three."""
+    x, y = numbers()
+
+    def model() -> Any:
+        made = Compiled()
+        made.compile(tf.keras.optimizers.SGD(1e-9), "mse", metrics=["mae"])
+        return made
+
+    _, epochs = train_serial(Workload("compiled", model, (x, y)), virtual_replicas=replicas)
+
+    expected = {"loss": np.mean(y**2), "mae": np.mean(np.abs(y))}  # its weights stay near zero
+    for epoch in epochs:
+        assert epoch.train == pytest.approx(expected, rel=1e-6)
 
 
 class Summed(tf.keras.Model):
