@@ -14,6 +14,7 @@ from tf_keras.src.engine.compile_utils import LossesContainer, MetricsContainer
 from tf_keras.src.layers.preprocessing import image_preprocessing as _images
 from tf_keras.src.metrics.iou_metrics import _IoUBase
 from tf_keras.src.mixed_precision import policy
+from tf_keras.src.optimizers import utils as _optimizers
 from tf_keras.src.utils import losses_utils, metrics_utils
 
 from ringside_core.keras.legacy_chance import chance_of, count_draws, draw_as_before
@@ -78,6 +79,28 @@ def _rotated_in_float64(upstream: Any) -> Any:
     return matrix
 
 
+def _summed_by_type(upstream: Any) -> Any:
+    """Under a mirrored strategy TensorFlow packs all gradients into one tensor, of one type."""
+
+    @functools.wraps(upstream)
+    def summed(grads_and_vars: Any) -> list[Any]:
+        pairs = list(grads_and_vars)
+        types = dict.fromkeys(gradient.dtype for gradient, _ in pairs if gradient is not None)
+        if len(types) < 2:
+            return list(upstream(pairs))
+        alike = (
+            [n for n, (g, _) in enumerate(pairs) if g is not None and g.dtype == one]
+            for one in types
+        )
+        for numbers in alike:
+            for number, pair in zip(numbers, upstream([pairs[n] for n in numbers]), strict=True):
+                pairs[number] = pair
+        return pairs
+
+    return summed
+
+
+_optimizers.all_reduce_sum_gradients = _summed_by_type(_optimizers.all_reduce_sum_gradients)
 _images.get_rotation_matrix = _rotated_in_float64(_images.get_rotation_matrix)
 optimizer_kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 # An optimizer's config does not hold exclusions from weight decay, nor a legacy one's functions.

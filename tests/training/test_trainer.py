@@ -389,3 +389,21 @@ def test_a_model_that_keras_cannot_save_ends_no_run(tmp_path: Path) -> None:
 
     assert any("No model.keras was written" in one for one in record.warnings)
     assert (tmp_path / "checkpoint.npz").exists()
+
+
+def test_gradients_of_several_types_are_summed_type_by_type() -> None:
+    """A mirrored strategy packs those of one call into one tensor; the order stays."""
+    from ringside_core.keras.legacy import _summed_by_type
+
+    calls = []
+
+    def summed(pairs: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+        calls.append([name for _, name in pairs])
+        return [(2 * gradient, name) for gradient, name in pairs]
+
+    wide, narrow = tf.constant([1.0], tf.float64), tf.constant([3.0], tf.float32)
+    found = _summed_by_type(summed)([(wide, "a"), (narrow, "b"), (None, "c"), (5 * wide, "d")])
+
+    assert calls == [["a", "d"], ["b"]]
+    assert [name for _, name in found] == ["a", "b", "c", "d"]
+    assert [None if one is None else float(one[0]) for one, _ in found] == [2.0, 6.0, None, 10.0]
