@@ -324,6 +324,7 @@ def _tied(workload: Any) -> Any:
 
     def model() -> Any:
         built = build()
+        workload.check_model(built)  # what makes weights only when it is called does so untied
 
         def step() -> Any:
             return updates_made(built) if optimizers_of(built) else tf.constant(0, tf.int64)
