@@ -24,6 +24,7 @@ from ringside_core.keras import (
     set_weights,
     tf,
     trainable_of,
+    weights_of,
     with_loss_scale,
 )
 from ringside_core.specs import (
@@ -128,6 +129,13 @@ def tried_out(
         held_out = first_examples(validation, validation.plan.per_replica_batch)
     plain = workload.build_model()
     mark_alike(plain, model)
+    if len(weights_of(plain)) != len(weights_of(model)):
+        raise RefusalError(
+            "A model must have all its weights before its first step.",
+            received=f"{model.name}, of whose {len(weights_of(plain))} weights "
+            f"{len(weights_of(model))} are made under {backend.name}",
+            advice="Call its layers once in its constructor, or in its `call`.",
+        )
     if workload.optimizer is not None:
         compile_model(plain, workload, with_loss_scale(workload.optimizer(), plain), spec)
     several = backend.num_replicas > 1 and backend.capabilities.synchronous

@@ -32,7 +32,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line, of_users
 from ringside_core.workloads.step import StepFunction
-from ringside_core.workloads.unbuilt import build_by_step
+from ringside_core.workloads.unbuilt import build_by_step, counters_kept
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
@@ -118,7 +118,8 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]], data: 
             build_metrics(metrics, y, made)
         return
     if data is not None:
-        build_by_step(model.train_step, optimizers_of(model), data)
+        with counters_kept(model):
+            build_by_step(model.train_step, optimizers_of(model), data)
 
 
 def _unbuilt_of(model: Any) -> tuple[Any, Any]:

@@ -70,7 +70,7 @@ def _which_fit(spec: RunSpec) -> list[str]:
     if not script_words(spec.workload):
         return []
     number = fit_number(spec.workload_options)
-    return [f"fit: number {number} of the script; -w fit={number + 1} is for the one after it"]
+    return [f"fit: number {number} of the script; -w fit={number + 1} is for the next one, if any"]
 
 
 def _of_certificate(found: dict[str, Any]) -> list[str]:

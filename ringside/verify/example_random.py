@@ -104,8 +104,20 @@ def described(layer: Any) -> str:
     return f"{layer.name} ({type(layer).__name__})"
 
 
-def drawn_by(layer: str) -> ByDesign:
-    """What a certificate says about a layer whose random numbers are tied to the example."""
+def drawn_by(layer: str, *, for_batch: bool = False) -> ByDesign:
+    """What a certificate says about a layer whose random numbers are tied to the example.
+
+    Args:
+        layer: its name and type.
+        for_batch: whether it draws one number for a whole batch.
+    """
+    if for_batch:
+        return ByDesign(
+            layer=layer,
+            differs="the random number for a whole batch: each replica draws one for its part",
+            treated="drawn as a function of the step and the layer, the same in each part; another "
+            "number of replicas is another training",
+        )
     return ByDesign(
         layer=layer,
         differs="the random numbers, which every replica draws from a stream of its own",
@@ -142,14 +154,14 @@ class ExampleRandom:
         self._layer, self._layer_index, self._keras = layer, layer_index, keras
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
-        self.drew = self.flips = self.crops = False
+        self.drew = self._drew_one = self.flips = self.crops = False
         # Keras asks for it when it writes down what a layer was made of.
         self._rng_type = getattr(keras, "_rng_type", None)
 
     @property
     def by_design(self) -> ByDesign:
         """What a certificate says about the layer."""
-        return drawn_by(self._layer)
+        return drawn_by(self._layer, for_batch=self._drew_one)
 
     def dropout(self, inputs: Any, rate: Any, noise_shape: Any = None) -> Any:
         """Zero for a share `rate` of the elements, the others divided by 1 - rate."""
@@ -237,7 +249,9 @@ class ExampleRandom:
         of_batch = self._of_batch(shape)
         if not of_batch:
             self._check_shape(shape, ids)
-        self.drew = True
+        elif in_loop(ids):
+            raise self._refusal("one number in each round of a loop over the examples")
+        self.drew, self._drew_one = True, self._drew_one or of_batch
         stream = _mixed(tf.constant(self._layer_index << 32 | draw, tf.uint64))
         step = tf.bitcast(tf.cast(self._current_step(), tf.int64), tf.uint64)
         at_step = _mixed(stream + step)
@@ -345,7 +359,7 @@ def _of_unseeded(shape: Any) -> ExampleRandom | None:
 
 let_unseeded_be_answered(_of_unseeded)
 _WITHOUT_GENERATOR = 2**31 - 1  # takes the place of a layer's number
-_RULE = "To be tied to the example, random numbers must be drawn for each example of a batch."
+_RULE = "To be tied, random numbers must be drawn for each example of a batch, or one for all."
 
 
 def _wide(number: Any) -> Any:

@@ -91,7 +91,7 @@ def shows_nothing(reference: Trace) -> str:
     """Of a program that amplifies rounding: that float64 shows nothing, and what may help."""
     told = "rounding grows so far that float64 shows nothing"
     more = reference.steps > FEWEST_STEPS
-    return f"{told}; fewer updates may: ringside verify --steps {FEWEST_STEPS}" if more else told
+    return f"{told}; fewer updates may: verify with --steps {FEWEST_STEPS}" if more else told
 
 
 def as_shares(

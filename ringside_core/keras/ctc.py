@@ -64,6 +64,17 @@ def minus_log_probability(inputs: Any, labels: Any, lengths: Any) -> Any:
     return tf.where(lengths > 0, -whole, tf.zeros_like(whole))
 
 
+def _dense(rows: Any, values: Any, inputs: Any) -> Any:
+    """Labels [batch, most labels] as the kernel reads them: row by row, whatever their columns.
+
+    It takes each label from the last class on as none.
+    """
+    batch, blank = tf.shape(inputs)[1], tf.shape(inputs)[2] - 1
+    lengths = tf.math.bincount(tf.cast(rows, tf.int32), minlength=batch, maxlength=batch)
+    ragged = tf.RaggedTensor.from_row_lengths(tf.minimum(values, blank), lengths, validate=False)
+    return ragged.to_tensor(blank)
+
+
 def _in_float64(kernel: Any) -> Any:
     """The kernel, but for sequences in float64 with the usual options."""
 
@@ -92,15 +103,11 @@ def _in_float64(kernel: Any) -> Any:
         unusual = preprocess_collapse_repeated or not ctc_merge_repeated
         if inputs.dtype != tf.float64 or unusual or ignore_longer_outputs_than_inputs:
             return found
-        batch, blank = tf.shape(inputs)[1], tf.shape(inputs)[2] - 1
-        most = tf.reduce_max(labels_indices[:, 1]) + 1
-        shape = tf.stack([tf.cast(batch, tf.int64), most])
-        sparse = tf.SparseTensor(labels_indices, labels_values, shape)
-        labels = tf.sparse.to_dense(tf.sparse.reorder(sparse), default_value=blank)
-        lengths = tf.cast(sequence_length, tf.int32)
-        loss = minus_log_probability(inputs, labels, lengths)
-        # The kernel is looked at, so that it runs and says what is wrong with the labels.
-        own = tf.stop_gradient(found.loss)
+        with tf.control_dependencies([found.loss]):  # which says what is wrong with the labels
+            rows = tf.identity(labels_indices)[:, 0]
+            lengths = tf.cast(sequence_length, tf.int32)
+            loss = minus_log_probability(inputs, _dense(rows, labels_values, inputs), lengths)
+        own = tf.stop_gradient(found.loss)  # looked at, so that it is computed in a graph too
         return found._replace(loss=tf.where(tf.math.is_nan(own), own, loss))
 
     return ctc_loss

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ringside_core.keras import APPLY, tf
+from ringside_core.keras import APPLY, functions_in_python, tf
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.functions import rewritten
@@ -42,10 +42,12 @@ def build_by_step(step: Any, optimizers: Sequence[Any], batch: Any) -> str:
     Raises:
         RefusalError: it reduces by Horovod.
     """
-    graph = tf.__internal__.FuncGraph("step")
-    with _nothing_applied(optimizers), without_reductions(), graph.as_default():
+    graph, strategy = tf.__internal__.FuncGraph("step"), tf.distribute.get_strategy()
+    # A tf.function would keep what it traces here, where nothing is applied.
+    with _nothing_applied(optimizers), without_reductions(), functions_in_python():
         try:
-            rewritten(step)(batch)
+            with graph.as_default():
+                strategy.extended.call_for_each_replica(rewritten(step), (batch,))
         except RefusalError:
             raise
         except Exception as error:
@@ -54,12 +56,34 @@ def build_by_step(step: Any, optimizers: Sequence[Any], batch: Any) -> str:
 
 
 @contextmanager
+def counters_kept(model: Any) -> Iterator[None]:
+    """After this block, numbers and tensors that are attributes of a model are as before."""
+    before = {name: value for name, value in vars(model).items() if name != "built"}
+    try:
+        yield
+    finally:
+        for name, value in list(vars(model).items()):
+            plain = (
+                value is None or tf.is_tensor(value) or isinstance(value, bool | int | float | str)
+            )
+            if name.startswith("_") or name == "built" or not plain:
+                continue
+            if name not in before:
+                del vars(model)[name]
+            elif value is not before[name]:
+                vars(model)[name] = before[name]
+
+
+@contextmanager
 def _nothing_applied(optimizers: Sequence[Any]) -> Iterator[None]:
     """Let optimizers make no variables in a graph that is thrown away."""
+    before = [vars(one).get(APPLY) for one in optimizers]
     for one in optimizers:
         vars(one)[APPLY] = lambda *_, **__: None
     try:
         yield
     finally:
-        for one in optimizers:
+        for one, apply in zip(optimizers, before, strict=True):
             del vars(one)[APPLY]
+            if apply is not None:
+                vars(one)[APPLY] = apply

@@ -23,7 +23,7 @@ from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import as_tuple, one_after_another
 from ringside_core.workloads.metrics import is_own, of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements, whole
-from ringside_core.workloads.unbuilt import build_by_step, unbuilt
+from ringside_core.workloads.unbuilt import build_by_step, counters_kept, unbuilt
 from ringside_core.workloads.weights import (
     as_fed,
     check_class_weight,
@@ -155,7 +155,7 @@ class Workload:
             raise RefusalError(
                 "A model must have all its weights before its first step.",
                 received=f"{model.name} ({type(model).__name__}): {str(error).split('.')[0]}"
-                + (f"; its train_step ends with {why}" if why else ""),
+                + (f"; its step ends with {why}" if why else ""),
                 advice="Give its Sequential models an input shape, or call its networks once in "
                 "its constructor.",
             ) from None
@@ -188,10 +188,10 @@ class Workload:
             return ""
         batch = packed(*self._first_batch, of_arrays=self.train.of_arrays)
         # An evaluation may call other layers, such as its own augmentation.
-        tested = (
-            build_by_step(model.test_step, optimizers, batch) if has_own_test_step(model) else ""
-        )
-        return build_by_step(model.train_step, optimizers, batch) or tested
+        steps = ["train_step", *(["test_step"] if has_own_test_step(model) else [])]
+        with counters_kept(model):
+            whys = [build_by_step(getattr(model, step), optimizers, batch) for step in steps]
+        return next(filter(None, whys), "")
 
     @property
     def _first_batch(self) -> tuple[Any, Any, Any]:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
+from ringside_core.keras.ctc import minus_log_probability
 
 CLASSES = 4  # the last one is the blank
-LABELS = [[0], [1, 2], [1, 1], [2, 0, 2], [3]]  # of the last one only blanks
-LENGTHS = [5, 4, 5, 3, 2]
+LABELS = [[0], [1, 2], [1, 1], [2, 0, 2], [0, 3, 9]]  # from the last class on: no label
+LENGTHS = [5, 4, 5, 3, 4]
 STEPS = max(LENGTHS)
 
 
@@ -74,12 +75,12 @@ def test_the_gradient_is_that_of_the_sum() -> None:
 
 
 def test_the_kernel_says_the_same_in_float32() -> None:
-    """What runs is its own. Of no label at all it reads beyond its table."""
+    """What runs is its own."""
     wide, gradient = by_tensorflow(logits())
     narrow, other = by_tensorflow(logits().astype(np.float32))
 
-    np.testing.assert_allclose(wide[:4], narrow[:4], rtol=1e-6)
-    np.testing.assert_allclose(gradient[:, :4], other[:, :4], atol=1e-6)
+    np.testing.assert_allclose(wide, narrow, rtol=1e-6)
+    np.testing.assert_allclose(gradient, other, atol=1e-6)
 
 
 def test_labels_that_do_not_fit_are_told_by_the_kernel() -> None:
@@ -108,3 +109,25 @@ def test_a_rounding_of_float32_is_not_seen() -> None:
 
     expected = 1e-9 * (np.asarray(gradient) * direction).sum(axis=(0, 2))
     np.testing.assert_allclose(np.subtract(moved, loss), expected, rtol=1e-5)
+
+
+def test_columns_of_labels_do_not_count() -> None:
+    """`tf.sparse.from_dense` leaves gaps where class 0 stands."""
+    given = tf.constant(logits()[:, :2])
+    rows, values = [0, 0, 1], tf.constant([1, 2, 1])
+
+    def loss(columns: list[int]) -> Any:
+        places = tf.constant(list(zip(rows, columns, strict=True)), tf.int64)
+        sparse = tf.SparseTensor(places, values, [2, 4])
+        return tf.compat.v1.nn.ctc_loss(inputs=given, labels=sparse, sequence_length=[5, 4])
+
+    expected = [by_numpy(logits()[:, 0], [1, 2], 5), by_numpy(logits()[:, 1], [1], 4)]
+    for columns in ([0, 1, 0], [1, 3, 2]):
+        np.testing.assert_allclose(loss(columns), expected, rtol=1e-14)
+
+
+def test_without_labels_only_blanks_are_said() -> None:
+    """TensorFlow's kernel reads beyond its table there."""
+    loss = minus_log_probability(tf.constant(logits()[:, :1]), tf.constant([[3]]), tf.constant([2]))
+
+    np.testing.assert_allclose(loss, [by_numpy(logits()[:, 0], [], 2)], rtol=1e-14)

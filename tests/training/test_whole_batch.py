@@ -371,6 +371,45 @@ def test_weights_that_the_first_step_would_make_are_there_before_it(replicas: in
     np.testing.assert_allclose(bias, [b], rtol=1e-12)
 
 
+class Inner(Late):
+    """A tf.function trains a second net, which is built; a third one is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other, self.unused = layers.Dense(1, kernel_initializer="zeros"), layers.Dense(2)
+        self.other.build((None, FEATURES))
+        self.slow = tf.keras.optimizers.SGD(0.125)
+
+    def train_step(self, data: Any) -> Any:
+        self.update(*data)
+        return super().train_step(data)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, n], tf.float64) for n in (FEATURES, 1)])
+    def update(self, x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self.other(x) - y) ** 2)
+        mine = self.other.trainable_variables
+        self.slow.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+        return loss
+
+
+def test_a_function_within_the_step_still_trains_after_it_was_traced() -> None:
+    """Both nets are the same, and end alike."""
+    x, y = numbers()
+
+    def model() -> Any:
+        made = Inner()
+        made.compile(tf.keras.optimizers.SGD(0.125))
+        return made
+
+    weights, _ = train_serial(Workload("inner", model, (x, y)))
+
+    kernels = [one for one in weights if one.shape == (FEATURES, 1)]
+    assert len(kernels) == 2
+    assert np.abs(kernels[0]).max() > 0.01
+    np.testing.assert_allclose(*kernels, rtol=1e-12)
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_compiled_losses_of_a_model_without_a_call_count_no_padding(replicas: int) -> None:
     """As means over the examples; the second replica has none of the last batch of three."""

@@ -40,7 +40,7 @@ def test_a_script_is_told_in_numbers(tmp_path: Path) -> None:
     lines = _lines(spec, preview(spec))
 
     assert lines[:5] == [
-        "fit: number 1 of the script; -w fit=2 is for the one after it",
+        "fit: number 1 of the script; -w fit=2 is for the next one, if any",
         "data: 7 examples, with weights; 4 for validation",
         "training: 2 epochs of 2 updates on 4 examples, the last one on 3 examples; SGD",
         "model: Sequential, 8 parameters, computes in 32 bits",

@@ -433,9 +433,52 @@ def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
+class WithoutCall(tf.keras.Model):
+    """Only its steps run its nets, the second one after a gradient of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        one, other = (tf.keras.initializers.GlorotUniform(seed=seed) for seed in (10, 11))
+        self.first = tf.keras.Sequential([layers.Dense(3, "tanh", kernel_initializer=one)])
+        self.second = layers.Dense(1, kernel_initializer=other)
+        self.steps = 0
+
+    def train_step(self, batch: Any) -> Any:
+        self.steps += 1  # how often it is traced
+        x, y = batch
+        with tf.GradientTape() as tape:
+            hidden = self.first(x)
+            below = tf.reduce_mean((hidden - y) ** 2)
+        mine = self.first.trainable_variables
+        gradients = tape.gradient(below, mine)
+        with tf.GradientTape() as tape:
+            made = self.second(hidden)
+            loss = self.compiled_loss(y, made)
+        more = self.second.trainable_variables
+        gradients += tape.gradient(loss, more)
+        self.optimizer.apply_gradients(zip(gradients, mine + more, strict=True))
+        self.compiled_metrics.update_state(y, made)
+        return {one.name: one.result() for one in self.metrics}
+
+    def test_step(self, batch: Any) -> Any:
+        x, y = batch
+        self.compiled_loss(y, self.second(self.first(x)))
+        return {one.name: one.result() for one in self.metrics}
+
+
+def without_call(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A model that is never called: its losses and weights are made by its step."""
+    with scope():
+        model = WithoutCall()
+        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    return model, fit(model, *data(9), **told)
+
+
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
     *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
+    without_call,
 )
 
 
