@@ -404,10 +404,9 @@ def test_a_function_within_the_step_still_trains_after_it_was_traced() -> None:
 
     weights, _ = train_serial(Workload("inner", model, (x, y)))
 
-    kernels = [one for one in weights if one.shape == (FEATURES, 1)]
-    assert len(kernels) == 2
-    assert np.abs(kernels[0]).max() > 0.01
-    np.testing.assert_allclose(*kernels, rtol=1e-12)
+    one, other = (weight for weight in weights if weight.shape == (FEATURES, 1))
+    assert np.abs(one).max() > 0.01
+    np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
