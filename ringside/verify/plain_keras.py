@@ -32,6 +32,7 @@ from ringside_core.keras import (
     told_as,
     trainable_of,
     updates_made,
+    variables_of,
     weights_of,
 )
 from ringside_core.specs import RunSpec
@@ -283,7 +284,14 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
         **{"metrics" if workload.counts_once else "weighted_metrics": _as_written(workload)},
         run_eagerly=True,  # to trace a step takes longer than to run it
     )
-    build_optimizer(model.optimizer, trainable_of(model))  # to see its state before
+    probe = workload.optimizer()
+    build_optimizer(probe, trainable_of(model))
+    # A step of the author's own builds it in an order of its own, with zeros.
+    zeros = not any(
+        np.any(variable.numpy()) for variable in variables_of(probe) if variable.shape.rank
+    )
+    if not (has_own_step(model) and zeros):
+        build_optimizer(model.optimizer, trainable_of(model))  # to see its state before
     return model
 
 
