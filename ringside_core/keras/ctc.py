@@ -1,8 +1,8 @@
-"""`tf.nn.ctc_loss` in float64, which TensorFlow computes in float32 within.
+"""`tf.compat.v1.nn.ctc_loss` in float64, which TensorFlow computes in float32 within.
 
 Its kernel calls expf and log1pf, whatever it is given (tensorflow/core/util/ctc/ctc_loss_util.h).
-Two runs that differ by 1e-16 then differ by 1e-10 wherever a number stands at a border of float32,
-so nothing could be proved of a program with it.
+Two runs that differ in their last bit then part by roundings of float32, wherever a number stands
+at a border of it, so nothing could be proved of a program with it.
 """
 
 import functools
