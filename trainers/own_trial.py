@@ -32,7 +32,7 @@ from ringside_core.keras import (
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line, of_users
 from ringside_core.workloads.step import StepFunction
-from ringside_core.workloads.unbuilt import build_by_step, counters_kept
+from ringside_core.workloads.unbuilt import build_by_step
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
@@ -105,7 +105,8 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]], data: 
         data: a batch as the author's own step gets it, which is traced if the model cannot be
             called; None: it is not.
     """
-    losses, metrics = _unbuilt_of(model)
+    losses, metrics = compiled_losses(model), compiled_metrics(model)
+    losses, metrics = (None if one is None or one.built else one for one in (losses, metrics))
     if losses is None and metrics is None:
         return
     # A model with a step of its own may have no call, or one of something else.
@@ -118,15 +119,7 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]], data: 
             build_metrics(metrics, y, made)
         return
     if data is not None:
-        with counters_kept(model):
-            build_by_step(model.train_step, optimizers_of(model), data)
-
-
-def _unbuilt_of(model: Any) -> tuple[Any, Any]:
-    """Its compiled losses and metrics; None: there are none, or they are built."""
-    held = compiled_losses(model), compiled_metrics(model)
-    losses, metrics = (None if one is None or one.built else one for one in held)
-    return losses, metrics
+        build_by_step(model, "train_step", data)
 
 
 def try_out(

@@ -284,15 +284,16 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
         **{"metrics" if workload.counts_once else "weighted_metrics": _as_written(workload)},
         run_eagerly=True,  # to trace a step takes longer than to run it
     )
-    probe = workload.optimizer()
-    build_optimizer(probe, trainable_of(model))
-    # A step of the author's own builds it in an order of its own, with zeros.
-    zeros = not any(
-        np.any(variable.numpy()) for variable in variables_of(probe) if variable.shape.rank
-    )
-    if not (has_own_step(model) and zeros):
+    # A step of the author's own builds it in an order of its own.
+    if not (has_own_step(model) and _begins_with_zeros(workload.optimizer(), model)):
         build_optimizer(model.optimizer, trainable_of(model))  # to see its state before
     return model
+
+
+def _begins_with_zeros(optimizer: Any, model: Any) -> bool:
+    """Whether all that an optimizer remembers of weights is zero before its first update."""
+    build_optimizer(optimizer, trainable_of(model))
+    return not any(np.any(one.numpy()) for one in variables_of(optimizer) if one.shape.rank)
 
 
 def _is_function(metric: Any) -> bool:

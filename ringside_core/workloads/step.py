@@ -91,7 +91,7 @@ class StepFunction(tf.keras.Model):
         Raises:
             RefusalError: the function fails before, or reduces by Horovod.
         """
-        why = build_by_step(self.train_step, self._optimizers, data)
+        why = build_by_step(self, "train_step", data)
         if why and (left := unbuilt(used)):
             raise RefusalError(
                 "The models of a step function must have weights before its first step.",

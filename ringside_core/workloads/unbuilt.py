@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ringside_core.keras import APPLY, functions_in_python, tf
+from ringside_core.keras import APPLY, functions_in_python, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.functions import rewritten
@@ -27,12 +27,14 @@ def unbuilt(used: Sequence[Any]) -> list[Any]:
     return [one for one in found if not one.built]
 
 
-def build_by_step(step: Any, optimizers: Sequence[Any], batch: Any) -> str:
+def build_by_step(model: Any, step: str, batch: Any) -> str:
     """Let a step be traced on a batch: what it calls makes its weights then, and nothing is run.
 
+    Numbers and tensors that are attributes of the model are afterwards as before.
+
     Args:
-        step: a train_step.
-        optimizers: that it applies.
+        model: with optimizers.
+        step: of the model: `train_step` or `test_step`.
         batch: of the data, as the step takes it.
 
     Returns:
@@ -43,11 +45,13 @@ def build_by_step(step: Any, optimizers: Sequence[Any], batch: Any) -> str:
         RefusalError: it reduces by Horovod.
     """
     graph, strategy = tf.__internal__.FuncGraph("step"), tf.distribute.get_strategy()
+    applied, kept = _nothing_applied(optimizers_of(model)), _counters_kept(model)
     # A tf.function would keep what it traces here, where nothing is applied.
-    with _nothing_applied(optimizers), without_reductions(), functions_in_python():
+    with applied, kept, without_reductions(), functions_in_python():
         try:
             with graph.as_default():
-                strategy.extended.call_for_each_replica(rewritten(step), (batch,))
+                traced = rewritten(getattr(model, step))
+                strategy.extended.call_for_each_replica(traced, (batch,))
         except RefusalError:
             raise
         except Exception as error:
@@ -56,9 +60,8 @@ def build_by_step(step: Any, optimizers: Sequence[Any], batch: Any) -> str:
 
 
 @contextmanager
-def counters_kept(model: Any) -> Iterator[None]:
-    """After this block, numbers and tensors that are attributes of a model are as before."""
-    before = {name: value for name, value in vars(model).items() if name != "built"}
+def _counters_kept(model: Any) -> Iterator[None]:
+    before = vars(model).copy()
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.functions import as_tuple, one_after_another
 from ringside_core.workloads.metrics import is_own, of_each
 from ringside_core.workloads.source import Source, as_source, first_batches, first_elements, whole
-from ringside_core.workloads.unbuilt import build_by_step, counters_kept, unbuilt
+from ringside_core.workloads.unbuilt import build_by_step, unbuilt
 from ringside_core.workloads.weights import (
     as_fed,
     check_class_weight,
@@ -155,7 +155,7 @@ class Workload:
             raise RefusalError(
                 "A model must have all its weights before its first step.",
                 received=f"{model.name} ({type(model).__name__}): {str(error).split('.')[0]}"
-                + (f"; its step ends with {why}" if why else ""),
+                + (f"; its {why}" if why else ""),
                 advice="Give its Sequential models an input shape, or call its networks once in "
                 "its constructor.",
             ) from None
@@ -174,7 +174,7 @@ class Workload:
         """Let layers make their weights now: every backend must begin with the same.
 
         Returns:
-            The error of the training step that should make them; empty: none.
+            The step that should make them, and its error; empty: none.
         """
         # Keras 3 calls a model built after `build()` in its constructor, without its layers.
         if not unbuilt([model]):
@@ -183,15 +183,13 @@ class Workload:
         own = has_own_step(model)
         with suppress(Exception if own else NotImplementedError):
             model(self._first_batch[0])
-        optimizers = optimizers_of(model)
-        if not own or not optimizers or {*map(id, unbuilt([model]))} <= {id(model)}:
+        if not own or not optimizers_of(model) or {*map(id, unbuilt([model]))} <= {id(model)}:
             return ""
         batch = packed(*self._first_batch, of_arrays=self.train.of_arrays)
         # An evaluation may call other layers, such as its own augmentation.
         steps = ["train_step", *(["test_step"] if has_own_test_step(model) else [])]
-        with counters_kept(model):
-            whys = [build_by_step(getattr(model, step), optimizers, batch) for step in steps]
-        return next(filter(None, whys), "")
+        whys = {step: build_by_step(model, step, batch) for step in steps}
+        return next((f"{step} ends with {why}" for step, why in whys.items() if why), "")
 
     @property
     def _first_batch(self) -> tuple[Any, Any, Any]:

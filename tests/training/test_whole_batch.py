@@ -155,6 +155,18 @@ class Compiled(Late):
         return {one.name: one.result() for one in self.metrics}
 
 
+class Counting(Late):
+    """Counts in Python how often its step is traced, and keeps a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def train_step(self, data: Any) -> Any:
+        self.calls, self.last = self.calls + 1, data[0] + 1
+        return super().train_step(data)
+
+
 class Tracking(tf.keras.Model):
     """Tells the first input as its loss, by a metric of its own or as it is."""
 
@@ -369,6 +381,18 @@ def test_weights_that_the_first_step_would_make_are_there_before_it(replicas: in
             w, b = w - 0.25 * given.T @ off / true, b - 0.25 * off.mean()
     np.testing.assert_allclose(kernel, w, rtol=1e-12)
     np.testing.assert_allclose(bias, [b], rtol=1e-12)
+
+
+def test_what_the_step_keeps_in_python_is_as_before() -> None:
+    """Its weights are there, and else it was never run."""
+    model = Counting()
+    model.compile("sgd")
+
+    made = Workload("counting", lambda: model, numbers()).build_model()
+
+    assert [tuple(weight.shape) for weight in made.weights] == [(FEATURES, 1), (1,)]
+    assert made.calls == 0
+    assert not hasattr(made, "last")
 
 
 class Inner(Late):

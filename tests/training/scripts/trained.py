@@ -441,10 +441,8 @@ class WithoutCall(tf.keras.Model):
         one, other = (tf.keras.initializers.GlorotUniform(seed=seed) for seed in (10, 11))
         self.first = tf.keras.Sequential([layers.Dense(3, "tanh", kernel_initializer=one)])
         self.second = layers.Dense(1, kernel_initializer=other)
-        self.steps = 0
 
     def train_step(self, batch: Any) -> Any:
-        self.steps += 1  # how often it is traced
         x, y = batch
         with tf.GradientTape() as tape:
             hidden = self.first(x)
