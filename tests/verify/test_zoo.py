@@ -37,7 +37,9 @@ ARMS = {
         subject("parameter_server", 1),
     )
 }
-SPLIT_MATTERS = ("batch_norm", "contrastive", "coupled_loss", "masked_output")
+SPLIT_MATTERS = (
+    "batch_norm", "batch_norm_of_dropout", "contrastive", "coupled_loss", "masked_output",
+)  # fmt: skip
 # (name of the case, model, passes in which a replica's part of the batch is run)
 CASES = [*((name, name, 1) for name in ZOO), ("accumulated", "dense", 2)]
 # The layers and optimizers are Keras' own under every backend, so not every model is asked of each:
@@ -61,6 +63,7 @@ ASKED_OF = {
 # What plain Keras cannot tell of them, see plain_keras.py.
 WITHOUT = {
     "batch_norm": ["metrics"],
+    "batch_norm_of_dropout": ["metrics"],
     "sync_batch_norm": ["metrics"],
     "contrastive": ["loss", "metrics"],
 }

@@ -69,6 +69,12 @@ def sync_batch_norm() -> Workload:
     return _batch_norm("sync_batch_norm", synchronized=True)
 
 
+def batch_norm_of_dropout() -> Workload:
+    """The statistics are also of what a layer draws for padding."""
+    dropout = tf.keras.layers.Dropout
+    return _batch_norm("batch_norm_of_dropout", lambda: dropout(0.2), synchronized=False)
+
+
 def dropout() -> Workload:
     """A layer that draws random numbers."""
     return _regression("dropout", [_hidden(), lambda: tf.keras.layers.Dropout(0.4)])
@@ -276,6 +282,7 @@ ZOO: Mapping[str, Callable[[], Workload]] = {
         embedding,
         batch_norm,
         sync_batch_norm,
+        batch_norm_of_dropout,
         dropout,
         lstm,
         two_in_two_out,
@@ -335,14 +342,13 @@ def _regression(
     )
 
 
-def _batch_norm(name: str, *, synchronized: bool) -> Workload:
+def _batch_norm(name: str, *before: Callable[[], Any], synchronized: bool) -> Workload:
     keras = tf.keras
     return _regression(
         name,
         [
             lambda: keras.layers.Dense(4, use_bias=False),
-            # The statistics are also of what padding draws.
-            lambda: keras.layers.Dropout(0.2),
+            *before,
             # The moving statistics are to move far in a few updates.
             lambda: keras.layers.BatchNormalization(momentum=0.7, synchronized=synchronized),
             lambda: keras.layers.Activation("tanh"),
