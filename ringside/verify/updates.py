@@ -35,10 +35,10 @@ from ringside.verify.gate import (
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
+from ringside_core.specs.coverage import MOST_LET_OFF
 
 OF_EACH_UPDATE = 1e-8
 ROUNDED = 2.0
-MOST_LET_OFF = 0.1
 MOST_UNSEEN = 0.01  # of the trained elements
 _CHANGED: tuple[Kind, ...] = ("weights", "slots")
 
@@ -89,7 +89,8 @@ def single_updates(
         rounded: trace of the same updates, from the same states, with other rounding.
         precision: of the arm and the reference.
         tasks: processes that must have written a trace; empty: those that have.
-        alone: whether nothing is proved in float64; then rounding may not let off much.
+        alone: whether nothing is proved in float64; then rounding may not let off much. Else the
+            check says how much it does.
     """
     name, tolerance = f"{precision} single updates", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
@@ -110,7 +111,7 @@ def single_updates(
         found = [one for one in found if one.kind not in ("metrics", "evaluation")]
         found, _ = as_shares(found, reference, rounded, precision)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
-    unseen = _unseen(reference, rounded) if alone else {}
+    unseen = _unseen(reference, rounded) if bits >= 32 else {}
     let_off = _let_off(reference, rounded, unseen)
     if alone and let_off > MOST_LET_OFF:
         finding = f"rounding lets off {let_off:.0%} of an update, so that float32 shows nothing"
@@ -123,7 +124,7 @@ def single_updates(
         finding = (
             f"not of {', '.join(unseen)}, whose gradient is nothing but rounding here; {finding}"
         )
-    check = judged(name, found, tolerance, finding)
+    check = judged(name, found, tolerance, finding).replace(let_off=let_off)
     return check.replace(bits=bits) if bits < 32 else check
 
 

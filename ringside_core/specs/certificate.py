@@ -55,6 +55,7 @@ class Check(Noun):
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
             to differ.
         bits: in which the model computes, if they are fewer than 32.
+        let_off: how much of an update of weights rounding lets off, of single updates; 1: all of it.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Check(Noun):
     worst: Deviation | None = None
     by_step: tuple[Deviation, ...] = ()
     bits: PositiveInt | None = None
+    let_off: NonNegativeFloat | None = None
 
 
 class ByDesign(Noun):
@@ -168,6 +170,7 @@ class Certificate(Document):
             steps=self.steps,
             single=max((one.step for one in self._single_updates), default=0),
             narrow=self._narrow,
+            let_off=max((check.let_off or 0.0 for check in self.checks), default=0.0),
             every=self.every,
             drawing=sorted({one.layer for one in self.by_design if not one.split}),
             splitting=self.splitting,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+MOST_LET_OFF = 0.1  # of an update; more hides a mistake
+
 
 class _Part(NamedTuple):
     """What a certificate may cover.
@@ -48,6 +50,7 @@ def coverage(
     steps: int,
     single: int,
     narrow: str,
+    let_off: float = 0.0,
     every: int,
     drawing: Sequence[str],
     splitting: Sequence[str],
@@ -64,6 +67,7 @@ def coverage(
         steps: updates that were compared.
         single: updates that were compared by themselves; of large models fewer.
         narrow: the precision in which they were.
+        let_off: how much of an update of weights rounding let off in them.
         every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
         splitting: layers and steps that give something else when a batch is split.
@@ -75,13 +79,16 @@ def coverage(
     covered, missing = [], []
     wide = "float32" if not_in_float64 else "float64"
     rounding = " to what rounding does" if not_in_float64 or amplifies else ""
+    alone = "each one" if single == steps else f"the first {single} each"
+    words = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check.format(wide=wide) in name for name in checks):
-            alone = "each one" if single == steps else f"the first {single} each"
-            words = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
             covered.append(part.covered.format(**words, rounding=rounding))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
+    if let_off > MOST_LET_OFF:
+        hidden = f"rounding lets off {let_off * 100:,.0f} % of an update"
+        missing.append(f"the weights after {alone} by itself in {narrow}, where {hidden}")
     if not_in_float64:
         missing.append(f"float64, because {not_in_float64}")
     if "bits" in narrow:

@@ -71,6 +71,21 @@ def test_half_precision_is_said() -> None:
     assert "how a loss scale changes" in line.partition("Not covered")[2]
 
 
+@pytest.mark.parametrize(("let_off", "said"), [(0.1, False), (20.0, True)])
+def test_what_rounding_hides_in_single_updates_is_said(let_off: float, said: bool) -> None:
+    """They passed, and with so much let off that says little of weights."""
+    one = certificate(arm_of("horovod", 2), by_design=())
+    by_step = (deviation(0.0, 20),)
+    single = answered("float32 single updates").replace(by_step=by_step, let_off=let_off)
+    line = one.replace(checks=(*one.checks, single)).coverage
+
+    hidden = (
+        "the weights after each one by itself in float32, where rounding lets off 2,000 % of an "
+        "update"
+    )
+    assert (hidden in line.partition("Not covered")[2]) == said
+
+
 def test_an_asynchronous_arm_has_a_line_of_its_own() -> None:
     """Its single updates have no right result, with one worker they do."""
     line = with_checks("parameter_server", "one worker")
