@@ -55,7 +55,7 @@ class Check(Noun):
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
             to differ.
         bits: in which the model computes, if they are fewer than 32.
-        let_off: how much of an update of weights rounding lets off, of single updates; 1: all of it.
+        let_off: of single updates, how much of an update of weights rounding lets off; 1: a whole.
     """
 
     name: str
