@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     print_anything()
     try:
-        if "--spec" in arguments:
+        if {"--spec", "--run-dir"} <= set(arguments):
             return run_launched(_train, arguments)
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command()(_by_hand)
