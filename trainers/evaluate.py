@@ -67,7 +67,7 @@ class Evaluation:
             RefusalError: metrics that fit no output, or one that is not exact under every backend.
         """
         self._backend, self._model = backend, model
-        self._steps = pipeline.steps_per_epoch(backend.num_readers)
+        self._steps = pipeline.shares.steps_per_epoch(backend.num_readers)
         rehearsal = Rehearsal(model, workload, backend, pipeline)
         self.predictions, self.coupled = rehearsal.predictions, rehearsal.coupled
         rehearsal.check_metrics()

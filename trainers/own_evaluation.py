@@ -92,11 +92,11 @@ class OwnEvaluation:
         """
         self._model, self._backend, self._returned = model, backend, returned
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
-        self._steps = pipeline.steps_per_epoch(backend.num_readers)
+        self._steps = pipeline.shares.steps_per_epoch(backend.num_readers)
         self._results = Results.of(model)
         self._author = python_of(model.test_step)
         self._together = together(backend)
-        self._cuts = bool(pipeline.last_batch) or pipeline.options.shard != "batch"
+        self._cuts = bool(pipeline.shares.last_batch) or pipeline.options.shard != "batch"
         # Whether a part may hold no example.
         self._empty = backend.capabilities.synchronous and backend.num_replicas * parts > 1
         with backend.scope():

@@ -74,7 +74,7 @@ class OwnStep:
         self.replica_batch = spec.batch_plan.replace(num_replicas=replicas).per_replica_batch
         self._weighted, self._of_arrays = pipeline.weighted, pipeline.of_arrays
         self._together = TOGETHER if virtual_replicas > 1 else together(backend)
-        self.cuts = bool(pipeline.last_batch) or spec.pipeline.shard != "batch"
+        self.cuts = bool(pipeline.shares.last_batch) or spec.pipeline.shard != "batch"
         with backend.scope():
             self.means = [tf.keras.metrics.Mean(name=name) for name in trial.trained.raw]
             variables = weights_of(model)

@@ -45,9 +45,9 @@ def check_fed(
     """
     name, fed = f"epoch {epoch + 1}", digest(ledger)
     in_memory = isinstance(pipeline.prepared, ArraySource)
-    if not pipeline.goes_on:
+    if not pipeline.shares.goes_on:
         _check_examples(fed, pipeline, name, readers)
-    elif fed.count != (count := pipeline.epoch_examples(readers)):
+    elif fed.count != (count := pipeline.shares.epoch_examples(readers)):
         raise LedgerError(f"{name} was fed {fed.count} examples, its plan holds {count}")
     elif in_memory and fed != _planned_examples(spec, pipeline, epoch):
         raise LedgerError(f"{name} was fed {fed.count} examples, but not those of its plan")
@@ -112,8 +112,8 @@ def _planned(
     """
     total = length = pipeline.num_examples
     first = epoch * total
-    if pipeline.goes_on:
-        length = pipeline.global_batches * spec.global_batch
+    if pipeline.shares.goes_on:
+        length = pipeline.shares.global_batches * spec.global_batch
         first = epoch * length
     for number in range(first // total, -(-(first + length) // total)):  # passes
         begin, end = max(first, number * total), min(first + length, (number + 1) * total)

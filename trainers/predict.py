@@ -36,8 +36,8 @@ class Prediction:
                 or a shard policy that does not feed each example exactly once.
         """
         self._backend, self._model = backend, model
-        self._steps = pipeline.steps_per_epoch(backend.num_readers)
-        examples, fed = pipeline.num_examples, pipeline.epoch_examples(backend.num_readers)
+        self._steps = pipeline.shares.steps_per_epoch(backend.num_readers)
+        examples, fed = pipeline.num_examples, pipeline.shares.epoch_examples(backend.num_readers)
         if fed != examples:
             raise RefusalError(
                 "Predictions need a shard policy that feeds each example once.",

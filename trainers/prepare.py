@@ -76,8 +76,8 @@ def prepare(
         record.quality_target = (workload.target.metric, workload.target.at_least)
     train = make_pipeline(spec, workload, backend.capabilities, training=True)
     validation = make_pipeline(spec, workload, backend.capabilities, training=False)
-    steps = train.steps_per_epoch(backend.num_readers)
-    record.train_examples, record.goes_on = train.num_examples, train.goes_on
+    steps = train.shares.steps_per_epoch(backend.num_readers)
+    record.train_examples, record.goes_on = train.num_examples, train.shares.goes_on
     dropped = [one for one in validation.prepared.said if "drop_remainder" in one]
     record.input_notes = (*train.prepared.said, *(f"of validation: {one}" for one in dropped))
     record.data_digest = train.data_digest
@@ -153,7 +153,8 @@ def prepare(
 
 def _of_filled_batches(training: Training) -> tuple[str, ...]:
     """A warning if the filling of a short batch is seen by its examples."""
-    short = [one.last_batch for one in (training.train, training.validation) if one.last_batch]
+    splits = (training.train, training.validation)
+    short = [one.shares.last_batch for one in splits if one.shares.last_batch]
     coupled = getattr(training.evaluate, "coupled", False)
     if not (short and coupled) or takes_true_examples(training.model):
         return ()
@@ -203,7 +204,7 @@ def _fed_table(spec: RunSpec, train: Pipeline, backend: Backend) -> FedTable | N
     # Of an asynchronous run the first reader has the most.
     shard = InputShard(index=0, count=backend.num_readers)
     return FedTable(
-        steps=train.reader_batches(shard),
+        steps=train.shares.reader_batches(shard),
         replicas=train.plan.num_replicas,
         batch=train.plan.per_replica_batch,
         per_reader=train.plan.num_replicas // backend.num_readers,

@@ -207,7 +207,7 @@ def reader(spec: RunSpec, train: Pipeline, position: Position) -> Callable[[Inpu
         if spec.ledger != "full":
             return batches
         replicas = train.plan.num_replicas // shard.count
-        per_epoch = train.reader_batches(shard) * replicas
+        per_epoch = train.shares.reader_batches(shard) * replicas
         return tagged(batches, shard, per_epoch=per_epoch, first=first * replicas)
 
     return read

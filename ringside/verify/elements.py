@@ -48,7 +48,7 @@ def look(spec: RunSpec, workload: Workload, backend: Backend, seed: int) -> Look
     for split in SPLITS:
         training = split == "training"
         pipeline = make_pipeline(spec, workload, backend.capabilities, training=training)
-        steps = pipeline.global_batches
+        steps = pipeline.shares.global_batches
         reached = _reached(pipeline, steps)
         drawn = draw_places(split, epochs=spec.epochs if training else 1, steps=reached, seed=seed)
         at, passes, fed = _fed(spec, pipeline, backend, drawn)
@@ -102,7 +102,7 @@ def _fed(
     if backend.role == "coordinator":
         shards = [InputShard(index=index, count=readers) for index in range(readers)]
         # A worker whose slice begins after the last example is fed nothing.
-        iterators = [iter(read(shard)) for shard in shards if pipeline.reader_batches(shard)]
+        iterators = [iter(read(shard)) for shard in shards if pipeline.shares.reader_batches(shard)]
     else:
         iterators = [iter(backend.distribute(read))]
     at: list[Place] = []
@@ -128,9 +128,9 @@ def _fed(
 def _passes(pipeline: Pipeline, place: Place, replica: int) -> NDArray[Any]:
     """The pass over the data to which each example of a replica's batch belongs."""
     batch = pipeline.plan.per_replica_batch
-    if not pipeline.goes_on:
+    if not pipeline.shares.goes_on:
         return np.full(batch, place.epoch)
-    update = place.epoch * pipeline.global_batches + place.step
+    update = place.epoch * pipeline.shares.global_batches + place.step
     first = update * pipeline.plan.global_batch + replica * batch
     return (first + np.arange(batch)) // pipeline.num_examples
 

@@ -54,8 +54,8 @@ def preview(spec: RunSpec) -> dict[str, Any]:
     found: dict[str, Any] = {
         "examples": train.num_examples,
         "validation": held_out.num_examples if workload.validates else 0,
-        "updates": train.steps_per_epoch(1),
-        "short": train.last_batch,
+        "updates": train.shares.steps_per_epoch(1),
+        "short": train.shares.last_batch,
         "weighted": train.weighted,
         "notes": list(train.prepared.said),
         "model": _model(workload),

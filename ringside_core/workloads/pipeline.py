@@ -11,7 +11,7 @@ examples have weight 1, or the user's weight. In training the loss is multiplied
 with scale = global_batch ÷ number of real examples. That makes the mean gradient exact in every
 family without a special case. Metrics use the weight alone.
 
-Where the data go on (`Pipeline.goes_on`), an epoch is a number of updates. Update u of the training
+Where the data go on (`Shares.goes_on`), an epoch is a number of updates. Update u of the training
 holds positions [uB, (u+1)B) of pass after pass, each in an order of its own; no batch is short.
 """
 
@@ -46,6 +46,7 @@ from ringside_core.workloads.functions import (
 )
 from ringside_core.workloads.pairs import stack_elements
 from ringside_core.workloads.registry import load_function
+from ringside_core.workloads.shares import Shares
 from ringside_core.workloads.source import (
     ArraySource,
     Source,
@@ -131,21 +132,24 @@ class Pipeline:
         """Examples that remain after the filter."""
         return self.prepared.num_examples
 
+    @cached_property
+    def shares(self) -> Shares:
+        """How many examples and batches each reader gets."""
+        source = self.prepared
+        return Shares(
+            num_examples=source.num_examples,
+            of_files=source.lengths if isinstance(source, StreamSource) else (),
+            updates=source.steps_per_epoch if self.training else None,
+            policy=self.options.shard,
+            plan=self.plan,
+            synchronous=self.synchronous,
+        )
+
     @property
     def shuffles(self) -> bool:
         """Whether each epoch has an order of its own."""
         asked = self.options.shuffle
         return self.training and (self.source.shuffled if asked is None else asked)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether an epoch goes on where the last one ended; else it is one pass over the data."""
-        return self.training and self.prepared.steps_per_epoch is not None
-
-    @property
-    def last_batch(self) -> int:
-        """Examples of the short last batch of an epoch; 0: all batches are whole."""
-        return 0 if self.goes_on else self.num_examples % self.plan.global_batch
 
     @cached_property
     def data_digest(self) -> str:
@@ -164,54 +168,6 @@ class Pipeline:
             sha.update(f"{array.dtype.str} {array.shape} ".encode())
             sha.update(_content(array))
         return sha.hexdigest()
-
-    def reader_examples(self, shard: InputShard) -> int:
-        """Number of examples that one reader keeps in an epoch."""
-        total, policy = self.num_examples, self.options.shard
-        if policy == "batch":
-            return sum(self._slice_size(k, shard) for k in range(self.global_batches))
-        if policy == "off":
-            return total
-        if policy == "data":
-            return len(range(shard.index, total, shard.count))
-        source = self.prepared
-        assert isinstance(source, StreamSource)
-        if len(source.parts) < shard.count:
-            raise RefusalError(
-                "The shard policy `file` needs at least one file for each reader.",
-                received=f"{len(source.parts)} files, {shard.count} readers",
-                advice="Use --shard batch or --shard data.",
-            )
-        return sum(source.lengths[shard.index :: shard.count])
-
-    def steps_per_epoch(self, num_readers: int) -> int:
-        """Updates in one epoch; of an asynchronous run, over all readers."""
-        if not self.synchronous:
-            batches = [
-                self.reader_batches(InputShard(index=i, count=num_readers))
-                for i in range(num_readers)
-            ]
-            # The readers take steps in turn, so their shares may differ by one step at most.
-            if batches != sorted(batches, reverse=True) or batches[0] - batches[-1] > 1:
-                raise RefusalError(
-                    "The readers of an asynchronous run must have nearly equal shares.",
-                    received=f"--shard {self.options.shard} gives {batches} batches",
-                    advice="Use --shard batch.",
-                )
-            return sum(batches)
-        return self._padded_steps(num_readers)
-
-    def reader_batches(self, shard: InputShard) -> int:
-        """Batches of one replica's size that a reader with one replica gives in an epoch."""
-        if self.synchronous:
-            return self._padded_steps(shard.count)
-        return -(-self.reader_examples(shard) // self.plan.per_replica_batch)
-
-    def epoch_examples(self, num_readers: int) -> int:
-        """Examples of weight above 0 that all readers give in an epoch."""
-        return sum(
-            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
-        )
 
     def dataset(self, shard: InputShard, *, first_epoch: int = 0, first_step: int = 0) -> Any:
         """Batches for one reader, its replicas in turn, endless in training.
@@ -266,8 +222,10 @@ class Pipeline:
         first = tf.cast(first_step * (self.plan.num_replicas // shard.count), tf.int64)
         if isinstance(source, ArraySource):
             return self._looked_up(source, first_epoch, first, shard)
-        if self.goes_on:
-            read = self._streamed_on(source, first_epoch * self.global_batches + first_step, shard)
+        if self.shares.goes_on:
+            read = self._streamed_on(
+                source, first_epoch * self.shares.global_batches + first_step, shard
+            )
         else:
             epochs = tf.data.Dataset.range(first_epoch, _MANY if self.training else 1)
             epochs = epochs.map(lambda epoch: (epoch, tf.where(epoch == first_epoch, first, 0)))
@@ -275,8 +233,6 @@ class Pipeline:
         if self.preprocess is None:
             return read.map(self._finished)
         return read.map(self._finished, num_parallel_calls=calls, deterministic=True)
-
-    # How much each reader gets
 
     def _calls(self, shard: InputShard) -> int:
         """Elements or batches that a reader prepares at once: so many for each of its replicas."""
@@ -296,48 +252,6 @@ class Pipeline:
         calls = self._calls(shard)
         return calls if self.options.parallel_map else 2 * calls
 
-    @property
-    def global_batches(self) -> int:
-        """Global batches of an epoch."""
-        asked = self.prepared.steps_per_epoch if self.training else None
-        return self.plan.steps_per_epoch(self.num_examples) if asked is None else asked
-
-    def _reader_batch(self, num_readers: int) -> int:
-        return self.plan.global_batch // num_readers
-
-    def _slice_size(self, step: int, shard: InputShard) -> int:
-        """Examples of weight above 0 in a reader's slice of global batch `step`."""
-        local = self._reader_batch(shard.count)
-        if self.goes_on:
-            return local
-        return max(
-            0, min(local, self.num_examples - step * self.plan.global_batch - shard.index * local)
-        )
-
-    def _padded_steps(self, num_readers: int) -> int:
-        """Steps until the reader with the most examples has read them all."""
-        most = max(
-            self.reader_examples(InputShard(index=i, count=num_readers)) for i in range(num_readers)
-        )
-        if self.options.shard == "batch":
-            return self.global_batches
-        return -(-most // self._reader_batch(num_readers))
-
-    def _global_true_counts(self, num_readers: int) -> Any:
-        """Examples of weight above 0 in each global batch of an epoch, [steps]."""
-        if self.goes_on:
-            return np.full(self.global_batches, self.plan.global_batch)
-        if self.options.shard == "batch":
-            steps = range(self.global_batches)
-            return np.array([self.plan.true_examples(k, self.num_examples) for k in steps])
-        local = self._reader_batch(num_readers)
-        starts = np.arange(self._padded_steps(num_readers)) * local
-        counts = np.zeros_like(starts)
-        for index in range(num_readers):
-            examples = self.reader_examples(InputShard(index=index, count=num_readers))
-            counts += np.clip(examples - starts, 0, local)
-        return counts
-
     # From positions to batches
 
     # Ringside's own graph code has no Python control flow on tensors, so autograph need not rewrite
@@ -354,7 +268,7 @@ class Pipeline:
         batch, total, calls = self.plan.per_replica_batch, self.num_examples, self._calls(shard)
         of_batch, of_one = self._drawn(source)
         # Of an epoch; an asynchronous reader may have none.
-        slots = max(1, own := self.reader_batches(shard) * replicas)
+        slots = max(1, own := self.shares.reader_batches(shard) * replicas)
         # Captured by reference. Within a function they would be copied into its graph, which cannot
         # hold more than 2 GB.
         arrays = tf.nest.map_structure(tf.convert_to_tensor, source.arrays)
@@ -365,7 +279,7 @@ class Pipeline:
 
         def gone_on(epoch: Any, positions: Any) -> tuple[Any, Any]:
             """Pass [batch] and position of places of an epoch that goes on; all are true."""
-            positions += epoch * self.global_batches * self.plan.global_batch
+            positions += epoch * self.shares.global_batches * self.plan.global_batch
             return positions // total, positions % total
 
         def gathered(numbers: Any) -> Any:
@@ -376,7 +290,7 @@ class Pipeline:
             epoch, slot = slot // slots, slot % slots
             positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
             true = positions < total
-            if self.goes_on:
+            if self.shares.goes_on:
                 true = tf.ones_like(true)
                 epoch, positions = gone_on(epoch, positions)
             # Padding repeats from the beginning, because batch normalisation's statistics see it.
@@ -392,7 +306,7 @@ class Pipeline:
         def numbers_at(slot: Any) -> Any:
             epoch, slot = slot // slots, slot % slots
             positions = positions_of(slot, tf.range(batch, dtype=tf.int64))
-            if self.goes_on:
+            if self.shares.goes_on:
                 epoch, positions = gone_on(epoch, positions)
             return tf.broadcast_to(epoch, [batch]), self._order(positions % total, epoch, source)
 
@@ -460,12 +374,12 @@ class Pipeline:
     ) -> Any:
         """One epoch from a stream: read all in the fixed order, keep this reader's elements."""
         replicas = self.plan.num_replicas // shard.count
-        batch, own = self.plan.per_replica_batch, self.reader_examples(shard)
+        batch, own = self.plan.per_replica_batch, self.shares.reader_examples(shard)
         skipped = first_slot * batch
         kept = self._kept_elements(source, epoch, shard).skip(skipped)  # before they are decoded
         elements = self._made(source, kept, epoch, shard)
         tf.nest.map_structure(_check_shape, elements.element_spec)
-        missing = self.reader_batches(shard) * replicas * batch - own
+        missing = self.shares.reader_batches(shard) * replicas * batch - own
         if missing:
             # Taken from all elements, because a reader may have none of its own.
             everything = self._made(source, _numbered(source, source.parts), epoch, shard)
@@ -494,7 +408,7 @@ class Pipeline:
         Each element goes with its example's number + its pass × number of examples.
         """
         total, batch = self.num_examples, self.plan.global_batch
-        local = self._reader_batch(shard.count)
+        local = self.shares.reader_batch(shard.count)
         first = tf.cast(first_step, tf.int64) * batch
 
         def own_before(position: Any) -> Any:
@@ -547,8 +461,8 @@ class Pipeline:
         if policy == "data":
             return elements.shard(shard.count, shard.index)
         if policy == "batch" and shard.count > 1:
-            local = self._reader_batch(shard.count)
-            first = epoch * self.num_examples if self.goes_on else 0
+            local = self.shares.reader_batch(shard.count)
+            first = epoch * self.num_examples if self.shares.goes_on else 0
             own = elements.enumerate(first).filter(
                 lambda position, _: position % self.plan.global_batch // local == shard.index
             )
@@ -562,7 +476,7 @@ class Pipeline:
             return weights, tf.ones([], weights.dtype)
         if not self.synchronous:
             return weights, self.plan.per_replica_batch / tf.reduce_sum(weights)
-        counts = tf.constant(self._global_true_counts(num_readers), weights.dtype)
+        counts = tf.constant(self.shares.true_counts(num_readers), weights.dtype)
         return weights, self.plan.global_batch / counts[step]
 
     # Autograph would turn a refusal into its own StagingError.

@@ -27,7 +27,7 @@ def rows_fed(
     pipe: Pipeline, readers: int = 1, epochs: int = 2, **begin: int
 ) -> Iterator[tuple[tuple[int, int], Any, Any]]:
     """((epoch, id), x, y) of each true example, reader by reader, in the order of each."""
-    per_epoch = pipe.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
+    per_epoch = pipe.shares.steps_per_epoch(readers) * (pipe.plan.num_replicas // readers)
     for index in range(readers):
         shard = InputShard(index=index, count=readers)
         taken = pipe.dataset(shard, **begin).take(per_epoch * epochs)

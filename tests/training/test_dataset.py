@@ -46,7 +46,7 @@ def same(one: Fed, other: Fed) -> bool:
 
 def order(pipe: Pipeline, epochs: int = 1) -> list[int]:
     """Ids in the order in which they are fed."""
-    steps = pipe.steps_per_epoch(1) * epochs
+    steps = pipe.shares.steps_per_epoch(1) * epochs
     taken = pipe.dataset(InputShard(index=0, count=1)).take(steps).as_numpy_iterator()
     return [int(i) for *_, ids in taken for i in ids if i >= 0]
 
@@ -440,7 +440,9 @@ def test_a_part_of_examples_with_partners_is_that_part() -> None:
 
     for part, numbers in ((kept.take(15), author), (kept.skip(15).batch(3), rest)):
         pairs = pipeline(part.map(lambda x, y: (x, y)))
-        batches = pairs.dataset(InputShard(index=0, count=1)).take(2 * pairs.steps_per_epoch(1))
+        batches = pairs.dataset(InputShard(index=0, count=1)).take(
+            2 * pairs.shares.steps_per_epoch(1)
+        )
         fed_now = np.concatenate([x[ids >= 0] for x, *_, ids in batches.as_numpy_iterator()])
         assert list(fed_now[:, 0]) == 2 * numbers
         assert len(set(fed_now[: len(numbers), 1])) == len(numbers)
@@ -677,9 +679,9 @@ def test_a_rest_is_dropped_as_its_author_does() -> None:
 
     batches = COUNT // BATCH
     assert COUNT % BATCH
-    assert kept.last_batch == anew.last_batch == 0
+    assert kept.shares.last_batch == anew.shares.last_batch == 0
     assert order(kept, 2) == 2 * list(range(batches * BATCH))
-    assert anew.steps_per_epoch(1) == batches
+    assert anew.shares.steps_per_epoch(1) == batches
     found = order(anew, COUNT)  # epochs that hold each example so often
     assert set(np.bincount(found)) == {batches * BATCH}
     assert kept.prepared.said[-1] == (

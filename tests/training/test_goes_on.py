@@ -50,9 +50,9 @@ def test_positions_of_an_epoch(
     synchronous = synchronous or readers < replicas
     pipe = going_on(examples(count), steps, replicas=replicas, synchronous=synchronous)
 
-    assert pipe.steps_per_epoch(readers) == steps * (1 if synchronous else readers)
-    assert pipe.epoch_examples(readers) == steps * 6
-    assert pipe.last_batch == 0
+    assert pipe.shares.steps_per_epoch(readers) == steps * (1 if synchronous else readers)
+    assert pipe.shares.epoch_examples(readers) == steps * 6
+    assert pipe.shares.last_batch == 0
     batches = []
     for index in range(readers):
         dataset = pipe.dataset(InputShard(index=index, count=readers))
@@ -268,4 +268,4 @@ def test_other_shards_are_refused(tmp_path: Path) -> None:
     pipe = going_on(records(tmp_path, (13, 7)), 3, replicas=2, cache=False, shard="file")
 
     with pytest.raises(RefusalError, match="same batches under every backend"):
-        pipe.steps_per_epoch(2)
+        pipe.shares.steps_per_epoch(2)

@@ -58,7 +58,7 @@ def pipeline(source: Any, batch: int, replicas: int, **options: Any) -> Pipeline
 def fed(pipe: Pipeline, readers: int, epochs: int = 1) -> list[list[np.ndarray]]:
     """For each step the ids of every reader's batches, replica after replica, padding left out."""
     per_reader = pipe.plan.num_replicas // readers
-    steps = pipe.steps_per_epoch(readers) * epochs
+    steps = pipe.shares.steps_per_epoch(readers) * epochs
     batches = []
     for index in range(readers):
         dataset = pipe.dataset(InputShard(index=index, count=readers))
@@ -137,7 +137,7 @@ def test_weights_make_the_mean_exact(count: int) -> None:
 
     batches = list(pipe.dataset(InputShard(index=0, count=1)).take(3 * 3).as_numpy_iterator())
 
-    for step in range(pipe.steps_per_epoch(1)):
+    for step in range(pipe.shares.steps_per_epoch(1)):
         weights = np.concatenate([b[2] * b[3] for b in batches[step * 3 : step * 3 + 3]])
         assert weights.sum() == pytest.approx(6, rel=1e-6)
 
@@ -151,7 +151,9 @@ def test_asynchronous_slices_leave_no_empty_step(count: int, readers: int) -> No
 
     for index in range(readers):
         shard = InputShard(index=index, count=readers)
-        batches = list(pipe.dataset(shard).take(pipe.reader_batches(shard)).as_numpy_iterator())
+        batches = list(
+            pipe.dataset(shard).take(pipe.shares.reader_batches(shard)).as_numpy_iterator()
+        )
         for *_, weight, scale, batch_ids in batches:
             assert (batch_ids >= 0).any()
             assert weight.sum() * scale == pytest.approx(6 // readers)
@@ -264,7 +266,7 @@ def test_auto_shard_policies(tmp_path: Path, policy: str, expected: list[list[in
 
     found = [sorted(int(i) for step in steps for i in step[reader]) for reader in range(2)]
     assert found == expected
-    assert pipe.epoch_examples(2) == sum(map(len, expected))
+    assert pipe.shares.epoch_examples(2) == sum(map(len, expected))
 
 
 def test_policies_of_streams_are_refused_on_arrays() -> None:
@@ -272,7 +274,7 @@ def test_policies_of_streams_are_refused_on_arrays() -> None:
     pipe = pipeline(examples(9), 4, 2, cache=False, shard="data")
 
     with pytest.raises(RefusalError, match="on arrays"):
-        pipe.steps_per_epoch(2)
+        pipe.shares.steps_per_epoch(2)
 
 
 def test_unequal_shares_of_an_asynchronous_run_are_refused(tmp_path: Path) -> None:
@@ -281,7 +283,7 @@ def test_unequal_shares_of_an_asynchronous_run_are_refused(tmp_path: Path) -> No
     pipe = pipeline(source, 2, 2, cache=False, shard="file", synchronous=False)
 
     with pytest.raises(RefusalError, match="nearly equal shares"):
-        pipe.steps_per_epoch(2)
+        pipe.shares.steps_per_epoch(2)
 
 
 def test_the_digest_is_of_the_order_too() -> None:
@@ -321,7 +323,7 @@ def test_fewer_files_than_readers_are_refused(tmp_path: Path) -> None:
     pipe = pipeline(records(tmp_path, (3,)), 4, 2, cache=False, shard="file")
 
     with pytest.raises(RefusalError, match="1 files, 2 readers"):
-        pipe.steps_per_epoch(2)
+        pipe.shares.steps_per_epoch(2)
 
 
 @pytest.mark.parametrize("cache", [True, False])
@@ -331,7 +333,7 @@ def test_a_filter_is_counted_exactly(tmp_path: Path, cache: bool) -> None:
     (tmp_path / "keep.py").write_text("def odd(x, y):\n    return y % 2 == 1\n")
     pipe = pipeline(source, 4, 1, cache=cache, filter=f"{tmp_path}/keep.py:odd")
 
-    dataset = pipe.dataset(InputShard()).take(pipe.steps_per_epoch(1))
+    dataset = pipe.dataset(InputShard()).take(pipe.shares.steps_per_epoch(1))
     seen = [float(v) for _, y, _, _, ids in dataset.as_numpy_iterator() for v in y[ids >= 0]]
 
     assert pipe.num_examples == 5
@@ -344,14 +346,14 @@ def test_a_filter_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
     pipe = pipeline(examples(4), 2, 1, filter=f"{tmp_path}/keep.py:none")
 
     with pytest.raises(RefusalError, match="at least one example"):
-        pipe.steps_per_epoch(1)
+        pipe.shares.steps_per_epoch(1)
 
 
 @pytest.mark.parametrize("cache", [True, False])
 def test_a_restart_goes_on_where_it_was(cache: bool) -> None:
     """Epoch 1 of a restarted pipeline is epoch 1 of one that was never stopped."""
     pipe = pipeline(tf.data.Dataset.from_tensor_slices(examples(10)), 4, 1, cache=cache)
-    steps = pipe.steps_per_epoch(1)
+    steps = pipe.shares.steps_per_epoch(1)
 
     whole = [b[4].tolist() for b in pipe.dataset(InputShard()).take(2 * steps).as_numpy_iterator()]
     resumed = [

@@ -31,7 +31,7 @@ def test_a_pipeline_goes_on_within_an_epoch(
     policy = "batch" if shard == "stream" else shard
     source = examples(20) if shard == "batch" else records(tmp_path, (13, 7))
     pipe = pipeline(source, 6, 2, cache=shard == "batch", shard=policy, shuffle_buffer=5)
-    begin = (pipe.steps_per_epoch(readers) * first_epoch + first_step) * (2 // readers)
+    begin = (pipe.shares.steps_per_epoch(readers) * first_epoch + first_step) * (2 // readers)
 
     for index in range(readers):
         reader = InputShard(index=index, count=readers)

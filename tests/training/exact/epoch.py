@@ -31,7 +31,7 @@ def trained_metrics(
     with backend.scope():
         model.fit(
             backend.distribute(train.dataset),
-            steps_per_epoch=train.steps_per_epoch(backend.num_readers),
+            steps_per_epoch=train.shares.steps_per_epoch(backend.num_readers),
             verbose=0,
         )
     results = totals.results()
