@@ -393,7 +393,7 @@ def test_a_model_that_keras_cannot_save_ends_no_run(tmp_path: Path) -> None:
 
 def test_gradients_of_several_types_are_summed_type_by_type() -> None:
     """A mirrored strategy packs those of one call into one tensor; the order stays."""
-    from ringside_core.keras.legacy import _summed_by_type
+    from ringside_core.keras.legacy_changes import _summed_by_type
 
     calls = []
 
