@@ -97,6 +97,7 @@ weights_of = _keras.weights_of
 chance_of = _keras.chance_of
 count_draws = _keras.count_draws
 draw_as_before = _keras.draw_as_before
+drawing_as_here = _keras.drawing_as_here
 clear_session = _keras.clear_session
 forget_traced = _keras.forget_traced
 COMPILED = _keras.COMPILED
@@ -134,6 +135,7 @@ __all__ = [
     "count_step",
     "draw_as_before",
     "draw_by_rank",
+    "drawing_as_here",
     "flat",
     "forget_traced",
     "functions_in_python",

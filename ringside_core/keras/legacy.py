@@ -157,6 +157,20 @@ def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
         tf.random.set_seed(seed)
 
 
+def drawing_as_here(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function draw the seeds of weights in any thread as in this one: Keras' are a thread's.
+
+    A mirrored strategy runs each replica in a thread of its own.
+    """
+    seeds = vars(_SEED_GENERATOR).copy()
+
+    def drawn(*args: Any) -> Any:
+        vars(_SEED_GENERATOR).update(seeds)
+        return function(*args)
+
+    return drawn
+
+
 @contextlib.contextmanager
 def same_chance() -> Iterator[None]:
     """After this block, everything that draws goes on as if it had not been."""

@@ -195,7 +195,8 @@ class Workload:
     def _first_batch(self) -> tuple[Any, Any, Any]:
         """(x, y, weight) of the first examples; None for what they do not have."""
         first = next(iter(first_batches(self.train, self.preprocess, 2)))
-        x, *others = as_fed(as_tuple(first), of_arrays=self.train.of_arrays)
+        fed = as_fed(as_tuple(first), of_arrays=self.train.of_arrays)
+        x, *others = fed if isinstance(fed, tuple) else (fed,)
         y, weight = (*others, None, None)[:2]
         return x, labels(y), weight
 

@@ -473,10 +473,45 @@ def without_call(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, fit(model, *data(9), **told)
 
 
+class MadeInBuild(tf.keras.layers.Layer):
+    """Its layer is made, without a seed, when it is built."""
+
+    def build(self, shape: Any) -> None:
+        self.inner = layers.Dense(3, "tanh")
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Unlabelled(WithoutCall):
+    """The same of data without labels, which are to come out as they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = MadeInBuild(), layers.Dense(3)
+
+    def train_step(self, batch: Any) -> Any:
+        return super().train_step((batch, batch))
+
+    def test_step(self, batch: Any) -> Any:
+        return super().test_step((batch, batch))
+
+
+def unlabelled(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A step makes layers whose weights follow the script's own seed."""
+    tf.keras.utils.set_random_seed(12)
+    with scope():
+        net()  # it draws before
+        model = Unlabelled()
+        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    batches = tf.data.Dataset.from_tensor_slices(data(10)[0]).batch(BATCH)
+    return model, fit(model, batches, epochs=2, verbose=0)
+
+
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
     *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
-    without_call,
+    *(without_call, unlabelled),
 )
 
 
