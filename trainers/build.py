@@ -89,7 +89,7 @@ def build(spec: RunSpec, workload: Workload, backend: Backend, steps_per_epoch: 
         if workload.optimizer is None:
             check_compiled(model, spec)
             return model
-        optimizer = workload.optimizer()
+        optimizer = workload.optimizer_of(model)
         apply_rule(optimizer, spec, workload, steps_per_epoch)
         optimizer = with_loss_scale(optimizer, model)
         if takes_true_examples(model):  # it combines gradients where it applies them
@@ -137,7 +137,8 @@ def tried_out(
             advice="Call its layers once in its constructor, or in its `call`.",
         )
     if workload.optimizer is not None:
-        compile_model(plain, workload, with_loss_scale(workload.optimizer(), plain), spec)
+        optimizer = with_loss_scale(workload.optimizer_of(plain), plain)
+        compile_model(plain, workload, optimizer, spec)
     several = backend.num_replicas > 1 and backend.capabilities.synchronous
     tf.random.set_seed(spec.seed)  # all processes must find the same
     trial = try_out(

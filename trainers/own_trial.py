@@ -4,7 +4,7 @@ What cannot be made exact under every backend is refused here, before anything i
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,12 +30,13 @@ from ringside_core.keras import (
     weights_of,
 )
 from ringside_core.specs import RefusalError
-from ringside_core.users_errors import in_one_line, of_users
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.step import StepFunction
 from ringside_core.workloads.unbuilt import build_by_step
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers.gather import calls, gathering
+from trainers.rehearsal import about_sizes
 from trainers.results import Results, by_name, counted_by
 from trainers.sums import are_sums, noting_sums
 from trainers.whole_batch import takes_true_examples
@@ -112,7 +113,8 @@ def build_compiled(model: Any, first: Callable[[], tuple[Any, Any, Any]], data: 
     # A model with a step of its own may have no call, or one of something else.
     with suppress(Exception if has_own_step(model) else NotImplementedError):
         x, y, _ = first()
-        made, y = model(x, training=False), labels(y)
+        with about_sizes(model.name):
+            made, y = model(x, training=False), labels(y)
         if losses is not None:
             build_losses(losses, y, made)
         if metrics is not None:
@@ -191,19 +193,9 @@ def try_out(
 @contextmanager
 def _on_its_part(model: Any, step: str, several: bool) -> Iterator[None]:
     """Say what a replica's part of a batch has to do with an error of the author's step."""
-    try:
+    rule = "A step must run on each replica's part of a batch."
+    with about_sizes(f"{type(model).__name__}.{step}", rule) if several else nullcontext():
         yield
-    except RefusalError:
-        raise
-    except Exception as error:
-        if not several:
-            raise
-        raise RefusalError(
-            "A step must run on each replica's part of a batch.",
-            received=f"{type(model).__name__}.{step}, which ends with {of_users(error)}",
-            advice="If that is about a size, take it from the batch, as tf.shape(x)[0], and not "
-            "from a constant.",
-        ) from error
 
 
 def _keep(handed: dict[int, list[Any]], number: int, gradients: list[Any]) -> None:

@@ -1,5 +1,7 @@
 """A model and its metrics tried out on a few examples, before anything is trained."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from ringside_core.keras import (
     with_rank,
 )
 from ringside_core.specs import InputShard, RefusalError
+from ringside_core.users_errors import of_users
 from ringside_core.workloads.metrics import let_count_once, tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -53,10 +56,10 @@ class Rehearsal:
         factors = tf.constant(_WEIGHTS, weight.dtype)
         self._weight = weight * with_rank(factors, weight.shape.rank)
         with backend.scope():  # a layer may make variables when it is called
-            self.predictions = model(self._x, training=False)
-            self.coupled = _differ(
-                model(_filled_up(self._x), training=False), self.predictions, _rounding(model)
-            )
+            with about_sizes(model.name):
+                self.predictions = model(self._x, training=False)
+                filled = model(_filled_up(self._x), training=False)
+            self.coupled = _differ(filled, self.predictions, _rounding(model))
             if losses_count_padding(model):
                 _check_no_sums(model, self._x)
 
@@ -195,6 +198,32 @@ def _of_batch(loss: Any) -> float:
 
 def _near(one: float, other: float) -> bool:
     return bool(np.isclose(one, other, rtol=1e-3, atol=0.0))  # a layer may compute in float32
+
+
+@contextmanager
+def about_sizes(
+    what: str, rule: str = "A model must run on any number of examples: replicas get parts."
+) -> Iterator[None]:
+    """Say what the size of a batch has to do with an error of the author's.
+
+    Args:
+        what: of his runs in this block.
+        rule: what it must do.
+
+    Raises:
+        RefusalError: it ends with an error.
+    """
+    try:
+        yield
+    except (RefusalError, NotImplementedError):
+        raise
+    except Exception as error:
+        raise RefusalError(
+            rule,
+            received=f"{what}, which ends with {of_users(error)}",
+            advice="If that is about a size, take it from the batch, as tf.shape(x)[0], and not "
+            "from a constant.",
+        ) from error
 
 
 def first_examples(pipeline: Pipeline, count: int) -> tuple[Any, Any, Any]:

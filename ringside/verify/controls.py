@@ -251,7 +251,7 @@ def _rate_scaled_twice(spec: RunSpec, workload: Workload, backend: Backend) -> M
         made.learning_rate = float(made.learning_rate.numpy()) * spec.topology.num_replicas
         return made
 
-    return dataclasses.replace(workload, optimizer=optimizer), backend
+    return dataclasses.replace(workload, optimizer=optimizer, of_script=False), backend
 
 
 # Initial values

@@ -49,7 +49,8 @@ def inspect_own_step(
         splits: the slices that replicas get, for each number of replicas.
     """
     if workload.optimizer is not None:
-        model.compile(workload.optimizer(), workload.loss, weighted_metrics=workload.metrics())
+        optimizer = workload.optimizer_of(model)
+        model.compile(optimizer, workload.loss, weighted_metrics=workload.metrics())
     drawn = tie_to_examples(model, current_ids, lambda: tf.constant(0, tf.int64))
     step = _Step(model, batch, drawn, of_arrays=workload.train.of_arrays)
     examples = int(tf.nest.flatten(batch[0])[0].shape[0])

@@ -266,7 +266,7 @@ def _compiled(spec: RunSpec, workload: Workload, steps_per_epoch: int) -> Any:
     if workload.optimizer is None:  # its author compiled it
         model.run_eagerly = True
         return model
-    optimizer = workload.optimizer()
+    optimizer = workload.optimizer_of(model)
     rule = spec.learning_rate_rule
     if rule.rule != "none":
         assert workload.reference_batch is not None

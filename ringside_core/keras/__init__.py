@@ -97,7 +97,7 @@ weights_of = _keras.weights_of
 chance_of = _keras.chance_of
 count_draws = _keras.count_draws
 draw_as_before = _keras.draw_as_before
-drawing_as_here = _keras.drawing_as_here
+as_in_this_thread = _keras.as_in_this_thread
 clear_session = _keras.clear_session
 forget_traced = _keras.forget_traced
 COMPILED = _keras.COMPILED
@@ -120,6 +120,7 @@ __all__ = [
     "added_losses",
     "ag_ctx",
     "apply",
+    "as_in_this_thread",
     "autograph",
     "build_losses",
     "build_metrics",
@@ -135,7 +136,6 @@ __all__ = [
     "count_step",
     "draw_as_before",
     "draw_by_rank",
-    "drawing_as_here",
     "flat",
     "forget_traced",
     "functions_in_python",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
-from keras.src.backend.common.global_state import set_global_attribute
+from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.losses import loss as loss_module
 from keras.src.models.functional import Functional
 from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics
@@ -16,7 +16,6 @@ from ringside_core.keras.keras3_chance import (
     count_draws,
     draw_as_before,
     draw_by_rank,
-    drawing_as_here,
     generator_of,
     let_seeds_be_answered,
     let_unseeded_be_answered,
@@ -36,7 +35,6 @@ __all__ = [
     "count_draws",
     "draw_as_before",
     "draw_by_rank",
-    "drawing_as_here",
     "generator_of",
     "let_seeds_be_answered",
     "let_unseeded_be_answered",
@@ -101,6 +99,21 @@ def set_floatx(precision: str, policy: str | None = None) -> None:
 def number_names_anew() -> None:
     """Let layers that their author does not name be called as in a new process."""
     set_global_attribute("object_name_uids", None)
+
+
+def as_in_this_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function make layers in any thread as in this one: these settings are a thread's own.
+
+    A mirrored strategy runs each replica in a thread of its own.
+    """
+    settings = {name: get_global_attribute(name) for name in ("object_name_uids", "dtype_policy")}
+
+    def made(*args: Any) -> Any:
+        for name, value in settings.items():
+            set_global_attribute(name, value)
+        return function(*args)
+
+    return made
 
 
 def clear_session() -> None:

@@ -185,11 +185,6 @@ def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
         tf.random.set_seed(seed)
 
 
-def drawing_as_here(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself: seeds of weights are Python's random numbers, of all threads."""
-    return function
-
-
 @contextlib.contextmanager
 def same_chance() -> Iterator[None]:
     """After this block, everything that draws goes on as if it had not been."""

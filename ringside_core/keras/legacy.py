@@ -157,18 +157,18 @@ def seed_weights(seed: int, *, also_if_seeded: bool) -> None:
         tf.random.set_seed(seed)
 
 
-def drawing_as_here(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function draw the seeds of weights in any thread as in this one: Keras' are a thread's.
+def as_in_this_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function make layers in any thread as in this one: seeds of weights are a thread's own.
 
     A mirrored strategy runs each replica in a thread of its own.
     """
     seeds = vars(_SEED_GENERATOR).copy()
 
-    def drawn(*args: Any) -> Any:
+    def made(*args: Any) -> Any:
         vars(_SEED_GENERATOR).update(seeds)
         return function(*args)
 
-    return drawn
+    return made
 
 
 @contextlib.contextmanager

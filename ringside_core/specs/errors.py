@@ -18,6 +18,8 @@ class RefusalError(Exception):
         advice: what to do about it.
     """
 
+    _keras_call_info_injected = True  # else Keras would put lines of its own around the sentence
+
     def __init__(self, rule: str, *, received: object = None, advice: str = "") -> None:
         self.rule = rule
         self.received = received

@@ -127,6 +127,7 @@ def _unzip(found: Layers, seed: int) -> None:
         return
     outer = [outer_layers(one) for one in zipped._inputs()]
     if not is_loose(outer):
+        _lift(found, outer)
         return
     if all(part.shuffled for part in outer):
         if is_cut(found):
@@ -143,6 +144,28 @@ def _unzip(found: Layers, seed: int) -> None:
     if partners is not None:
         found.layers.insert(0, ("partners", partners))
         found.said.append("what its zip gives as partners is drawn anew in each epoch")
+
+
+def _lift(found: Layers, parts: Sequence[Layers]) -> None:
+    """Let what the last maps of a zip's parts draw be drawn by one map behind the zip."""
+    zipped, read, functions = found.inner, [], []
+    for part, whole in zip(parts, found.inner._inputs(), strict=True):
+        first = next((n for n, one in enumerate(part.layers) if draws(*one)), len(part.layers))
+        before = [one for one in part.layers[:first] if one[0] != "cache"]
+        last = part.layers[first:]
+        if last and (part.repeated or any(kind != "map" for kind, _ in last)):
+            return  # it would be other elements that are drawn
+        read.append(in_single_elements(part.inner, before) if last else whole)
+        functions.append(one_after_another(*(what._func for _, what in last)))
+    if all(one is whole for one, whole in zip(read, zipped._inputs(), strict=True)):
+        return
+
+    def drawn(*elements: Any) -> Any:
+        made = [called(one, element) for one, element in zip(functions, elements, strict=True)]
+        return tf.nest.pack_sequence_as(zipped._datasets, made)
+
+    found.inner = tf.data.Dataset.zip(tuple(read))
+    found.layers.insert(0, ("map", found.inner.map(drawn)._map_func))
 
 
 def _part(dataset: Any, order: Any, seed: int) -> Part:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import compiled_by, has_own_test_step, optimizers_of, tf
+from ringside_core.keras import VERSION, compiled_by, has_own_test_step, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.dataset import REPEAT_TOLD
 from ringside_core.workloads.source import (
@@ -200,11 +200,14 @@ def _check_alone(
 ) -> None:
     """Refuse what is for arrays beside data that come in batches."""
     kind = "tf.data.Dataset" if isinstance(x, tf.data.Dataset) else "keras.utils.Sequence"
-    if y is not None or sample_weight is not None or batch_size is not None:
+    given = {"y": y, "sample_weight": sample_weight}
+    if VERSION == 2:  # Keras 3 takes no notice of it
+        given["batch_size"] = batch_size
+    if beside := [name for name, value in given.items() if value is not None]:
         raise RefusalError(
             f"A {kind} brings its labels, weights and batches.",
-            received="y, sample_weight or batch_size beside it",
-            advice="Leave them out.",
+            received=f"{' and '.join(beside)} beside it",
+            advice="Leave it out." if len(beside) == 1 else "Leave them out.",
         )
     if validation_split:
         raise RefusalError(

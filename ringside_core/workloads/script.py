@@ -49,6 +49,7 @@ def workload_from(asked: FitArguments, script: str, number: int = 0) -> Workload
         validation=asked.validation,
         class_weight=asked.class_weight,
         callbacks=lambda: again.newest.callbacks,
+        of_script=True,
     )
 
 

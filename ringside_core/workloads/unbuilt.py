@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ringside_core.keras import APPLY, drawing_as_here, functions_in_python, optimizers_of, tf
+from ringside_core.keras import APPLY, as_in_this_thread, functions_in_python, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.functions import rewritten
@@ -50,7 +50,7 @@ def build_by_step(model: Any, step: str, batch: Any) -> str:
     with applied, kept, without_reductions(), functions_in_python():
         try:
             with graph.as_default():
-                traced = drawing_as_here(rewritten(getattr(model, step)))
+                traced = as_in_this_thread(rewritten(getattr(model, step)))
                 strategy.extended.call_for_each_replica(traced, (batch,))
         except RefusalError:
             raise

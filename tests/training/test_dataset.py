@@ -418,6 +418,27 @@ def test_partners_of_several_parts() -> None:
         assert all(set(column) == set(range(COUNT)) for column in columns)
 
 
+def test_what_a_part_of_a_zip_draws_is_drawn_anew() -> None:
+    """As if the map stood behind the zip, which pairs the same examples."""
+
+    def noisy(x: Any, y: Any) -> tuple[Any, Any]:
+        return x + tf.random.uniform(tf.shape(x)), y
+
+    def behind(parts: Any, y: Any) -> tuple[Any, Any]:
+        return noisy(*parts)[0], y
+
+    numbers = images().map(lambda x, y: y)
+    within = tf.data.Dataset.zip((images().map(noisy), numbers)).map(lambda one, y: (one[0], y))
+    expected = fed(pipeline(tf.data.Dataset.zip((images(), numbers)).map(behind)))
+
+    for data in (within, within.shuffle(5)):
+        found = fed(pipeline(data.batch(4)))
+        assert same(found, expected)
+        assert len({float(one.sum()) for one in found.values()}) == 2 * COUNT
+    with pytest.raises(RefusalError, match="random numbers within a flat_map"):
+        take_apart(tf.data.Dataset.zip((images().map(noisy).filter(lambda x, y: y > 1), numbers)))
+
+
 def test_parts_of_a_zip_that_are_not_shuffled_keep_their_pairs() -> None:
     """In batches too; and those shuffled with one seed are one order of all."""
     numbers = images().map(lambda x, y: y)

@@ -194,6 +194,42 @@ def test_the_numbers_that_a_skipped_fit_lacks_are_told_of_only_there(tmp_path: P
     assert "has no numbers" not in str(told.value)
 
 
+def test_a_skipped_fit_makes_the_weights_that_its_model_has_afterwards(tmp_path: Path) -> None:
+    """A script may look at them, or build the next model from them."""
+    unbuilt = BUILD.replace(", input_shape=(3,)", "")
+    path = script(tmp_path, BEGIN, unbuilt, FIT, "assert len(model.get_weights()) == 2\n", FIT)
+
+    assert workload_of(path, fit=2).build_model().built
+
+
+def test_a_model_of_one_size_of_batch_is_told(tmp_path: Path) -> None:
+    """Keras would train it; replicas get parts of a batch."""
+
+    def model() -> Any:
+        of_four = tf.keras.layers.Lambda(lambda x: tf.reshape(tf.reshape(x, [12]), [4, 3]))
+        return tf.keras.Sequential([tf.keras.Input((3,)), of_four, tf.keras.layers.Dense(1)])
+
+    workload = Workload("fixed", model, (rows(8), rows(8)[:, :1]), loss="mse", optimizer="sgd")
+    spec = serial_spec(global_batch=4)
+
+    with (
+        make_backend(spec, Surroundings()) as backend,
+        pytest.raises(RefusalError, match=r"any number of examples.*12.*from the batch"),
+    ):
+        prepare(RecordInProgress.begun(spec), workload, backend, run_dir=tmp_path)
+
+
+def test_keras_puts_no_lines_of_its_own_around_a_refusal() -> None:
+    """It tells the arguments of the layer's call else."""
+
+    def refuse(x: Any) -> Any:
+        raise RefusalError("A rule.", received="a thing")
+
+    with pytest.raises(RefusalError) as told:
+        tf.keras.layers.Lambda(refuse)(rows(2))
+    assert str(told.value) == "A rule. Received: a thing."
+
+
 def test_a_step_sees_the_arguments_of_its_script(tmp_path: Path) -> None:
     """Also where something else runs it, with arguments of its own."""
     own = OWN_STEP.replace('"loss": loss', '"loss": loss, "rate": float(sys.argv[1])')

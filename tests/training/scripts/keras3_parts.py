@@ -1,5 +1,6 @@
 """What Ringside asks of Keras 3, in one process; started with TF_USE_LEGACY_KERAS=0."""
 
+import contextlib
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -13,11 +14,14 @@ from ringside_core.keras import (
     clear_session,
     draw_by_rank,
     new_optimizer,
+    number_names_anew,
     set_floatx,
     slot_names,
     tf,
 )
+from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.randomness import SeededStream, drawing_from
+from ringside_core.workloads.unbuilt import build_by_step
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, SEED
 from tests.independent import order
@@ -291,7 +295,54 @@ def images_are_rotated_in_float64() -> None:
     np.testing.assert_array_equal(turned, np.rot90(x, axes=(1, 2)))
 
 
+class MadeInBuild(keras.layers.Layer):
+    """Its layer is made when it is built."""
+
+    def build(self, shape: Any) -> None:
+        self.inner = keras.layers.Dense(3)
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+class Stepped(keras.Model):
+    """Its step makes its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = MadeInBuild()
+
+    def train_step(self, x: Any) -> dict[str, Any]:
+        return {"mean": tf.reduce_mean(self.made(x))}
+
+
+def layers_that_a_step_makes_are_alike() -> None:
+    """A mirrored strategy runs replicas in threads, which have names and a policy of their own."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    found = []
+    for scope in (contextlib.nullcontext(), strategy.scope()):
+        number_names_anew()
+        set_floatx("float32", "mixed_bfloat16")
+        with scope:
+            keras.layers.Dense(1)  # it has the first name
+            model = Stepped()
+            assert build_by_step(model, "train_step", tf.ones((4, 2))) == ""
+        found.append([model.made.inner.name, model.made.inner.compute_dtype])
+    set_floatx("float32", "float32")
+    assert found == [["dense_1", "bfloat16"]] * 2, found
+
+
+def a_batch_size_beside_a_data_set_says_nothing() -> None:
+    """As in Keras 3; legacy Keras refuses it."""
+    batches = tf.data.Dataset.range(8).map(lambda n: (tf.cast(n, tf.float32)[None], 0.0)).batch(4)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    assert checked_arguments(model, batches, batch_size=2).global_batch == 4
+
+
 for check in (
+    a_batch_size_beside_a_data_set_says_nothing,
+    layers_that_a_step_makes_are_alike,
     images_are_rotated_in_float64,
     the_data_draw_alike_on_every_rank,
     several_replicas_predict_one_example,

@@ -508,10 +508,31 @@ def unlabelled(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, fit(model, batches, epochs=2, verbose=0)
 
 
+def named(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """A step that names the optimizer with which its model is compiled."""
+    tf.keras.utils.set_random_seed(13)
+    with scope():
+        optimizer = tf.keras.optimizers.Adam(0.01)
+
+        class Named(tf.keras.Sequential):
+            def train_step(self, batch: Any) -> Any:
+                x, y = batch
+                with tf.GradientTape() as tape:
+                    loss = self.compiled_loss(y, self(x, training=True))
+                mine = self.trainable_variables
+                optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
+                return {"loss": loss}
+
+        model = Named(net().layers)
+        model.compile(optimizer, "mse")
+    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    return model, fit(model, *data(11, 60), **told)
+
+
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
     *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
-    *(without_call, unlabelled),
+    *(without_call, unlabelled, named),
 )
 
 
