@@ -4,7 +4,9 @@ Keras' generators draw for a whole batch. Another number of replicas splits the 
 way, and every replica has a stream of its own. So no two arms drop the same units, and nothing
 after the first such layer could be compared. Here a draw is a pure function of (example id, step,
 layer, number of the draw within the layer, position of the element within the example). A single
-number for the whole batch is one of (step, layer, number of the draw): the same in each part.
+number for the whole batch is one of (step, layer, number of the draw): the same in each part. Where
+a layer gets several batches one after the other, as the discriminator of a GAN, the rows of an
+example's further ones are further elements of the example.
 """
 
 import threading
@@ -140,7 +142,7 @@ class ExampleRandom:
             Keras 2 as two numbers in one row.
 
     Raises:
-        RefusalError: at a draw that neither is one number nor has one part for each example.
+        RefusalError: at a draw that neither is one number nor has as many parts for each example.
     """
 
     def __init__(
@@ -255,13 +257,14 @@ class ExampleRandom:
         stream = _mixed(tf.constant(self._layer_index << 32 | draw, tf.uint64))
         step = tf.bitcast(tf.cast(self._current_step(), tf.int64), tf.uint64)
         at_step = _mixed(stream + step)
-        of_one = shape if of_batch else shape[1:]
-        positions = tf.range(tf.reduce_prod(tf.cast(of_one, tf.int64)))
-        counters = tf.bitcast(positions, tf.uint64) * word(GAMMA)
         if of_batch:
-            return tf.reshape(_mixed(at_step + counters), shape)
+            return tf.reshape(_mixed(at_step + _counters(tf.reduce_prod(shape))), shape)
+        size, examples = tf.reduce_prod(shape[1:]), tf.shape(ids)[0]
+        batches = shape[0] // tf.maximum(examples, 1)
         keys = _mixed(at_step + tf.bitcast(tf.cast(ids, tf.int64), tf.uint64))
-        return tf.reshape(_mixed(keys[:, tf.newaxis] + counters[tf.newaxis, :]), shape)
+        bits = _mixed(keys[:, tf.newaxis] + _counters(batches * size)[tf.newaxis, :])
+        of_batches = tf.transpose(tf.reshape(bits, [examples, batches, size]), [1, 0, 2])
+        return tf.reshape(of_batches, shape)
 
     def _next_draw(self) -> tuple[Any, int]:
         """Ids of the batch, and how many draws the layer has made for it."""
@@ -284,19 +287,19 @@ class ExampleRandom:
         return rows is None or examples is None or rows == examples
 
     def _check_shape(self, shape: Any, ids: Any) -> None:
-        """Refuse a draw that does not have one row for each example."""
-        if not self.fits(shape):
-            rows = tf.get_static_value(shape[0])
-            raise self._refusal(f"{rows} rows of random numbers for {ids.shape[0]} examples")
-        if None in (tf.get_static_value(shape[0]), ids.shape[0]):
-            tf.debugging.assert_equal(shape[0], tf.shape(ids)[0], f"{self._layer}: {_RULE}")
+        """Refuse a draw that does not have as many rows for each example."""
+        rows, examples = tf.get_static_value(shape[0]), ids.shape[0]
+        if None in (rows, examples):
+            rest = shape[0] % tf.maximum(tf.shape(ids)[0], 1)
+            tf.debugging.assert_equal(rest, 0, f"{self._layer}: {_RULE}")
+        elif rows != examples and (not 0 < examples <= rows or rows % examples):
+            raise self._refusal(f"{rows} rows of random numbers for {examples} examples")
 
     def _refusal(self, received: str) -> RefusalError:
         return RefusalError(
             _RULE,
             received=f"layer {self._layer} draws {received}",
-            advice="Draw tf.shape(x)[0] rows; call a model that drops on each half of two batches "
-            "in one; or leave the layer away.",
+            advice="Draw tf.shape(x)[0] rows, or leave the layer away.",
         )
 
 
@@ -360,6 +363,11 @@ def _of_unseeded(shape: Any) -> ExampleRandom | None:
 let_unseeded_be_answered(_of_unseeded)
 _WITHOUT_GENERATOR = 2**31 - 1  # takes the place of a layer's number
 _RULE = "To be tied, random numbers must be drawn for each example of a batch, or one for all."
+
+
+def _counters(elements: Any) -> Any:
+    """Of each of so many elements, uint64."""
+    return tf.bitcast(tf.range(tf.cast(elements, tf.int64)), tf.uint64) * word(GAMMA)
 
 
 def _wide(number: Any) -> Any:

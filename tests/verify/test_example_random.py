@@ -218,6 +218,18 @@ def test_one_number_for_the_whole_batch_is_that_of_the_step() -> None:
         assert found == [(splitmix64(number) >> 11) / 2**53 for number in at_step]
 
 
+def test_of_several_batches_in_one_call_each_is_the_examples_own() -> None:
+    """The rows of the second batch are further elements of the same examples."""
+    layer = layers.Dropout(0.5)
+    tied(layer, IDS, 4)
+
+    found = layer._random_generator.random_uniform([3 * len(IDS), 4], dtype="float64")
+
+    unit = (expected_bits(IDS, 12) >> 11).astype(float) / 2**53
+    of_batches = [unit[:, 4 * batch : 4 * batch + 4] for batch in range(3)]
+    np.testing.assert_array_equal(found, np.concatenate(of_batches))
+
+
 def test_whole_numbers_are_below_their_bound() -> None:
     """One for each example."""
     layer = layers.Dropout(0.5)
