@@ -49,6 +49,7 @@ from ringside_core.specs import (
 from ringside_core.workloads import script as workload
 from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
 from ringside_core.workloads.registry import must_train_all_fits, script_words
+from ringside_core.workloads.workload import made_outside
 from trainers.adopt import given_back
 from trainers.callbacks import calling
 from trainers.driver import Progress
@@ -86,6 +87,8 @@ class _Session:
 
 
 _session: _Session | None = None
+# What legacy Keras says of a model that is compiled in another scope than it was made in.
+_MADE_OUTSIDE = "was not created in the distribution strategy"
 
 
 class _Scope(AbstractContextManager[None]):
@@ -101,6 +104,7 @@ class _Scope(AbstractContextManager[None]):
     def enter(self) -> None:
         """Build variables as the backend wants them, from now on."""
         entered = ExitStack()
+        entered.enter_context(workload.within_scope())
         entered.enter_context(losses_of_one_replica())  # an author may try one out
         if self._backend is not None:
             entered.enter_context(self._backend.scope())
@@ -118,6 +122,8 @@ class _Scope(AbstractContextManager[None]):
     def __exit__(self, *error: Any) -> None:
         self.open.pop()
         self.leave(*error)
+        if isinstance(error[1], ValueError) and _MADE_OUTSIDE in str(error[1]):
+            raise made_outside("a variable of the model") from error[1]
 
 
 @contextmanager
@@ -182,7 +188,9 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
         RefusalError: what cannot be trained the same under every backend.
     """
     if workload.capturing():
-        return workload.reached(checked_arguments(model, *data, **arguments))
+        with workload.within_scope():
+            asked = checked_arguments(model, *data, **arguments)
+        return workload.reached(asked)
     session = _here()
     with _out_of_scopes():
         # The model that runs a step function is made now, and models that it calls are built.

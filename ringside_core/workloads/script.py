@@ -23,13 +23,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import number_names_anew, same_chance, seed_script, seed_weights, tf
+from ringside_core.keras import (
+    number_names_anew,
+    optimizers_of,
+    raw,
+    same_chance,
+    seed_script,
+    seed_weights,
+    tf,
+    variables_of,
+    weights_of,
+)
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.fit_arguments import FitArguments
 from ringside_core.workloads.registry import place_of, script_words, search_first
-from ringside_core.workloads.workload import Workload
+from ringside_core.workloads.workload import Workload, made_outside
 
 
 def workload_from(asked: FitArguments, script: str, number: int = 0) -> Workload:
@@ -85,11 +95,22 @@ class _Capture:
         seed: of the weights that it draws.
         skips: fits before the one that is asked for; nothing is trained by them.
         skipped: how many of them it has reached.
+        scopes: that it is within.
+        outside: variables that it has made outside of any, while a strategy's scope is open.
     """
 
     seed: int
     skips: int
     skipped: int = 0
+    scopes: int = 0
+    outside: list[Any] = field(default_factory=list)
+
+    def noting(self, make: Any, **given: Any) -> Any:
+        """Make a variable; see `tf.variable_creator_scope`."""
+        made = make(**given)
+        if not self.scopes:
+            self.outside.append(made)
+        return made
 
 
 class _ReachedFitError(BaseException):
@@ -121,15 +142,36 @@ def begin_model() -> None:
     seed_weights(_running.capture.seed, also_if_seeded=True)
 
 
+@contextmanager
+def within_scope() -> Iterator[None]:
+    """What is made in this block is made within a scope, where a script is being captured."""
+    capture = _running.capture or _Capture(seed=0, skips=0)
+    capture.scopes += 1
+    try:
+        yield
+    finally:
+        capture.scopes -= 1
+
+
 def reached(asked: FitArguments) -> Any:
-    """A script that is being captured has reached a fit; a skipped one tells no numbers."""
+    """A script that is being captured has reached a fit; a skipped one tells no numbers.
+
+    Raises:
+        RefusalError: its model would not be the strategy's, if the script were run to its end.
+    """
     capture = _running.capture
     assert capture is not None
+    outside = {id(raw(one)) for one in capture.outside}
+    with contextlib.suppress(ValueError):  # of a model that has no weights yet
+        of_optimizers = [one for each in optimizers_of(asked.model) for one in variables_of(each)]
+        for variable in [*weights_of(asked.model), *of_optimizers]:
+            if id(raw(variable)) in outside:
+                raise made_outside(variable.name)
     if not capture.skips:
         raise _ReachedFitError(asked)
     capture.skips -= 1
     capture.skipped += 1
-    with contextlib.suppress(RefusalError):  # it is not this fit that is asked for
+    with contextlib.suppress(RefusalError), within_scope():  # it is not this fit that is asked for
         workload_from(asked, "").build_model()  # what follows may use weights that a fit makes
     return no_history(asked)
 
@@ -205,7 +247,7 @@ def run(script: str) -> None:
         code = compile(path.read_bytes(), str(path), "exec")
         seed_script()
         number_names_anew()  # an author's own name may be a number that counting on would reach
-        with _as_main(path, script_words(script)) as module:
+        with _as_main(path, script_words(script)) as module, _noting_variables():
             exec(code, vars(module))
     except RefusalError:
         raise
@@ -221,6 +263,16 @@ def run(script: str) -> None:
                 advice=_OF_SKIPPED if _running.capture and _running.capture.skipped else "",
             ) from error
         raise
+
+
+@contextmanager
+def _noting_variables() -> Iterator[None]:
+    """All of a script that is captured runs within the strategy's scope; run whole, it does not."""
+    if _running.capture is None or not tf.distribute.has_strategy():
+        yield
+    else:
+        with tf.variable_creator_scope(_running.capture.noting):
+            yield
 
 
 _OF_SKIPPED = (

@@ -314,11 +314,16 @@ def _check_made_here(model: Any) -> None:
     held = [*weights_of(model), *(v for one in optimizers_of(model) for v in variables_of(one))]
     outside = [v.name for v in held if not here.extended.variable_created_in_scope(v)]
     if model.distribute_strategy is not here or outside:
-        raise RefusalError(
-            "Models and optimizers must be made within ringside.scope().",
-            received=f"{outside[0] if outside else model.name}, made outside of it",
-            advice="Write: with ringside.scope(): model = …; model.compile(…)",
-        )
+        raise made_outside(outside[0] if outside else model.name)
+
+
+def made_outside(what: str) -> RefusalError:
+    """Of a model, or a variable of one, that is made outside of a script's scope."""
+    return RefusalError(
+        "Models and optimizers must be made within ringside.scope().",
+        received=f"{what}, made outside of it",
+        advice="Write: with ringside.scope(): model = …; model.compile(…)",
+    )
 
 
 def _merged(metrics: Any, weighted: Any) -> Any:

@@ -40,6 +40,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--rate", required=True)
 parser.parse_args()
 """
+LAYERS = "layers = [tf.keras.Input((3,)), tf.keras.layers.Dense(1)]"
 FIT = "ringside.fit(model, x, y, batch_size=4, epochs=2)\n"
 
 
@@ -192,6 +193,29 @@ def test_the_numbers_that_a_skipped_fit_lacks_are_told_of_only_there(tmp_path: P
     with pytest.raises(RefusalError, match="exit code 3") as told:
         workload_of(script(tmp_path, BEGIN, BUILD, "sys.exit(3)\n", FIT))
     assert "has no numbers" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [
+        (f"{LAYERS}; model = tf.keras.Sequential(layers)\n", ""),
+        (f"{LAYERS}; layers[1](x)\n", "model = tf.keras.Sequential(layers); "),
+    ],
+    ids=["model", "layer"],
+)
+def test_a_model_that_is_made_outside_of_the_scope_is_told(
+    outside: str, inside: str, tmp_path: Path
+) -> None:
+    """Wherever a strategy trains it: run to its end, a script cannot compile such a model."""
+    scope = f'with ringside.scope():\n    {inside}model.compile("sgd", "mse")\n'
+    path = script(tmp_path, BEGIN, outside, scope, FIT)
+
+    assert captured_fit(path).global_batch == 4  # without a strategy nothing is to be told
+    with (
+        tf.distribute.OneDeviceStrategy("/cpu:0").scope(),
+        pytest.raises(RefusalError, match=r"within ringside.scope\(\).*dense.*outside of it"),
+    ):
+        captured_fit(path)
 
 
 def test_a_skipped_fit_makes_the_weights_that_its_model_has_afterwards(tmp_path: Path) -> None:
