@@ -20,6 +20,7 @@ from ringside_core.workloads.dataset_layers import (
     Layers,
     batches,
     draws,
+    flat_zip,
     in_single_elements,
     is_cut,
     is_loose,
@@ -119,63 +120,72 @@ def _taken(found: Layers) -> TakenApart:
 def _unzip(found: Layers, seed: int) -> None:
     """Let a zip of shuffled data sets be one that draws partners, and its batches be behind it.
 
+    What the last maps of its parts draw is drawn by one map behind it too.
+
     Raises:
         RefusalError: the data sets of the zip do not fit together.
     """
-    zipped = found.inner
-    if type(zipped).__name__ != "_ZipDataset":
+    zipped = flat_zip(found.inner)
+    if zipped is None:
         return
     outer = [outer_layers(one) for one in zipped._inputs()]
-    if not is_loose(outer):
-        _lift(found, outer)
+    drawn = [_last_drawn(part) for part in outer]
+    loose = is_loose(outer)
+    if not loose and not any(drawn):
         return
-    if all(part.shuffled for part in outer):
+    if loose and all(part.shuffled for part in outer):
         if is_cut(found):
             return  # other elements each time
         found.shuffles.append(zipped)
-    parts = [
-        _part(one, order, seed) for one, order in zip(zipped._inputs(), _orders(outer), strict=True)
-    ]
+    parts = [_part(one, order, seed) for one, order in zip(outer, _orders(outer), strict=True)]
     found.said += dict.fromkeys(one for part in outer for one in part.said)
     found.repeated = found.repeated or all(part.endless for part in parts)
     found.inner, partners = unzipped(zipped, parts)
     if parts[0].batch is not None:
         found.layers.insert(0, ("batch", parts[0].batch))
+    if any(drawn):
+        found.layers.insert(0, ("map", _drawn_behind(zipped, parts, drawn)))
     if partners is not None:
         found.layers.insert(0, ("partners", partners))
         found.said.append("what its zip gives as partners is drawn anew in each epoch")
 
 
-def _lift(found: Layers, parts: Sequence[Layers]) -> None:
-    """Let what the last maps of a zip's parts draw be drawn by one map behind the zip."""
-    zipped, read, functions = found.inner, [], []
-    for part, whole in zip(parts, found.inner._inputs(), strict=True):
-        first = next((n for n, one in enumerate(part.layers) if draws(*one)), len(part.layers))
-        before = [one for one in part.layers[:first] if one[0] != "cache"]
-        last = part.layers[first:]
-        if last and (part.repeated or any(kind != "map" for kind, _ in last)):
-            return  # it would be other elements that are drawn
-        read.append(in_single_elements(part.inner, before) if last else whole)
-        functions.append(one_after_another(*(what._func for _, what in last)))
-    if all(one is whole for one, whole in zip(read, zipped._inputs(), strict=True)):
-        return
-
-    def drawn(*elements: Any) -> Any:
-        made = [called(one, element) for one, element in zip(functions, elements, strict=True)]
-        return tf.nest.pack_sequence_as(zipped._datasets, made)
-
-    found.inner = tf.data.Dataset.zip(tuple(read))
-    found.layers.insert(0, ("map", found.inner.map(drawn)._map_func))
+def _last_drawn(part: Layers) -> list[Callable[..., Any]]:
+    """Take the maps that draw off a part of a zip; empty: there are none, or they must stay."""
+    first = next((n for n, one in enumerate(part.layers) if draws(*one)), len(part.layers))
+    last = part.layers[first:]
+    batch = [one for one in last[-1:] if one[0] == "batch"]
+    maps = last[: len(last) - len(batch)]
+    if any(kind != "map" for kind, _ in maps) or batches(part.layers[:first]):
+        return []  # it would be other elements that are drawn, or batches
+    part.layers = [*part.layers[:first], *batch]
+    return [what._func for _, what in maps]
 
 
-def _part(dataset: Any, order: Any, seed: int) -> Part:
-    found = outer_layers(dataset)
+def _drawn_behind(
+    zipped: Any, parts: Sequence[Part], drawn: Sequence[Sequence[Callable[..., Any]]]
+) -> Any:
+    """The maps of the parts of a zip, as the function of one map that tf.data has wrapped."""
+    functions = [one_after_another(*of_part) for of_part in drawn]
+
+    def made(*element: Any) -> Any:
+        whole = element if isinstance(zipped._datasets, tuple) else element[0]
+        each = tf.__internal__.nest.flatten_up_to(zipped._datasets, whole)
+        new = [called(function, one) for function, one in zip(functions, each, strict=True)]
+        return tf.nest.pack_sequence_as(zipped._datasets, new)
+
+    elements = [part.elements for part in parts]
+    behind = tf.data.Dataset.zip(tf.nest.pack_sequence_as(zipped._datasets, elements)).map(made)
+    return behind._map_func
+
+
+def _part(found: Layers, order: Any, seed: int) -> Part:
     taken = _taken_apart(found, seed)
     if taken.augment is not None:
         raise RefusalError(
-            "What a zip pairs must not draw random numbers itself.",
-            received="a map that draws, or another zip, within a zip of shuffled or batched data",
-            advice="Draw in a map after the zip, and zip all data sets at once.",
+            "What a zip pairs must not draw random numbers itself, but in its last maps.",
+            received="a map that draws, and a filter, a cache or a batch with a map behind it",
+            advice="Draw in a map after the zip.",
         )
     drops = any(drops for _, (_, drops) in batches(found.layers))
     batch = None if taken.batch_size is None else (taken.batch_size, drops)

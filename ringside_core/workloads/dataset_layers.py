@@ -104,6 +104,22 @@ def _layer(found: Layers, kind: str) -> list[tuple[str, Any]] | None:
     return [] if kind in _WITHOUT_EFFECT else None
 
 
+def flat_zip(dataset: Any) -> Any:
+    """The zip that a data set is, of data sets that are none themselves; None: it is none."""
+    while type(dataset).__name__ in _WITHOUT_EFFECT:
+        dataset = dataset._input_dataset
+    if type(dataset).__name__ != "_ZipDataset":
+        return None
+    inner = [flat_zip(one) for one in dataset._inputs()]
+    if not any(one is not None for one in inner):
+        return dataset
+    flat = [
+        whole if one is None else one._datasets
+        for one, whole in zip(inner, dataset._inputs(), strict=True)
+    ]
+    return tf.data.Dataset.zip(tf.nest.pack_sequence_as(dataset._datasets, flat))
+
+
 def _over_zip(dataset: Any) -> bool:
     """Whether it is made of a zip that is taken apart."""
     while hasattr(dataset, "_input_dataset"):

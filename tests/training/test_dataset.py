@@ -439,6 +439,36 @@ def test_what_a_part_of_a_zip_draws_is_drawn_anew() -> None:
         take_apart(tf.data.Dataset.zip((images().map(noisy).filter(lambda x, y: y > 1), numbers)))
 
 
+def test_what_shuffled_parts_of_nested_zips_draw_is_drawn_anew() -> None:
+    """Two views of an example, and one of another; behind the draws each is the one that it was."""
+
+    def noisy(x: Any, y: Any) -> tuple[Any, Any]:
+        return x + tf.random.uniform([], maxval=50.0), y
+
+    weak, strong, other = (shuffled(seed=seed).map(noisy).batch(4) for seed in (1, 1, 2))
+    zipped = tf.data.Dataset.zip((tf.data.Dataset.zip((weak, strong)), other))
+    found = fed(
+        pipeline(
+            zipped.map(
+                lambda views, one: (
+                    tf.stack([part[0][:, 0, 0, 0] for part in (*views, one)], axis=1),
+                    views[0][1],
+                )
+            )
+        )
+    )
+
+    for epoch in range(2):
+        drawn = np.array([found[epoch, i] for i in range(COUNT)])
+        of = np.floor(drawn / 100)
+        np.testing.assert_array_equal(of[:, 0], np.arange(COUNT))
+        np.testing.assert_array_equal(of[:, 1], np.arange(COUNT))
+        assert (of[:, 2] != np.arange(COUNT)).any()
+        assert set(of[:, 2]) == set(range(COUNT))
+    noises = np.round(np.array([*found.values()]) % 100, 3)
+    assert len(set(noises.ravel())) > 0.95 * noises.size
+
+
 def test_parts_of_a_zip_that_are_not_shuffled_keep_their_pairs() -> None:
     """In batches too; and those shuffled with one seed are one order of all."""
     numbers = images().map(lambda x, y: y)
@@ -486,7 +516,8 @@ def test_partners_that_differ_are_told_between_processes() -> None:
         (lambda: (shuffled(18).batch(4), shuffled().batch(4)), "data sets of 18 and 20"),
         (lambda: (shuffled().repeat(), shuffled(18).repeat()), "must have one length"),
         (lambda: (shuffled(18, seed=1), shuffled(seed=1)), "must have one length"),
-        (lambda: (shuffled().map(flipped), shuffled()), "must not draw"),
+        (lambda: (shuffled().map(flipped).filter(lambda x, y: y > 1), shuffled()), "How many"),
+        (lambda: (shuffled().batch(4).map(flipped), shuffled().batch(4)), "must not draw"),
         (lambda: (sentences().map(lambda x, y: x["words"]).shuffle(9), images()), "one size"),
     ],
 )
