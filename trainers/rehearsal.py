@@ -22,7 +22,7 @@ from ringside_core.keras import (
     with_rank,
 )
 from ringside_core.specs import InputShard, RefusalError
-from ringside_core.users_errors import of_users
+from ringside_core.users_errors import names_a_type, of_users
 from ringside_core.workloads.metrics import let_count_once, tells_of_batch
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.weights import labels
@@ -218,6 +218,8 @@ def about_sizes(
     except (RefusalError, NotImplementedError):
         raise
     except Exception as error:
+        if names_a_type(str(error)):
+            raise
         raise RefusalError(
             rule,
             received=f"{what}, which ends with {of_users(error)}",
