@@ -35,7 +35,7 @@ from ringside_core.keras import (
     tf,
 )
 from ringside_core.specs import ByDesign, RefusalError
-from ringside_core.users_errors import in_one_line
+from ringside_core.users_errors import in_one_line, names_a_type, of_users
 from ringside_core.workloads.weights import labels
 from ringside_core.workloads.workload import Workload
 from trainers.whole_batch import losses_count_padding, mark_alike, mark_losses
@@ -78,6 +78,11 @@ def inspect_model(
     # Some of Keras' own layers compute in float32 only, and so do many authors' functions.
     except Exception as error:
         told = f"the model cannot be called in {tf.keras.backend.floatx()}: {in_one_line(error)}"
+        if not names_a_type(str(error)):
+            told = (
+                f"the model cannot be called: {of_users(error)}; if that is about a size, take it "
+            )
+            told += "from the batch, as tf.shape(x)[0]"
         return Inspection((), (told,), (), (), runs=False)
 
 

@@ -57,6 +57,13 @@ class Sized(Stepping):
         return tf.reduce_mean(error**2 * tf.ones([BATCH, 1]))
 
 
+class OtherSized(Stepping):
+    """Its author's batch was another one."""
+
+    def loss_of(self, error: Any) -> Any:
+        return tf.reduce_mean(tf.reshape(error, [BATCH + 1, 1]) ** 2)
+
+
 class Mixing(Stepping):
     """A mean and a sum."""
 
@@ -166,6 +173,7 @@ def test_a_loss_of_gathered_rows_is_that_of_the_whole_batch() -> None:
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
         (Sized, "Sized.train_step cannot be called on 6 of 12 examples, a replica's part"),
+        (OtherSized, "the model cannot be called: InvalidArgumentError: Input to reshape"),
     ],
 )
 def test_what_cannot_be_divided_is_named(model: Callable[[], Any], words: str) -> None:
