@@ -10,14 +10,18 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
 from ringside.verify.slices import Inspection, Part, close, slices_of
 from ringside_core.keras import (
     generator_of,
     get_weights,
+    is_of_keras,
     on_apply,
     optimizers_of,
     python_of,
+    raw,
     set_weights,
     tf,
     weights_of,
@@ -67,6 +71,8 @@ def inspect_own_step(
         told = _differences(step, splits, whole, draws)
         coupled = told.pop(_COUPLED, "") is None
         obstacles += [f"{name} {what}" for what in told if what]
+    if not obstacles and (kept := step.assigned([whole_part, *(splits[0] if splits else ())])):
+        obstacles.append(f"{name} assigns {', '.join(kept)} {_ASSIGNED}")
     tied = [generator_of(layer).by_design for layer in drawing_layers(model) if _drew(layer)]
     drawing = (*tied, *drawn.by_design)
     return Inspection(
@@ -81,6 +87,10 @@ def inspect_own_step(
 _CONSTANT = (
     "draws random numbers for a constant number of examples, so that they belong to none: take the "
     "number from the batch, as tf.shape(x)[0]"
+)
+_ASSIGNED = (
+    "from its batch: under Horovod and under every strategy each replica would keep another one, "
+    "of its own part"
 )
 _GROWS = "so its gradients grow with the batch of a replica: make it a mean"
 # A step that gives other gradients when its batch is split.
@@ -156,6 +166,29 @@ class _Step:
         whole = gathering(together, share, part.size)
         handed = self._run(data, share, part.of, part.start, whole)
         return [gradient for of_one in handed.values() for gradient in of_one]
+
+    def assigned(self, parts: Sequence[Part]) -> list[str]:
+        """The variables of the author's own that the step leaves otherwise for another part.
+
+        What layers of Keras keep, such as moving statistics, is allowed for elsewhere.
+        """
+        of_keras = {
+            id(raw(one))
+            for layer in self._model._flatten_layers()
+            if is_of_keras(type(layer)) and len([*layer._flatten_layers()]) == 1
+            for one in layer.weights
+        }
+        own = [one for one in self._weights if id(one) not in of_keras]
+        found: dict[str, None] = {}
+        first: list[Any] = []
+        for part in parts if own else ():
+            self.gradients(part)
+            left = [np.array(one) for one in own]
+            first = first or left
+            for variable, value, other in zip(own, left, first, strict=True):
+                if not np.allclose(value, other, rtol=1e-4):
+                    found[variable.name.partition(":")[0]] = None
+        return list(found)
 
     def of_replicas(self, parts: Sequence[Part]) -> list[Gradients]:
         """The same for replicas that have these parts."""

@@ -64,6 +64,21 @@ class OtherSized(Stepping):
         return tf.reduce_mean(tf.reshape(error, [BATCH + 1, 1]) ** 2)
 
 
+class Queued(Stepping):
+    """Keeps what it was given last, and the number of its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, shape in (("queue", (2 * BATCH, 1)), ("steps", ())):
+            kept = self.add_weight(shape=shape, name=name, initializer="zeros", trainable=False)
+            setattr(self, name, kept)
+
+    def loss_of(self, error: Any) -> Any:
+        self.steps.assign_add(1.0)
+        self.queue.assign(tf.concat([error, self.queue], axis=0)[: 2 * BATCH])
+        return tf.reduce_mean(error**2)
+
+
 class Mixing(Stepping):
     """A mean and a sum."""
 
@@ -173,6 +188,7 @@ def test_a_loss_of_gathered_rows_is_that_of_the_whole_batch() -> None:
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
         (Sized, "Sized.train_step cannot be called on 6 of 12 examples, a replica's part"),
+        (Queued, "Queued.train_step assigns queue from its batch"),
         (OtherSized, "the model cannot be called: InvalidArgumentError: Input to reshape"),
     ],
 )
