@@ -19,12 +19,7 @@ class GAN(tf.keras.Model):
     def __init__(self, latent_dim: int = 8) -> None:
         super().__init__()
         self.discriminator = tf.keras.Sequential(
-            [
-                layers.Dense(32, input_shape=(64,)),
-                layers.LeakyReLU(0.2),
-                layers.Dropout(0.2),
-                layers.Dense(1),
-            ]
+            [layers.Dense(32, input_shape=(64,)), layers.LeakyReLU(0.2), layers.Dense(1)]
         )
         self.generator = tf.keras.Sequential(
             [

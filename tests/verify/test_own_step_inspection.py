@@ -79,6 +79,18 @@ class Queued(Stepping):
         return tf.reduce_mean(error**2)
 
 
+class InOneCall(Stepping):
+    """A network drops in two batches at once, as the discriminator of a GAN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = tf.keras.layers.Dropout(0.5)
+
+    def loss_of(self, error: Any) -> Any:
+        dropped = self.drop(tf.concat([error, 2.0 * error], axis=0), training=True)
+        return tf.reduce_mean(dropped**2)
+
+
 class Mixing(Stepping):
     """A mean and a sum."""
 
@@ -177,6 +189,15 @@ def test_a_loss_of_gathered_rows_is_that_of_the_whole_batch() -> None:
 
     (coupled,) = inspected(GatheringInPart).by_design
     assert (coupled.layer, coupled.split) == ("GatheringInPart.train_step", True)
+
+
+def test_what_is_dropped_of_two_batches_in_one_call_belongs_to_the_examples() -> None:
+    """So it is the same when the batch is split, and nothing couples the examples."""
+    found = inspected(InOneCall)
+
+    assert found.obstacles == ()
+    (drawn,) = found.by_design
+    assert (drawn.layer, drawn.split) == ("dropout (Dropout)", False)
 
 
 @pytest.mark.parametrize(
