@@ -9,6 +9,8 @@ _PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
 _NODE = re.compile(r"\{\{[^}]*\}\} ?")  # of a graph, which its author never saw
 _ARGUMENTS = re.compile(r"(?:Call a|A)rguments received")  # Keras 2, Keras 3
 _BOLD = re.compile(r"\x1b\[\d*m")  # as Keras 3 tells what is wrong
+_ATTRIBUTES = re.compile(r"= \w+\[[^\]]*\]")  # of an operation in a graph
+_PLACE_BEHIND = re.compile(r" \([^()]*, line \d+\)$")
 _ROOT = Path(__file__).resolve().parent.parent
 # A user's program may stand in the checkout, as those in examples/ do.
 _RINGSIDES = ("backends/", "launch/", "ringside/", "ringside_core/", "trainers/", "train.py")
@@ -56,8 +58,12 @@ def of_users(error: BaseException) -> str:
 
 
 def names_a_type(text: str) -> bool:
-    """Whether an error is about the type of numbers: then another precision may help."""
-    return any(word in text for word in ("float", "double", "half", "DT_", "dtype"))
+    """Whether an error is about the type of numbers: then another precision may help.
+
+    Not where types are said of an operation or of a call's arguments only, or in a file's name.
+    """
+    said = _ATTRIBUTES.sub("", _PLACE_BEHIND.sub("", essence(text)))
+    return any(word in said for word in ("float", "double", "half", "DT_", "dtype"))
 
 
 def last_error(output: str) -> str:

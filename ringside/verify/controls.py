@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from backends.base import Backend, GradientReduction
 from ringside.verify.mistakes import obstacle, whole_validation_batches
-from ringside_core.keras import tf
+from ringside_core.keras import has_own_step, tf
 from ringside_core.specs import InputShard, RefusalError, RunSpec
 from ringside_core.workloads.pipeline import PAD_ID, make_pipeline
 from ringside_core.workloads.workload import Workload
@@ -246,12 +246,19 @@ def _reducing(backend: Backend, reduction: GradientReduction) -> BackendProxy:
 
 
 def _rate_scaled_twice(spec: RunSpec, workload: Workload, backend: Backend) -> Made:
-    def optimizer() -> Any:
-        made = workload.optimizer()
+    def scaled(made: Any) -> Any:
         made.learning_rate = float(made.learning_rate.numpy()) * spec.topology.num_replicas
         return made
 
-    return dataclasses.replace(workload, optimizer=optimizer, of_script=False), backend
+    def model() -> Any:
+        made = workload.model()
+        if workload.of_script and has_own_step(made):  # which may name its optimizer
+            scaled(made.optimizer)
+        return made
+
+    return dataclasses.replace(
+        workload, model=model, optimizer=lambda: scaled(workload.optimizer())
+    ), backend
 
 
 # Initial values

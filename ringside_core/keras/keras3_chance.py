@@ -98,14 +98,18 @@ def let_unseeded_be_answered(numbers: Callable[[Any], Any]) -> None:
 _unseeded: list[Callable[[Any], Any]] = []
 
 
-def let_seeds_be_answered(seed: Callable[[], Any]) -> None:
-    """From now on, ask for the seed [at least 2] that a generator is to give; None: its own."""
+def let_seeds_be_answered(seed: Callable[[Any], Any]) -> None:
+    """From now on, ask for the seed [at least 2] that a generator is to give; None: its own.
+
+    Args:
+        seed: generator → seed.
+    """
     _seeds[:] = [seed]
 
 
 def answered_seed(generator: Any) -> Any:
     """The seed that a generator is told to give now; None: its own."""
-    seed = _seeds[-1]() if _seeds else None
+    seed = _seeds[-1](generator) if _seeds else None
     return None if seed is None else tf.cast(seed[:2], generator.state.dtype)
 
 
@@ -114,7 +118,7 @@ def _next_seed(generator: Any, ordered: bool = True) -> Any:
     return _upstream_next(generator, ordered) if seed is None else seed
 
 
-_seeds: list[Callable[[], Any]] = []
+_seeds: list[Callable[[Any], Any]] = []
 _upstream_next = seed_generator.SeedGenerator.next
 seed_generator.SeedGenerator.next = _next_seed
 

@@ -134,7 +134,7 @@ def make_shared_generator() -> None:
     """Keras 2 has none that would be made within a step."""
 
 
-def let_seeds_be_answered(seed: Callable[[], Any]) -> None:
+def let_seeds_be_answered(seed: Callable[[Any], Any]) -> None:
     """Keras 2 draws seeds by tf.random.Generator, which is answered itself."""
     del seed
 

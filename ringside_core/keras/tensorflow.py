@@ -67,6 +67,7 @@ with _without_noise():
     from tensorflow.python.autograph.core import ag_ctx
     from tensorflow.python.autograph.impl import api as autograph
     from tensorflow.python.eager import context
+    from tensorflow.python.framework import random_seed
     from tensorflow.python.ops import (
         gen_ctc_ops,
         gen_random_ops,
@@ -99,6 +100,7 @@ __all__ = [
     "let_averages_be_of_one_replica",
     "own_of_step",
     "python_of",
+    "random_seed",
     "seed_script",
     "tf",
     "with_rank",

@@ -55,7 +55,7 @@ class Check(Noun):
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
             to differ.
         bits: in which the model computes, if they are fewer than 32.
-        let_off: of single updates, how much of an update of weights rounding lets off; 1: a whole.
+        let_off: of single updates, how much of the largest one rounding lets off; 1 is all of it.
     """
 
     name: str

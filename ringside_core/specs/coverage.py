@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MOST_LET_OFF = 0.1  # of an update; more hides a mistake
+MOST_LET_OFF = 0.1  # of the largest update; more hides a mistake
 
 
 class _Part(NamedTuple):
@@ -30,7 +30,9 @@ _FED = (
 )
 _EXACT = (
     _Part("{wide} parity", "the first {steps} updates in {wide}{rounding}"),
-    _Part("single updates", "{single} by itself in {narrow}", "each one by itself in {narrow}"),
+    _Part(
+        "single updates", "{single} by itself in {narrow}{but}", "each one by itself in {narrow}"
+    ),
     _Part("as timed", _AS_TIMED, "a run that nobody watches"),
     _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
     *_FED,
@@ -67,7 +69,7 @@ def coverage(
         steps: updates that were compared.
         single: updates that were compared by themselves; of large models fewer.
         narrow: the precision in which they were.
-        let_off: how much of an update of weights rounding let off in them.
+        let_off: how much of the largest update of weights rounding let off in them.
         every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
         splitting: layers and steps that give something else when a batch is split.
@@ -81,14 +83,15 @@ def coverage(
     rounding = " to what rounding does" if not_in_float64 or amplifies else ""
     alone = "each one" if single == steps else f"the first {single} each"
     words = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
+    but = ", but for weights" if let_off > MOST_LET_OFF else ""
     for part in _EXACT if exact else _STATISTICAL:
         if any(part.check.format(wide=wide) in name for name in checks):
-            covered.append(part.covered.format(**words, rounding=rounding))
+            covered.append(part.covered.format(**words, rounding=rounding, but=but))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
     if let_off > MOST_LET_OFF:
-        hidden = f"rounding lets off {let_off * 100:,.0f} % of an update"
-        missing.append(f"the weights after {alone} by itself in {narrow}, where {hidden}")
+        hidden = f"rounding lets off {let_off * 100:,.0f} % of the largest update"
+        missing.append(f"weights after {alone} by itself in {narrow}, where {hidden}")
     if not_in_float64:
         missing.append(f"float64, because {not_in_float64}")
     if "bits" in narrow:

@@ -245,7 +245,7 @@ def _seeded(*key: int) -> Iterator[Callable[[], bool]]:
         begun = _places()
         try:
             with drawing_from(stream), refusals_as_they_are():
-                yield lambda: stream.draws > 0 or _places() != begun
+                yield lambda: stream.draws.count > 0 or _places() != begun
         finally:
             np.random.set_state(of_numpy)
             random.setstate(of_python)

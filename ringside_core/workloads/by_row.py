@@ -16,6 +16,7 @@ from ringside_core.workloads.functions import called, rewritten
 from ringside_core.workloads.randomness import (
     GENERATOR_STATE,
     PYTHON,
+    Draws,
     Stream,
     by_tensorflow,
     drawing_from,
@@ -58,7 +59,7 @@ class RowStream(Stream):
         Args:
             keys: one for each row of the batch, [batch] of uint64.
         """
-        self._keys, self._draws = keys, 0
+        self._keys, self._draws = keys, Draws()
 
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream.
@@ -67,11 +68,11 @@ class RowStream(Stream):
             NotByRowError: the draw is not of shape [batch, …], or it is in a loop or a branch.
         """
         self._check_place()
-        self._draws += 1
-        draw = word(self._draws * GAMMA)
+        number = self._draws.next()
+        draw = word(number * GAMMA)
         if operation == GENERATOR_STATE:
             # A generator's state. Numbers are made from it below, by `answer_seeded`.
-            state = [self._draws * GAMMA % 2**64 >> 1, self._draws, self._draws]
+            state = [number * GAMMA % 2**64 >> 1, number, number]
             return tf.identity(tf.constant(state, tf.int64), name=_SEED)
         return self._numbers(operation, draw, given)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import tf
+from ringside_core.keras import python_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
@@ -129,6 +129,7 @@ def _unzip(found: Layers, seed: int) -> None:
     if zipped is None:
         return
     outer = [outer_layers(one) for one in zipped._inputs()]
+    _check_drawn_once(outer)
     drawn = [_last_drawn(part) for part in outer]
     loose = is_loose(outer)
     if not loose and not any(drawn):
@@ -139,8 +140,11 @@ def _unzip(found: Layers, seed: int) -> None:
         found.shuffles.append(zipped)
     parts = [_part(one, order, seed) for one, order in zip(outer, _orders(outer), strict=True)]
     found.said += dict.fromkeys(one for part in outer for one in part.said)
-    found.repeated = found.repeated or all(part.endless for part in parts)
+    endless = all(part.endless for part in parts)
     found.inner, partners = unzipped(zipped, parts)
+    if endless and is_cut(found):
+        found.inner = found.inner.repeat()
+    found.repeated = found.repeated or (endless and not is_cut(found))
     if parts[0].batch is not None:
         found.layers.insert(0, ("batch", parts[0].batch))
     if any(drawn):
@@ -148,6 +152,38 @@ def _unzip(found: Layers, seed: int) -> None:
     if partners is not None:
         found.layers.insert(0, ("partners", partners))
         found.said.append("what its zip gives as partners is drawn anew in each epoch")
+
+
+def _check_drawn_once(parts: Sequence[Layers]) -> None:
+    """Refuse parts of a zip whose draws TensorFlow and Ringside might pair in other ways.
+
+    Raises:
+        RefusalError: several parts draw by one function, or cache what they draw.
+    """
+    functions = [
+        python_of(what._func)
+        for part in parts
+        for kind, what in part.layers
+        if kind == "map" and draws(kind, what)
+    ]
+    if len({*map(id, functions)}) < len(functions):
+        raise RefusalError(
+            "A function that draws random numbers must be mapped on one part of a zip.",
+            received=f"{getattr(functions[0], '__name__', 'one')}, mapped on several",
+            advice="Map it behind the zip, on the whole element, where what is shared is clear.",
+        )
+    caching = [
+        part
+        for part in parts
+        if "cache" in [kind for kind, _ in part.layers]
+        if any(draws(*one) for one in part.layers)
+    ]
+    if len(caching) > 1:
+        raise RefusalError(
+            "One part of a zip may cache what it draws, and not several.",
+            received=f"{len(caching)} parts with a map that draws and a cache",
+            advice="Put cache() behind the zip.",
+        )
 
 
 def _last_drawn(part: Layers) -> list[Callable[..., Any]]:
@@ -169,7 +205,7 @@ def _drawn_behind(
     functions = [one_after_another(*of_part) for of_part in drawn]
 
     def made(*element: Any) -> Any:
-        whole = element if isinstance(zipped._datasets, tuple) else element[0]
+        whole = element if type(zipped._datasets) is tuple else element[0]
         each = tf.__internal__.nest.flatten_up_to(zipped._datasets, whole)
         new = [called(function, one) for function, one in zip(functions, each, strict=True)]
         return tf.nest.pack_sequence_as(zipped._datasets, new)
@@ -184,8 +220,9 @@ def _part(found: Layers, order: Any, seed: int) -> Part:
     if taken.augment is not None:
         raise RefusalError(
             "What a zip pairs must not draw random numbers itself, but in its last maps.",
-            received="a map that draws, and a filter, a cache or a batch with a map behind it",
-            advice="Draw in a map after the zip.",
+            received="a map that draws before a filter, take, repeat, padded_batch or map of "
+            "batches, or a zip with a map, shuffle or batch behind it",
+            advice="Do it after the outer zip.",
         )
     drops = any(drops for _, (_, drops) in batches(found.layers))
     batch = None if taken.batch_size is None else (taken.batch_size, drops)

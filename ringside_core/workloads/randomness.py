@@ -10,7 +10,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from numbers import Integral
+from typing import Any, NamedTuple
 
 from ringside_core.keras import (
     control_flow_ops,
@@ -18,6 +19,7 @@ from ringside_core.keras import (
     gen_stateful_random_ops,
     gen_stateless_random_ops_v2,
     let_seeds_be_answered,
+    random_seed,
     tf,
 )
 from ringside_core.specs import RefusalError
@@ -80,11 +82,53 @@ class Stream(ABC):
         return by_tensorflow(operation, given)
 
 
-class SeededStream(Stream):
-    """Draw number n is a function of a seed and n; they are numbered as they are traced.
+class Draws:
+    """Numbers draws as they are traced.
+
+    Those by one seed of the author's have one number, such as the flips of an image and of its
+    mask: TensorFlow begins a stream with it at each place. A generator goes on in its own.
 
     Attributes:
-        draws: how many there were.
+        count: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._of_seeds: dict[Any, int] = {}
+        self._of_generators: dict[int, int] = {}
+
+    def next(self) -> int:
+        """The number of a draw that is made now, from 1."""
+        self.count += 1
+        source: _Source | None = getattr(_here, "source", None)
+        if source is None or source.seed is None:
+            return self.count
+        before = 0
+        if source.generator is not None:
+            before = self._of_generators.get(source.generator, 0)
+            self._of_generators[source.generator] = before + 1
+        return self._of_seeds.setdefault((source.kind, source.seed, before), self.count)
+
+
+class _Source(NamedTuple):
+    """What asks for random numbers.
+
+    Attributes:
+        kind: of operation or generator.
+        seed: that its author gave it; None: he gave none.
+        generator: which one; None: an operation.
+    """
+
+    kind: str
+    seed: Any
+    generator: int | None = None
+
+
+class SeededStream(Stream):
+    """Draw number n is a function of a seed and n.
+
+    Attributes:
+        draws: numbers them.
     """
 
     def __init__(self, seed: Any) -> None:
@@ -93,7 +137,7 @@ class SeededStream(Stream):
         Args:
             seed: [2], any integer type.
         """
-        self._seed, self.draws = tf.cast(seed, tf.int64), 0
+        self._seed, self.draws = tf.cast(seed, tf.int64), Draws()
 
     def answer(self, operation: str, given: dict[str, Any]) -> Any:
         """See Stream.
@@ -108,9 +152,8 @@ class SeededStream(Stream):
                 received="a draw within tf.while_loop or tf.map_fn",
                 advice="Draw all numbers before the loop.",
             )
-        self.draws += 1
         # One operation; a fold_in takes three. TensorFlow scrambles each seed before its use.
-        seed = self._seed + tf.constant([self.draws * _APART % 2**63, 0], tf.int64)
+        seed = self._seed + tf.constant([self.draws.next() * _APART % 2**63, 0], tf.int64)
         return _SEEDED[operation](seed, **given)
 
     def state(self) -> Any:
@@ -257,9 +300,12 @@ def _let_streams_answer(name: str) -> None:
         given = dict(signature.bind(*args, **kwargs).arguments)
         if name in SEEDED:
             return stream.answer_seeded(name, given)
+        seed = given.get("seed2")
+        source = _Source(name, int(seed)) if isinstance(seed, _AuthorsSeed) else None
         for unused in ("seed", "seed2", "name"):
             given.pop(unused, None)
-        return stream.answer(name, given)
+        with _asked_by(source or getattr(_here, "source", None)):
+            return stream.answer(name, given)
 
     setattr(module, name, answered)
 
@@ -278,12 +324,61 @@ def _note_vectorized(name: str) -> None:
     setattr(control_flow_ops, name, noting)
 
 
-def _state_here() -> Any:
+class _AuthorsSeed(int):
+    """The seed of an operation that its author has written."""
+
+
+def _note_seed(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(seed: Any) -> Any:
+        of_graph, of_operation = upstream(seed)
+        written = isinstance(seed, Integral) and isinstance(of_operation, Integral)
+        return of_graph, _AuthorsSeed(of_operation) if written else of_operation
+
+    return noted
+
+
+@contextmanager
+def _asked_by(source: _Source | None) -> Iterator[None]:
+    before, _here.source = getattr(_here, "source", None), source
+    try:
+        yield
+    finally:
+        _here.source = before
+
+
+def _note_generators() -> None:
+    """Each tf.random.Generator knows its seed, and says who it is when it draws."""
+    kind = tf.random.Generator
+    from_seed, skip = kind.from_seed.__func__, kind._skip_single_var
+
+    def noted(cls: Any, seed: Any, *args: Any, **kwargs: Any) -> Any:
+        made = from_seed(cls, seed, *args, **kwargs)
+        if isinstance(seed, Integral):
+            vars(made)[_SEED] = int(seed)
+        return made
+
+    def skipped(self: Any, *args: Any) -> Any:
+        with _asked_by(_Source("generator", vars(self).get(_SEED), id(self))):
+            return skip(self, *args)
+
+    kind.from_seed, kind._skip_single_var = classmethod(noted), skipped
+
+
+_SEED = "_ringside_seed"
+
+
+def _state_here(generator: Any) -> Any:
+    """What a generator of Keras 3 is to give."""
     stream = stream_here()
-    return None if stream is None else stream.state()
+    if stream is None:
+        return None
+    with _asked_by(_Source("generator", generator._initial_seed, id(generator))):
+        return stream.state()
 
 
 let_seeds_be_answered(_state_here)
+random_seed.get_seed = _note_seed(random_seed.get_seed)
+_note_generators()
 _note_vectorized("pfor")
 for _name in (*DRAWN, *SEEDED):
     _let_streams_answer(_name)

@@ -267,12 +267,27 @@ def run(script: str) -> None:
 
 @contextmanager
 def _noting_variables() -> Iterator[None]:
-    """All of a script that is captured runs within the strategy's scope; run whole, it does not."""
+    """All of a script that is captured runs within the strategy's scope; run whole, it does not.
+
+    Keras enters the scope of a model's own strategy where it compiles or evaluates it.
+    """
     if _running.capture is None or not tf.distribute.has_strategy():
         yield
-    else:
+        return
+    strategy = tf.distribute.get_strategy()
+    upstream = strategy.scope
+
+    @contextmanager
+    def scope() -> Iterator[Any]:
+        with upstream() as entered, within_scope():
+            yield entered
+
+    vars(strategy)["scope"] = scope
+    try:
         with tf.variable_creator_scope(_running.capture.noting):
             yield
+    finally:
+        del vars(strategy)["scope"]
 
 
 _OF_SKIPPED = (

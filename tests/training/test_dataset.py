@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -445,7 +446,9 @@ def test_what_shuffled_parts_of_nested_zips_draw_is_drawn_anew() -> None:
     def noisy(x: Any, y: Any) -> tuple[Any, Any]:
         return x + tf.random.uniform([], maxval=50.0), y
 
-    weak, strong, other = (shuffled(seed=seed).map(noisy).batch(4) for seed in (1, 1, 2))
+    weak, strong, other = (
+        shuffled(seed=seed).map(lambda x, y: noisy(x, y)).batch(4) for seed in (1, 1, 2)
+    )
     zipped = tf.data.Dataset.zip((tf.data.Dataset.zip((weak, strong)), other))
     found = fed(
         pipeline(
@@ -467,6 +470,61 @@ def test_what_shuffled_parts_of_nested_zips_draw_is_drawn_anew() -> None:
         assert set(of[:, 2]) == set(range(COUNT))
     noises = np.round(np.array([*found.values()]) % 100, 3)
     assert len(set(noises.ravel())) > 0.95 * noises.size
+
+
+def test_draws_of_one_seed_are_alike() -> None:
+    """Of an image and its mask: by operations, layers and generators, single and in batches."""
+    layer = tf.keras.layers.RandomFlip
+
+    def pairs_of(flips: Any, size: int = 0) -> list[Any]:
+        one, other = flips
+        apart = tf.data.Dataset.zip(
+            (
+                images().map(lambda x, y: (one(x), y)),
+                images().map(lambda x, y: other(x)),
+            )
+        ).map(lambda a, b: (tf.stack([a[0], b]), a[1]))
+        behind = images().batch(4) if size else images()
+        together = behind.map(lambda x, y: (tf.stack([one(x), other(x)], axis=bool(size)), y))
+        return [together] if size else [apart, together]
+
+    def by_operation(x: Any) -> Any:
+        return tf.image.random_flip_left_right(x, seed=7)
+
+    def by_another(x: Any) -> Any:
+        return tf.image.random_flip_left_right(tf.identity(x), seed=7)
+
+    of_layers = [partial(layer("horizontal_and_vertical", seed=5), training=True) for _ in range(2)]
+    flips = [(by_operation, by_another), tuple(of_layers)]
+    found = [one for pair in flips for one in pairs_of(pair)] + pairs_of(of_layers, size=4)
+    for data in found:
+        rows = list(rows_fed(pipeline(data)))
+        assert len(rows) == 2 * COUNT
+        drawn = []
+        for (_, i), (one, other), _ in rows:
+            np.testing.assert_array_equal(one, other)
+            drawn.append(int(one[0, 0, 0]) - 100 * i)  # which corner
+        assert len(set(drawn)) > 1
+    apart = images().map(
+        lambda x, y: (
+            tf.stack([by_operation(x), tf.image.random_flip_left_right(x, seed=8)]),
+            y,
+        )
+    )
+    assert any(not np.array_equal(one, other) for _, (one, other), _ in rows_fed(pipeline(apart)))
+
+
+@pytest.mark.parametrize("take", [10, 30])
+def test_a_part_of_an_endless_zip_is_as_long_as_its_author_says(take: int) -> None:
+    """Its parts are read again and again; it is not."""
+
+    def noisy(x: Any, y: Any) -> Any:
+        return x + tf.random.uniform([]), y
+
+    parts = (images().repeat().map(noisy), images().repeat())
+    zipped = tf.data.Dataset.zip(parts).take(take).map(lambda a, b: a)
+
+    assert pipeline(zipped).num_examples == take
 
 
 def test_parts_of_a_zip_that_are_not_shuffled_keep_their_pairs() -> None:
@@ -518,6 +576,14 @@ def test_partners_that_differ_are_told_between_processes() -> None:
         (lambda: (shuffled(18, seed=1), shuffled(seed=1)), "must have one length"),
         (lambda: (shuffled().map(flipped).filter(lambda x, y: y > 1), shuffled()), "How many"),
         (lambda: (shuffled().batch(4).map(flipped), shuffled().batch(4)), "must not draw"),
+        (lambda: (images().map(flipped), shuffled().map(flipped)), "on one part of a zip"),
+        (
+            lambda: (
+                images().map(flipped).cache(),
+                shuffled().map(lambda x, y: flipped(x, y)).cache(),
+            ),
+            "One part of a zip may cache",
+        ),
         (lambda: (sentences().map(lambda x, y: x["words"]).shuffle(9), images()), "one size"),
     ],
 )

@@ -210,7 +210,14 @@ def test_a_model_that_is_made_outside_of_the_scope_is_told(
     scope = f'with ringside.scope():\n    {inside}model.compile("sgd", "mse")\n'
     path = script(tmp_path, BEGIN, outside, scope, FIT)
 
+    unbuilt = BUILD.replace(", input_shape=(3,)", "")
+    of_keras = script(tmp_path, BEGIN, unbuilt, "model.predict(x, verbose=0)\n", FIT, name="b.py")
+    compiled = script(tmp_path, BEGIN, BUILD, 'model.compile("adam", "mse")\n', FIT, name="c.py")
+
     assert captured_fit(path).global_batch == 4  # without a strategy nothing is to be told
+    for fine in (of_keras, compiled):  # Keras enters the scope of the model's strategy
+        with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
+            assert captured_fit(fine).global_batch == 4
     with (
         tf.distribute.OneDeviceStrategy("/cpu:0").scope(),
         pytest.raises(RefusalError, match=r"within ringside.scope\(\).*dense.*outside of it"),

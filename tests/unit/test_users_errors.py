@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringside_core.specs import RefusalError
-from ringside_core.users_errors import essence, in_one_line, last_error, of_users
+from ringside_core.users_errors import essence, in_one_line, last_error, names_a_type, of_users
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,18 @@ def test_without_a_traceback_the_last_lines_are_told() -> None:
     """Three of them; nothing at all is told too."""
     assert last_error("a\nb\n\nc\nKilled\n") == "b / c / Killed"
     assert last_error("\n") == "no output"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cannot compute Mul as input #1 was expected to be a double tensor", True),
+        ("Value for attr 'T' of half is not in the list of allowed values", True),
+        ("Shapes differ. (/home/me/double_dqn/train.py, line 4)", False),
+        ("Shapes differ\n\nCall arguments received:\n  x=tf.Tensor(dtype=float32)", False),
+        ("Shapes differ: {{node r}} = Reshape[T=DT_FLOAT](x, y)", False),
+    ],
+)
+def test_an_error_is_about_types_if_it_says_so_itself(text: str, expected: bool) -> None:
+    """And not where TensorFlow or Keras only tells what it was given."""
+    assert names_a_type(text) == expected

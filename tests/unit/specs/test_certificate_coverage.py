@@ -80,10 +80,11 @@ def test_what_rounding_hides_in_single_updates_is_said(let_off: float, said: boo
     line = one.replace(checks=(*one.checks, single)).coverage
 
     hidden = (
-        "the weights after each one by itself in float32, where rounding lets off 2,000 % of an "
-        "update"
+        "weights after each one by itself in float32, where rounding lets off 2,000 % of the "
+        "largest update"
     )
     assert (hidden in line.partition("Not covered")[2]) == said
+    assert ("each one by itself in float32, but for weights" in line) == said
 
 
 def test_an_asynchronous_arm_has_a_line_of_its_own() -> None:
