@@ -101,6 +101,17 @@ def drawing_layers(model: Any) -> list[Any]:
     return [layer for layer in found.values() if generator_of(layer) is not None]
 
 
+SEVERAL = (
+    "draws several rows of random numbers for each example, and not those of one batch after the "
+    "other, so that Ringside cannot tie them"
+)
+
+
+def drew_several(layer: Any) -> bool:
+    """Whether a tied layer has drawn several rows for an example."""
+    return bool(getattr(generator_of(layer), "several", False))
+
+
 def described(layer: Any) -> str:
     """Name and type of a layer, for a message."""
     return f"{layer.name} ({type(layer).__name__})"
@@ -136,6 +147,8 @@ class ExampleRandom:
 
     Attributes:
         drew: whether anything was drawn.
+        several: whether several rows were drawn for an example, taken for batches one after the
+            other.
         flips: whether the layer is Keras' RandomFlip. Without a seed it asks tf.random for a number
             for each example, and ExampleStream answers.
         crops: whether the layer is Keras' RandomCrop, which draws one place for the whole batch: in
@@ -156,7 +169,7 @@ class ExampleRandom:
         self._layer, self._layer_index, self._keras = layer, layer_index, keras
         self._current_ids, self._current_step = current_ids, current_step
         self._pass = threading.local()  # a strategy traces each replica in a thread of its own
-        self.drew = self._drew_one = self.flips = self.crops = False
+        self.drew = self._drew_one = self.several = self.flips = self.crops = False
         # Keras asks for it when it writes down what a layer was made of.
         self._rng_type = getattr(keras, "_rng_type", None)
 
@@ -292,8 +305,10 @@ class ExampleRandom:
         if None in (rows, examples):
             rest = shape[0] % tf.maximum(tf.shape(ids)[0], 1)
             tf.debugging.assert_equal(rest, 0, f"{self._layer}: {_RULE}")
-        elif rows != examples and (not 0 < examples <= rows or rows % examples):
-            raise self._refusal(f"{rows} rows of random numbers for {examples} examples")
+        elif rows != examples:
+            if not 0 < examples <= rows or rows % examples:
+                raise self._refusal(f"{rows} rows of random numbers for {examples} examples")
+            self.several = True
 
     def _refusal(self, received: str) -> RefusalError:
         return RefusalError(

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringside.verify.example_random import (
+    SEVERAL,
     described,
     drawing_layers,
     drawn_by,
+    drew_several,
     tie_to_examples,
 )
 from ringside.verify.own_step_inspection import inspect_own_step
@@ -186,7 +188,10 @@ class _Lab:
             by_parts: whether losses are those of each replica's part, in the serial run too.
         """
         others = [layer for layer in self.of_split if _batch_norm(layer) != "replica"]
+        several = [layer for layer in others if drew_several(layer)]
+        others = [layer for layer in others if layer not in several]
         told = {
+            SEVERAL: several,
             "draws random numbers that Ringside cannot tie to the example": self.of_chance,
             "gives an example another output when its batch is split": others,
             "adds a loss that is not the mean of those of a batch's slices": (

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ringside.verify.example_random import ExampleStream, drawing_layers, tie_to_examples
+from ringside.verify.example_random import (
+    SEVERAL,
+    ExampleStream,
+    described,
+    drawing_layers,
+    drew_several,
+    tie_to_examples,
+)
 from ringside.verify.slices import Inspection, Part, close, slices_of
 from ringside_core.keras import (
     generator_of,
@@ -70,6 +77,9 @@ def inspect_own_step(
     else:
         told = _differences(step, splits, whole, draws)
         coupled = told.pop(_COUPLED, "") is None
+        several = [described(one) for one in drawing_layers(model) if drew_several(one)]
+        if coupled and several:  # which of both it is cannot be told
+            told, coupled = {f"has {', '.join(several)}, which {SEVERAL}": None}, False
         obstacles += [f"{name} {what}" for what in told if what]
     if not obstacles and (kept := step.assigned([whole_part, *(splits[0] if splits else ())])):
         obstacles.append(f"{name} assigns {', '.join(kept)} {_ASSIGNED}")

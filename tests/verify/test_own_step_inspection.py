@@ -84,11 +84,19 @@ class InOneCall(Stepping):
 
     def __init__(self) -> None:
         super().__init__()
-        self.drop = tf.keras.layers.Dropout(0.5)
+        self.drop = tf.keras.layers.Dropout(0.5, name="drop")
 
     def loss_of(self, error: Any) -> Any:
         dropped = self.drop(tf.concat([error, 2.0 * error], axis=0), training=True)
         return tf.reduce_mean(dropped**2)
+
+
+class InRows(InOneCall):
+    """Two rows of each example stand side by side, as of its steps of time."""
+
+    def loss_of(self, error: Any) -> Any:
+        rows = tf.reshape(tf.concat([error, 2.0 * error], axis=1), [-1, 1])
+        return tf.reduce_mean(self.drop(rows, training=True) ** 2)
 
 
 class Mixing(Stepping):
@@ -197,7 +205,7 @@ def test_what_is_dropped_of_two_batches_in_one_call_belongs_to_the_examples() ->
 
     assert found.obstacles == ()
     (drawn,) = found.by_design
-    assert (drawn.layer, drawn.split) == ("dropout (Dropout)", False)
+    assert (drawn.layer, drawn.split) == ("drop (Dropout)", False)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +217,7 @@ def test_what_is_dropped_of_two_batches_in_one_call_belongs_to_the_examples() ->
         (Tossing, "Tossing.train_step draws random numbers"),
         (Choosing, "Choosing.train_step updates other variables"),
         (Sized, "Sized.train_step cannot be called on 6 of 12 examples, a replica's part"),
+        (InRows, "InRows.train_step has drop (Dropout), which draws several rows"),
         (Queued, "Queued.train_step assigns queue from its batch"),
         (OtherSized, "the model cannot be called: InvalidArgumentError: Input to reshape"),
     ],
