@@ -115,7 +115,7 @@ class _Source(NamedTuple):
 
     Attributes:
         kind: of operation or generator.
-        seed: that its author gave it; None: he gave none.
+        seed: that its author gave it, or the state that it has; None: neither is known.
         generator: which one; None: an operation.
     """
 
@@ -347,24 +347,22 @@ def _asked_by(source: _Source | None) -> Iterator[None]:
 
 
 def _note_generators() -> None:
-    """Each tf.random.Generator knows its seed, and says who it is when it draws."""
+    """Each tf.random.Generator says who it is when it draws, and where it begins.
+
+    Those of one seed have one state. It does not go on here, as a stream answers.
+    """
     kind = tf.random.Generator
-    from_seed, skip = kind.from_seed.__func__, kind._skip_single_var
+    skip = kind._skip_single_var
 
-    def noted(cls: Any, seed: Any, *args: Any, **kwargs: Any) -> Any:
-        made = from_seed(cls, seed, *args, **kwargs)
-        if isinstance(seed, Integral):
-            vars(made)[_SEED] = int(seed)
-        return made
+    def skipped(self: Any, variable: Any, delta: Any) -> Any:
+        state = None
+        if stream_here() is not None and hasattr(variable, "numpy"):
+            with tf.init_scope():
+                state = tuple(variable.numpy().tolist())
+        with _asked_by(_Source("generator", state, id(self))):
+            return skip(self, variable, delta)
 
-    def skipped(self: Any, *args: Any) -> Any:
-        with _asked_by(_Source("generator", vars(self).get(_SEED), id(self))):
-            return skip(self, *args)
-
-    kind.from_seed, kind._skip_single_var = classmethod(noted), skipped
-
-
-_SEED = "_ringside_seed"
+    kind._skip_single_var = skipped
 
 
 def _state_here(generator: Any) -> Any:
