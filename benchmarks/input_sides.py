@@ -161,6 +161,7 @@ INPUTS = {
     "tf.image": Input(random_images, 64),
     "layers of images": Input(layers_of_images, 32),
     "layers of batches": Input(layers_of_batches, 32),
+    "layers of batches of 16": Input(layers_of_batches, 16),
     "TFRecord": Input(jpeg_records, 32, cache=False),
     "generator": Input(generated, 64),
     "generator streamed": Input(generated, 64, cache=False),
