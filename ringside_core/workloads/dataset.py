@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ringside_core.keras import python_of, tf
+from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.augment import Augment, check_tied
 from ringside_core.workloads.by_row import can_go_by_row
@@ -29,7 +29,14 @@ from ringside_core.workloads.dataset_layers import (
 from ringside_core.workloads.files import is_seeded, seeds
 from ringside_core.workloads.functions import called, joined, one_after_another, rewritten
 from ringside_core.workloads.padding import longest, padding_of, told_sizes
-from ringside_core.workloads.pairs import Part, Partners, unzipped
+from ringside_core.workloads.pairs import (
+    Part,
+    Partners,
+    check_drawn_once,
+    drawn_behind,
+    last_drawn,
+    unzipped,
+)
 
 # What is said of a data set whose epochs are passes over it.
 REPEAT_TOLD = "its repeat() is left away: --epochs says how often"
@@ -129,8 +136,8 @@ def _unzip(found: Layers, seed: int) -> None:
     if zipped is None:
         return
     outer = [outer_layers(one) for one in zipped._inputs()]
-    _check_drawn_once(outer)
-    drawn = [_last_drawn(part) for part in outer]
+    check_drawn_once(outer)
+    drawn = [last_drawn(part) for part in outer]
     loose = is_loose(outer)
     if not loose and not any(drawn):
         return
@@ -148,71 +155,10 @@ def _unzip(found: Layers, seed: int) -> None:
     if parts[0].batch is not None:
         found.layers.insert(0, ("batch", parts[0].batch))
     if any(drawn):
-        found.layers.insert(0, ("map", _drawn_behind(zipped, parts, drawn)))
+        found.layers.insert(0, ("map", drawn_behind(zipped, parts, drawn)))
     if partners is not None:
         found.layers.insert(0, ("partners", partners))
         found.said.append("what its zip gives as partners is drawn anew in each epoch")
-
-
-def _check_drawn_once(parts: Sequence[Layers]) -> None:
-    """Refuse parts of a zip whose draws TensorFlow and Ringside might pair in other ways.
-
-    Raises:
-        RefusalError: several parts draw by one function, or cache what they draw.
-    """
-    functions = [
-        python_of(what._func)
-        for part in parts
-        for kind, what in part.layers
-        if kind == "map" and draws(kind, what)
-    ]
-    if len({*map(id, functions)}) < len(functions):
-        raise RefusalError(
-            "A function that draws random numbers must be mapped on one part of a zip.",
-            received=f"{getattr(functions[0], '__name__', 'one')}, mapped on several",
-            advice="Map it behind the zip, on the whole element, where what is shared is clear.",
-        )
-    caching = [
-        part
-        for part in parts
-        if "cache" in [kind for kind, _ in part.layers]
-        if any(draws(*one) for one in part.layers)
-    ]
-    if len(caching) > 1:
-        raise RefusalError(
-            "One part of a zip may cache what it draws, and not several.",
-            received=f"{len(caching)} parts with a map that draws and a cache",
-            advice="Put cache() behind the zip.",
-        )
-
-
-def _last_drawn(part: Layers) -> list[Callable[..., Any]]:
-    """Take the maps that draw off a part of a zip; empty: there are none, or they must stay."""
-    first = next((n for n, one in enumerate(part.layers) if draws(*one)), len(part.layers))
-    last = part.layers[first:]
-    batch = [one for one in last[-1:] if one[0] == "batch"]
-    maps = last[: len(last) - len(batch)]
-    if any(kind != "map" for kind, _ in maps) or batches(part.layers[:first]):
-        return []  # it would be other elements that are drawn, or batches
-    part.layers = [*part.layers[:first], *batch]
-    return [what._func for _, what in maps]
-
-
-def _drawn_behind(
-    zipped: Any, parts: Sequence[Part], drawn: Sequence[Sequence[Callable[..., Any]]]
-) -> Any:
-    """The maps of the parts of a zip, as the function of one map that tf.data has wrapped."""
-    functions = [one_after_another(*of_part) for of_part in drawn]
-
-    def made(*element: Any) -> Any:
-        whole = element if type(zipped._datasets) is tuple else element[0]
-        each = tf.__internal__.nest.flatten_up_to(zipped._datasets, whole)
-        new = [called(function, one) for function, one in zip(functions, each, strict=True)]
-        return tf.nest.pack_sequence_as(zipped._datasets, new)
-
-    elements = [part.elements for part in parts]
-    behind = tf.data.Dataset.zip(tf.nest.pack_sequence_as(zipped._datasets, elements)).map(made)
-    return behind._map_func
 
 
 def _part(found: Layers, order: Any, seed: int) -> Part:

@@ -1,13 +1,19 @@
-"""Partners that a zip of shuffled data sets gives each example: others in each epoch."""
+"""A zip of data sets: the partners that it gives each example, and what its parts draw.
 
-from collections.abc import Sequence
+Both are others in each epoch.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ringside_core.keras import tf
+from ringside_core.keras import python_of, tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.dataset_layers import Layers, batches, draws
+from ringside_core.workloads.functions import called, one_after_another
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,72 @@ def unzipped(zipped: Any, parts: Sequence[Part]) -> tuple[Any, Partners | None]:
     )
     in_order = tf.data.Dataset.zip({name_of(n): read[n] for n in kept})
     return in_order.take(min(ends.values(), default=-1)), partners
+
+
+def check_drawn_once(parts: Sequence[Layers]) -> None:
+    """Refuse parts of a zip whose draws TensorFlow and Ringside might pair in other ways.
+
+    Raises:
+        RefusalError: several parts draw by one function, or cache what they draw.
+    """
+    of_parts = [
+        {
+            id(function): function
+            for kind, what in part.layers
+            if kind == "map" and draws(kind, what)
+            for function in [python_of(what._func)]
+        }
+        for part in parts
+    ]
+    counts = Counter(number for of_part in of_parts for number in of_part)
+    for number, function in (pair for of_part in of_parts for pair in of_part.items()):
+        if counts[number] > 1:
+            raise RefusalError(
+                "A function that draws random numbers must be mapped on one part of a zip.",
+                received=f"{getattr(function, '__name__', 'one')}, mapped on several",
+                advice="Map it behind the zip, on the whole element.",
+            )
+    caching = [
+        part
+        for part in parts
+        if "cache" in [kind for kind, _ in part.layers]
+        if any(draws(*one) for one in part.layers)
+    ]
+    if len(caching) > 1:
+        raise RefusalError(
+            "One part of a zip may cache what it draws, and not several.",
+            received=f"{len(caching)} parts with a map that draws and a cache",
+            advice="Put cache() behind the zip.",
+        )
+
+
+def last_drawn(part: Layers) -> list[Callable[..., Any]]:
+    """Take the maps that draw off a part of a zip; empty: there are none, or they must stay."""
+    first = next((n for n, one in enumerate(part.layers) if draws(*one)), len(part.layers))
+    last = part.layers[first:]
+    batch = [one for one in last[-1:] if one[0] == "batch"]
+    maps = last[: len(last) - len(batch)]
+    if any(kind != "map" for kind, _ in maps) or batches(part.layers[:first]):
+        return []  # it would be other elements that are drawn, or batches
+    part.layers = [*part.layers[:first], *batch]
+    return [what._func for _, what in maps]
+
+
+def drawn_behind(
+    zipped: Any, parts: Sequence[Part], drawn: Sequence[Sequence[Callable[..., Any]]]
+) -> Any:
+    """The maps of the parts of a zip, as the function of one map that tf.data has wrapped."""
+    functions = [one_after_another(*of_part) for of_part in drawn]
+
+    def made(*element: Any) -> Any:
+        whole = element if type(zipped._datasets) is tuple else element[0]
+        each = tf.__internal__.nest.flatten_up_to(zipped._datasets, whole)
+        new = [called(function, one) for function, one in zip(functions, each, strict=True)]
+        return tf.nest.pack_sequence_as(zipped._datasets, new)
+
+    elements = [part.elements for part in parts]
+    behind = tf.data.Dataset.zip(tf.nest.pack_sequence_as(zipped._datasets, elements)).map(made)
+    return behind._map_func
 
 
 def _check_batches(parts: Sequence[Part]) -> None:

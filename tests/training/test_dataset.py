@@ -430,6 +430,7 @@ def test_what_a_part_of_a_zip_draws_is_drawn_anew() -> None:
 
     numbers = images().map(lambda x, y: y)
     within = tf.data.Dataset.zip((images().map(noisy), numbers)).map(lambda one, y: (one[0], y))
+    take_apart(tf.data.Dataset.zip((images().map(noisy).map(noisy), numbers)))  # of one part
     expected = fed(pipeline(tf.data.Dataset.zip((images(), numbers)).map(behind)))
 
     for data in (within, within.shuffle(5)):
