@@ -79,12 +79,12 @@ def inspect_model(
         raise
     # Some of Keras' own layers compute in float32 only, and so do many authors' functions.
     except Exception as error:
-        told = f"the model cannot be called in {tf.keras.backend.floatx()}: {in_one_line(error)}"
-        if not names_a_type(str(error)):
-            told = (
-                f"the model cannot be called: {of_users(error)}; if that is about a size, take it "
-            )
-            told += "from the batch, as tf.shape(x)[0]"
+        if names_a_type(str(error)):
+            where = f" in {tf.keras.backend.floatx()}: {in_one_line(error)}"
+        else:
+            advice = "if that is about a size, take it from the batch, as tf.shape(x)[0]"
+            where = f": {of_users(error)}; {advice}"
+        told = f"the model cannot be called{where}"
         return Inspection((), (told,), (), (), runs=False)
 
 

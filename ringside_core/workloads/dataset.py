@@ -147,11 +147,12 @@ def _unzip(found: Layers, seed: int) -> None:
         found.shuffles.append(zipped)
     parts = [_part(one, order, seed) for one, order in zip(outer, _orders(outer), strict=True)]
     found.said += dict.fromkeys(one for part in outer for one in part.said)
-    endless = all(part.endless for part in parts)
     found.inner, partners = unzipped(zipped, parts)
-    if endless and is_cut(found):
-        found.inner = found.inner.repeat()
-    found.repeated = found.repeated or (endless and not is_cut(found))
+    if all(part.endless for part in parts):
+        if is_cut(found):
+            found.inner = found.inner.repeat()
+        else:
+            found.repeated = True
     if parts[0].batch is not None:
         found.layers.insert(0, ("batch", parts[0].batch))
     if any(drawn):
