@@ -1,0 +1,256 @@
+"""Each program of the catalogue under every stack against plain Keras.
+
+One start of a stack trains all its programs, one after the other (run.py). A program that hangs or
+ends its process fails, and those behind it are started again.
+"""
+
+import ast
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.programs.compare import deviations, load
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RUN = HERE / "run.py"
+CATALOGUE = HERE / "catalogue"
+BIN = Path(sys.executable).parent
+# Rounding of sums that are taken in another order; programs train 10 to 20 updates in float64.
+TOLERANCE = 1e-10
+MOST_STARTS = 4
+MOST_S = 900
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(MOST_S * 2)]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a program declares.
+
+    Attributes:
+        kind: equal to plain Keras; coupled: to that of the same slices alone; refused; chance.
+        sentence: words that a refusal holds.
+        keras3: also, or only, runs under Keras 3.
+        gradients: where they must be added to be equal.
+    """
+
+    name: str
+    kind: str
+    sentence: str = ""
+    keras3: bool | str = False
+    gradients: str = "optimizer"
+
+
+def declared(file: Path) -> Program:
+    """What a program says of itself, in one line; it is not run."""
+    line = re.search(r"^(KIND.*) = (.*)$", file.read_text(), re.MULTILINE)
+    assert line, f"{file.name} does not say its KIND"
+    names, values = line[1].lower().split(", "), ast.literal_eval(line[2])
+    says = dict(zip(names, values if len(names) > 1 else [values], strict=True))
+    return Program(file.stem, **says)
+
+
+PROGRAMS = [declared(file) for file in sorted(CATALOGUE.glob("*.py"))]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@dataclass(frozen=True)
+class Start:
+    """One process of a stack: its command, and what is added to its environment."""
+
+    command: list[str]
+    env: dict[str, str]
+
+
+def by_python(words: list[str]) -> list[Start]:
+    """Serially, as `python script.py` does."""
+    return [Start([sys.executable, *words], {})]
+
+
+def by_mirrored(replicas: int) -> Callable[[list[str]], list[Start]]:
+    """As `ringside launch` does; nothing else divides the CPU into devices."""
+
+    def start(words: list[str]) -> list[Start]:
+        flags = ["--backend", "mirrored", "--replicas", str(replicas)]
+        launch = [str(BIN / "ringside"), "launch", words[0], *flags]
+        return [Start([*launch, "--", *words[1:]], {})]
+
+    return start
+
+
+def by_horovodrun(words: list[str]) -> list[Start]:
+    """Two ranks."""
+    horovodrun = [str(BIN / "horovodrun"), "-np", "2", "--gloo", "--disable-cache"]
+    return [Start([*horovodrun, sys.executable, *words], {})]
+
+
+def by_tf_config(words: list[str]) -> list[Start]:
+    """Two workers on this machine."""
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    return [
+        Start(
+            [sys.executable, *words],
+            {
+                "TF_CONFIG": json.dumps(
+                    {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+                )
+            },
+        )
+        for index in range(2)
+    ]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A stack, and who takes part in it."""
+
+    name: str
+    start: Callable[[list[str]], list[Start]]
+    processes: int = 1
+    replicas: int = 2
+    keras: int = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def programs(self) -> list[Program]:
+        """Those of its Keras."""
+        return [
+            one for one in PROGRAMS if (one.keras3 if self.keras == 3 else one.keras3 != "only")
+        ]
+
+
+ARMS = [
+    Arm("serial", by_python, replicas=1),
+    Arm("mirrored-2", by_mirrored(2)),
+    Arm("mirrored-3", by_mirrored(3), replicas=3),
+    Arm("horovod-2", by_horovodrun, processes=2),
+    Arm("multi-worker-2", by_tf_config, processes=2),
+    Arm("keras3-serial", by_python, replicas=1, keras=3),
+    Arm("keras3-mirrored-2", by_mirrored(2), keras=3),
+    Arm("keras3-horovod-2", by_horovodrun, processes=2, keras=3),
+]
+ASKED = [(arm, program) for arm in ARMS for program in arm.programs]
+
+
+def run(starts: list[Start], folder: Path, keras: int, first_path: Path) -> str:
+    """Run processes in a folder, to their end; returns what they have printed."""
+    files = [folder / f"start-{len([*folder.glob('start-*')])}-{k}.log" for k in range(len(starts))]
+    children: list[subprocess.Popen] = []
+    for start, file in zip(starts, files, strict=True):
+        path = os.pathsep.join([str(first_path), os.environ.get("PYTHONPATH", "")])
+        env = {"PYTHONPATH": path, "TF_USE_LEGACY_KERAS": str(int(keras == 2))}
+        with file.open("w") as log:
+            children.append(
+                subprocess.Popen(
+                    start.command,
+                    env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **env, **start.env},
+                    cwd=folder,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+    try:
+        for child in children:
+            child.wait(MOST_S)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return "\n".join(file.read_text(errors="replace") for file in files)
+
+
+def train_all(arm: Arm, folder: Path, first_path: Path) -> str:
+    """Let a stack train all its programs; returns what its processes have printed."""
+    left = [program.name for program in arm.programs]
+    printed = ""
+    for _ in range(MOST_STARTS):
+        starts = arm.start([str(RUN), str(folder), *left])
+        printed += run(starts, folder, arm.keras, first_path)
+        done = {file.name.partition(".")[0] for file in folder.glob("*.0.npz")}
+        # What is missing first has ended the process, or was ended for it.
+        missing = [name for name in left if name not in done]
+        left = missing[1:]
+        if not left:
+            break
+    return printed
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, quick_horovodrun: None
+) -> Iterator[Callable[[Arm], tuple[Path, str]]]:
+    """The folder of an arm's results and what its processes printed; started when first asked."""
+
+    @cache
+    def of(arm: Arm) -> tuple[Path, str]:
+        folder = tmp_path_factory.mktemp(arm.name)
+        first_path = HERE / "plain" if arm.name.startswith("plain") else ROOT
+        return folder, train_all(arm, folder, first_path)
+
+    yield of
+
+
+def plain(keras: int) -> Arm:
+    """The same programs, by plain Keras."""
+    return Arm(f"plain-keras{keras}", by_python, replicas=1, keras=keras)
+
+
+@pytest.mark.parametrize(("arm", "program"), ASKED, ids=lambda one: getattr(one, "name", str(one)))
+def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path, str]]) -> None:
+    """It tells what plain Keras tells in every process, or is refused by the sentence."""
+    folder, printed = trained(arm)
+    reference = load(trained(plain(arm.keras))[0] / f"{program.name}.0.npz")
+    files = [folder / f"{program.name}.{rank}.npz" for rank in range(arm.processes)]
+    assert all(file.is_file() for file in files), f"no result\n{printed[-4000:]}"
+
+    for file in files:
+        found = load(file)
+        if program.kind == "refused" and arm.replicas > 1:
+            kind, message = found["error"]
+            assert kind == "RefusalError"
+            assert program.sentence in message
+            continue
+        assert "error" not in found, "\n".join(map(str, found["error"]))
+        if program.kind == "chance" or (program.kind == "coupled" and arm.replicas > 1):
+            assert found.keys() == reference.keys()
+        else:
+            apart = deviations(reference, found)
+            assert max(apart.values()) <= TOLERANCE, apart
+
+
+REFUSED = [program for program in PROGRAMS if program.kind == "refused"]
+
+
+@pytest.mark.parametrize("program", REFUSED, ids=lambda one: one.name)
+def test_refused(program: Program, tmp_path: Path) -> None:
+    """A program that cannot be trained ends with one sentence, code 2 and no traceback."""
+    command = by_mirrored(2)([str(CATALOGUE / f"{program.name}.py")])[0].command
+
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "1"},
+    )  # fmt: skip
+
+    assert program.sentence in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode == 2
