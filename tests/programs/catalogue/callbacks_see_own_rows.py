@@ -33,7 +33,7 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.SGD(0.4), "mse", metrics=["mae"])
 history = ringside.fit(
-    model, x, y, batch_size=8, epochs=8, validation_split=0.2, callbacks=callbacks, verbose=0
+    model, x, y, batch_size=8, epochs=12, validation_split=0.2, callbacks=callbacks, verbose=0
 )
 rates = history.history.get("lr") or history.history["learning_rate"]
 told = {"weights": model.get_weights(), "batch losses": seen.losses, "batch maes": seen.maes}

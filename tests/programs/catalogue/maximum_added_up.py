@@ -9,7 +9,7 @@ KIND = "equal"
 
 tf.keras.utils.set_random_seed(7)
 rng = np.random.default_rng(3)
-x, y = rng.normal(size=(35, 6)), rng.integers(0, 3, (35, 1))
+x, y = rng.normal(size=(46, 6)), rng.integers(0, 3, (46, 1))  # 35 train, 11 are held out
 
 
 class Own(tf.keras.metrics.Metric):
@@ -61,5 +61,5 @@ with ringside.scope():
         [tf.keras.Input((6,)), tf.keras.layers.Dense(3, activation="softmax")]
     )
     model.compile(tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics)
-history = ringside.fit(model, x, y, batch_size=8, epochs=2, validation_split=0.26, verbose=0)
+history = ringside.fit(model, x, y, batch_size=8, epochs=2, validation_split=0.23, verbose=0)
 told = {"weights": model.get_weights(), **history.history}

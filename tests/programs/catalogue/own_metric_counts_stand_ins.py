@@ -1,4 +1,4 @@
-"""A metric of the author's beside a loss of the author's counts 37 hits, and no stand-in row."""
+"""A metric of the author's beside a loss of the author's counts each row once, and no stand-in."""
 
 import numpy as np
 import tensorflow as tf
