@@ -20,7 +20,7 @@ with ringside.scope():
         ]
     )
     hits = tf.keras.metrics.TruePositives(name="hits")
-    model.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy", [hits, "accuracy"])
+    model.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[hits, "accuracy"])
 told = {}
 
 
