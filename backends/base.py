@@ -241,6 +241,43 @@ class Backend(ABC):
         """
         raise NotImplementedError(f"{self.name} reduces no gradients")
 
+    # Within the step of a replica
+
+    @property
+    def in_strategy(self) -> bool:
+        """Whether the replicas are a strategy's, which Keras knows of."""
+        return False
+
+    @property
+    def strategy_here(self) -> Any:
+        """The strategy in whose scope Keras trains; without one, TensorFlow's default."""
+        return tf.distribute.get_strategy()
+
+    def static_replica_number(self) -> int:
+        """Number of the replica in whose step this is called, from 0."""
+        return self.rank
+
+    def sum_gradients(
+        self, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
+    ) -> list[Any]:
+        """The gradients of all replicas, added by the stack's own reducer.
+
+        Args:
+            gradients: of this replica, tensors or slices; None where a variable has none.
+            variables: in the same order.
+            upstream: the optimizer's own sum of (gradient, variable) pairs; None: a tape asks.
+        """
+        del variables, upstream
+        return gradients
+
+    def sum_tensors(self, tensors: list[Any]) -> list[Any]:
+        """The sums of tensors over all replicas."""
+        return tensors
+
+    def let_replicas_update_alone(self) -> bool:
+        """Let each replica update its own copies of variables while `Part.alone`; else False."""
+        return False
+
     def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
         """Input that `Model.fit` takes, from a function: input shard → batches of one replica."""
         return dataset_fn(self.input_shard)
@@ -397,6 +434,20 @@ class Backend(ABC):
         # A strategy sums metric variables when they are read, over its processes too.
         with self.scope():
             return {told_as(metric): np.asarray(metric.result()) for metric in metrics}
+
+    def summed(self, variable: Any) -> NDArray[Any]:
+        """The sum over all replicas of a variable that each has its own copy of."""
+        with self.scope():
+            return np.asarray(raw(variable).numpy())
+
+    def with_summed(self, variables: list[Any], read: Callable[[], Any]) -> Any:
+        """What a function reads while variables hold their sums over all replicas.
+
+        All processes must call this. A strategy's are read as sums outside of a step.
+        """
+        del variables
+        with self.scope():
+            return read()
 
     def average_statistics(self, model: Any) -> None:
         """Give every replica the mean over all replicas of the statistics that layers keep.

@@ -1,5 +1,6 @@
 """Horovod: one process for each replica, ring all-reduce, DistributedOptimizer."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -221,6 +222,46 @@ class HorovodRing(Ranks):
         optimizer._allreduce_grads = lambda gradients, variables: reduction(
             upstream, list(gradients), list(variables)
         )
+
+    def sum_gradients(
+        self, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
+    ) -> list[Any]:
+        """By the function with which Horovod's DistributedOptimizer or its tape reduces.
+
+        A DistributedOptimizer is another object than the author's optimizer, and reduces in
+        `minimize` only; so its function is called where the author's optimizer adds gradients.
+        Its optimizer does not work on Keras 3, where its tape's function is taken.
+        """
+        reducer = self._tape if VERSION == 3 or upstream is None else self._optimizer
+        return list(reducer._allreduce_grads(gradients, [raw(v) for v in variables]))
+
+    @functools.cached_property
+    def _optimizer(self) -> Any:
+        hvd, options = self._hvd, self._options
+        with tf.init_scope():  # it is asked for while a step is traced
+            return hvd.DistributedOptimizer(
+                tf.keras.optimizers.SGD(),
+                compression=getattr(hvd.Compression, options.compression),
+                groups=options.num_groups,
+                op=hvd.Sum,
+            )
+
+    @functools.cached_property
+    def _tape(self) -> Any:
+        import horovod.tensorflow as hvd
+
+        return hvd.DistributedGradientTape(
+            tf.GradientTape(),
+            compression=getattr(hvd.Compression, self._options.compression),
+            groups=self._options.num_groups,
+            op=hvd.Sum,
+        )
+
+    def sum_tensors(self, tensors: list[Any]) -> list[Any]:
+        """Together, as fewer messages; without compression."""
+        import horovod.tensorflow as hvd
+
+        return list(hvd.grouped_allreduce(tensors, op=hvd.Sum)) if tensors else []
 
     def prepare_model(self, model: Any) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks; each draws by itself."""

@@ -1,5 +1,6 @@
 """Ranks: each process has a TensorFlow of its own, which does not know the others."""
 
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,3 +29,18 @@ class Ranks(Backend):
             for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
                 variable.assign(value)
         return super().merged_results(metrics)
+
+    def summed(self, variable: Any) -> NDArray[Any]:
+        """The sum over the ranks: to TensorFlow their variables are not connected."""
+        return self.all_reduce(super().summed(variable))
+
+    def with_summed(self, variables: list[Any], read: Callable[[], Any]) -> Any:
+        """The variables hold the ranks' sums only meanwhile."""
+        own = [variable.numpy() for variable in variables]
+        for variable, value in zip(variables, own, strict=True):
+            variable.assign(self.all_reduce(value))
+        try:
+            return read()
+        finally:
+            for variable, value in zip(variables, own, strict=True):
+                variable.assign(value)

@@ -7,6 +7,7 @@ from typing import Any
 
 from backends.base import Backend, GradientReduction, statistics
 from ringside_core.keras import VERSION, change_reduction, raw, tf
+from ringside_core.keras.part import here
 from ringside_core.specs import InputShard, RefusalError
 
 
@@ -102,6 +103,59 @@ class StrategyBackend(Backend):
     def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
         """Keras has divided the gradients by the number of replicas, for their sum."""
         change_reduction(optimizer, reduction)
+
+    @property
+    def in_strategy(self) -> bool:
+        """Keras asks it."""
+        return True
+
+    @property
+    def strategy_here(self) -> Any:
+        """The strategy itself."""
+        return self.strategy
+
+    def static_replica_number(self) -> int:
+        """Known while a step is traced: each replica is traced by itself."""
+        context = tf.distribute.get_replica_context()
+        return int(tf.get_static_value(context.replica_id_in_sync_group))
+
+    def sum_gradients(
+        self, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
+    ) -> list[Any]:
+        """By the optimizer's own sum; TensorFlow packs gradients of one type only."""
+        found = list(gradients)
+        for kind in {g.dtype for g in gradients if g is not None}:
+            own = [k for k, g in enumerate(gradients) if g is not None and g.dtype == kind]
+            if upstream is None:
+                summed = self.sum_tensors([gradients[k] for k in own])
+            else:
+                summed = [g for g, _ in upstream([(gradients[k], variables[k]) for k in own])]
+            for k, gradient in zip(own, summed, strict=True):
+                found[k] = gradient
+        return found
+
+    def sum_tensors(self, tensors: list[Any]) -> list[Any]:
+        """As Keras sums gradients; TensorFlow packs tensors of one type only."""
+        found = list(tensors)
+        context = tf.distribute.get_replica_context()
+        for kind in {t.dtype for t in tensors}:
+            own = [k for k, t in enumerate(tensors) if t.dtype == kind]
+            # Of one tensor in a graph, TensorFlow does not return a list.
+            given = [*(tensors[k] for k in own), tf.zeros([], kind)]
+            summed = context.all_reduce(tf.distribute.ReduceOp.SUM, given)
+            for k, total in zip(own, summed, strict=False):
+                found[k] = total
+        return found
+
+    def let_replicas_update_alone(self) -> bool:
+        """A `merge_call` waits for all replicas, and cannot stand in a `tf.cond`. Private: 2.21."""
+
+        def use_merge_call() -> bool:
+            part = here()
+            return part is None or not part.alone
+
+        vars(self.strategy.extended)["_use_merge_call"] = use_merge_call
+        return True
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = self.strategy.experimental_local_results(raw(variable))

@@ -55,8 +55,8 @@ def f1(y_true, y_pred):
     return 2 * hits / (tf.reduce_sum(wanted) + tf.reduce_sum(y_pred[:, 0]))
 
 
-metrics = [Most("most"), Batches("batches", (2,)), Recall("recall", (3, 3)), f1, "accuracy"]
 with ringside.scope():
+    metrics = [Most("most"), Batches("batches", (2,)), Recall("recall", (3, 3)), f1, "accuracy"]
     model = tf.keras.Sequential(
         [tf.keras.Input((6,)), tf.keras.layers.Dense(3, activation="softmax")]
     )

@@ -28,6 +28,6 @@ told["evaluated"] = model.evaluate(x[:11], y[:11], batch_size=5, verbose=0)
 told["batch"] = [model.train_on_batch(x[:5], y[:5]) for _ in range(2)]
 data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(37).batch(12)
 second = ringside.fit(model, data, epochs=2, verbose=0)
-told |= {"weights": model.get_weights(), "updates": int(model.optimizer.iterations)}
+told |= {"weights": model.get_weights(), "updates": int(model.optimizer.iterations.numpy())}
 told |= {f"first {name}": values for name, values in first.history.items()}
 told |= {f"second {name}": values for name, values in second.history.items()}

@@ -1,0 +1,318 @@
+"""The part of a global batch that a replica's step runs on, and what TensorFlow does differently there.
+
+Within a step (`Part.running`) losses are means over the replica's own rows, a gradient counts by the
+replica's share of the rows, and the stack's own reducer adds the gradients of all replicas. Outside
+of one every function here is TensorFlow's own. What Keras does differently stands in
+`legacy_hooks.py` and `keras3_hooks.py`.
+
+Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`, and
+`Strategy.num_replicas_in_sync`, which is 1 within a step: TensorFlow and both Keras divide losses by
+it, and multiply what they tell of sums.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.ops.parallel_for import control_flow_ops
+
+from ringside_core.keras.tensorflow import tf
+from ringside_core.specs import RefusalError
+
+_BRANCH = "CondBranchFuncGraph"  # TensorFlow's class of a branch's graph
+_here = threading.local()  # a strategy traces each replica in a thread of its own
+
+
+@dataclass
+class Part:
+    """One replica's part of a step of one global batch.
+
+    Attributes:
+        number: of the replica, from 0.
+        size: replicas in all.
+        rows: of the global batch that are this replica's: number::size. 0: it runs on a row that is
+            not its own, and counts nothing.
+        n: rows of the global batch.
+        reduce: (gradients, variables, the optimizer's own sum of pairs or None) → gradients: the
+            stack's sum over replicas.
+        total: tensors → their sums over replicas.
+        at_tape: gradients are added where the outermost tape gives them, not where they are applied.
+        alone: replicas change their own copies of variables, and do not wait for each other.
+        results: id of a tensor → the metric whose result it is, of this replica's rows alone.
+        merge: a metric's result is over all replicas already within the step.
+        whole: a metric is being given all replicas' rows.
+        by_row: draws are those of the whole batch, for certificates; else each replica's own.
+    """
+
+    number: int
+    size: int
+    rows: Any
+    n: Any
+    reduce: Callable[[list[Any], list[Any], Callable[[Any], Any] | None], list[Any]]
+    total: Callable[[list[Any]], list[Any]]
+    at_tape: bool = False
+    merge: bool = False
+    alone: bool = False
+    whole: bool = False
+    by_row: bool = False
+    graph: Any = None
+    added: set[int] = field(default_factory=set)
+    results: dict[int, Any] = field(default_factory=dict)
+    in_pfor: bool = False
+
+    @functools.cached_property
+    def share(self) -> Any:
+        """Rows ÷ n, a float64 scalar; all shares add up to 1."""
+        return tf.cast(self.rows, tf.float64) / tf.cast(self.n, tf.float64)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Within this block of a thread, a step runs on this part."""
+        before = here()
+        _here.part, self.graph = self, tf.compat.v1.get_default_graph()
+        try:
+            yield
+        finally:
+            _here.part = before
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Within this block replicas wait for each other."""
+        before, self.alone = self.alone, False
+        try:
+            yield
+        finally:
+            self.alone = before
+
+
+def here() -> Part | None:
+    """The part that the step of this thread runs on; None: no step runs."""
+    return getattr(_here, "part", None)
+
+
+def within(owner: Any, name: str, instead: Callable[..., Any]) -> None:
+    """Let `instead(part, upstream, *args)` be called within a step, and upstream elsewhere."""
+    upstream = getattr(owner, name)
+
+    @functools.wraps(upstream)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        part = here()
+        if part is None:
+            return upstream(*args, **kwargs)
+        return instead(part, upstream, *args, **kwargs)
+
+    setattr(owner, name, hooked)
+
+
+def times(value: Any, factor: Any) -> Any:
+    """A tensor or slices × a scalar; 0 where that is 0, also of what is no number. None stays."""
+    if value is None:
+        return None
+    if isinstance(value, tf.IndexedSlices):
+        return tf.IndexedSlices(times(value.values, factor), value.indices, value.dense_shape)
+    return tf.math.multiply_no_nan(value, tf.cast(factor, value.dtype))
+
+
+def shared(
+    part: Part,
+    gradients: Sequence[Any],
+    variables: Sequence[Any],
+    upstream: Callable[[Any], Any] | None = None,
+) -> list[Any]:
+    """The gradients that are applied: each × the share, added over replicas.
+
+    Those that a tape has added stay as they are.
+
+    Args:
+        part: of this replica.
+        gradients, variables: in one order.
+        upstream: the optimizer's own sum over replicas of (gradient, variable) pairs.
+    """
+    gradients = list(gradients)
+    todo = [k for k, v in enumerate(variables) if not (part.at_tape and key(v) in part.added)]
+    if todo and part.size > 1 and type(tf.compat.v1.get_default_graph()).__name__ == _BRANCH:
+        raise RefusalError(
+            "An update must not stand in a tf.cond that each replica decides by its own rows.",
+            received="a step that decides by its own rows whether to update",
+            advice='Add gradients="tape", where the condition is about gradients; else let it be '
+            "about ringside.gather(rows).",
+        )
+    counted = [times(gradients[k], part.share) for k in todo]
+    if part.size > 1 and todo:
+        with part.together():
+            counted = part.reduce(counted, [variables[k] for k in todo], upstream)
+    for k, gradient in zip(todo, counted, strict=True):
+        gradients[k] = gradient
+    return gradients
+
+
+def key(variable: Any) -> int:
+    """What tells a variable from others, whichever replica's copy it is."""
+    variable = getattr(variable, "value", variable) if not hasattr(variable, "handle") else variable
+    whole = getattr(variable, "_distributed_container", None)
+    return id(whole() or variable) if callable(whole) else id(variable)
+
+
+def update(
+    part: Part, upstream: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    """Of `Mean` and `Sum`: a single number is a mean over rows, so it counts by the share."""
+    if sample_weight is None and tf.convert_to_tensor(values).shape.rank == 0 and not part.whole:
+        sample_weight = tf.cast(part.share, metric.dtype)
+        values = times(floating(values), sample_weight > 0)
+    return upstream(metric, values, sample_weight=sample_weight)
+
+
+def floating(value: Any) -> Any:
+    """A number as a tensor of floating point."""
+    value = tf.convert_to_tensor(value)
+    return value if value.dtype.is_floating else tf.cast(value, tf.keras.backend.floatx())
+
+
+def mean_over_own_rows(
+    part: Part, upstream: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Of `Loss.__call__`: of a sum over the own rows, the part that the share leaves whole."""
+    value = upstream(loss, *args, **kwargs)
+    if loss.reduction != "sum":
+        return value
+    return tf.math.divide_no_nan(value, tf.cast(part.share, value.dtype))
+
+
+def drawn_for_rows(shape: Any, draw: Callable[[Any], Any]) -> Any:
+    """Random numbers for the rows of a replica: those that a serial run draws for the same rows.
+
+    Args:
+        shape: [rows, …] of what is drawn; another first axis is drawn as it is, equal everywhere.
+        draw: shape → numbers, the same at each call.
+    """
+    part = here()
+    shape = tf.convert_to_tensor(shape, tf.int32)
+    if part is None or part.size == 1:
+        return draw(shape)
+    rows, n = tf.maximum(part.rows, 1), tf.convert_to_tensor(part.n)
+    by_row = tf.equal(shape[0], rows)
+    whole = draw(tf.concat([[tf.where(by_row, n, shape[0])], shape[1:]], 0))
+    first = tf.minimum(part.number, n - 1)
+    return tf.cond(by_row, lambda: whole[first :: part.size], lambda: whole)
+
+
+def _is_variable(source: Any) -> bool:
+    return isinstance(source, tf.Variable) or isinstance(getattr(source, "value", None), tf.Variable)
+
+
+def _gradient(
+    part: Part,
+    upstream: Callable[..., Any],
+    tape: Any,
+    target: Any,
+    sources: Any,
+    output_gradients: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    flat = tf.nest.flatten(sources)
+    if not any(map(_is_variable, flat)) or _is_inner(part, tape):
+        return upstream(tape, target, sources, output_gradients, *args, **kwargs)
+    if part.at_tape:
+        return _added(part, upstream, tape, target, sources, output_gradients, *args, **kwargs)
+    if output_gradients is None and any(_rank(t) for t in tf.nest.flatten(target)):
+        # The gradient of several losses is that of their sum, of which the share must not be taken.
+        whole = tf.math.reciprocal_no_nan(part.share)
+        output_gradients = tf.nest.map_structure(
+            lambda t: tf.ones_like(t) * (tf.cast(whole, t.dtype) if _rank(t) else 1), target
+        )
+    return upstream(tape, target, sources, output_gradients, *args, **kwargs)
+
+
+def _is_inner(part: Part, tape: Any) -> bool:
+    """Whether another gradient is taken through this one: by an outer tape, a jacobian, a loop."""
+    if part.in_pfor or tf.compat.v1.get_default_graph() is not part.graph:
+        return True
+    recording = tape._recording
+    if recording:
+        tape._pop_tape()
+    try:
+        return not pywrap_tfe.TFE_Py_TapeSetIsEmpty()
+    finally:
+        if recording:
+            tape._push_tape()
+
+
+def _rank(tensor: Any) -> Any:
+    return getattr(tensor, "shape", tf.TensorShape([])).rank
+
+
+def _added(
+    part: Part,
+    upstream: Callable[..., Any],
+    tape: Any,
+    target: Any,
+    sources: Any,
+    output_gradients: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """The gradient of the whole global batch, in all replicas."""
+    some = tf.cast(part.rows > 0, tf.float64)
+
+    def weight(t: Any, given: Any = None) -> Any:
+        factor = some if given is None and _rank(t) else part.share
+        return times(tf.ones_like(t) if given is None else given, factor)
+
+    if output_gradients is None:
+        given = tf.nest.map_structure(weight, target)
+    else:
+        given = tf.nest.map_structure(weight, target, output_gradients)
+    with part.together():  # a gradient may go through gathered rows
+        found = upstream(tape, target, sources, given, *args, **kwargs)
+    flat, owners = tf.nest.flatten(found), tf.nest.flatten(sources)
+    own = [k for k, source in enumerate(owners) if _is_variable(source)]
+    gradients, variables = [times(flat[k], some) for k in own], [owners[k] for k in own]
+    if part.size > 1:
+        with part.together():
+            gradients = part.reduce(gradients, variables, None)
+    for k, gradient in zip(own, gradients, strict=True):
+        flat[k] = gradient
+        part.added.add(key(owners[k]))
+    return tf.nest.pack_sequence_as(found, flat)
+
+
+def _in_pfor(part: Part, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    before, part.in_pfor = part.in_pfor, True
+    try:
+        return upstream(*args, **kwargs)
+    finally:
+        part.in_pfor = before
+
+
+def _average(
+    part: Part,
+    upstream: Callable[..., Any],
+    per_example_loss: Any,
+    sample_weight: Any = None,
+    global_batch_size: Any = None,
+) -> Any:
+    """The mean over the own rows, of the batch that the author divides by."""
+    losses = tf.convert_to_tensor(per_example_loss)
+    mean = upstream(losses, sample_weight, tf.shape(losses)[0])
+    if global_batch_size is None:
+        return mean
+    return mean * tf.cast(part.n, mean.dtype) / tf.cast(global_batch_size, mean.dtype)
+
+
+def _change_tensorflow() -> None:
+    within(tf.GradientTape, "gradient", _gradient)
+    within(control_flow_ops, "pfor", _in_pfor)
+    within(tf.nn, "compute_average_loss", _average)
+    replicas = tf.distribute.Strategy.num_replicas_in_sync
+    tf.distribute.Strategy.num_replicas_in_sync = property(
+        lambda self: replicas.fget(self) if here() is None else 1
+    )
+
+
+_change_tensorflow()

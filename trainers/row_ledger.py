@@ -1,0 +1,57 @@
+"""Which rows were trained, in which order: a hash that each replica adds up within its step."""
+
+from functools import partial
+from typing import Any
+
+from backends.base import Backend
+from ringside_core.keras import tf
+from trainers.rows import row_hash
+
+_ODD = 6_364_136_223_846_793_005
+
+
+class RowLedger:
+    """A hash of rows in their order, and their number, over all replicas.
+
+    The sum over replicas does not depend on how a global batch is divided, so a serial run and an
+    arm that were fed the same global batches in the same order have the same ledger.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        make = partial(
+            tf.Variable,
+            dtype=tf.int64,
+            trainable=False,
+            synchronization=tf.VariableSynchronization.ON_READ,
+        )
+        with backend.scope():
+            self._hash = make(0, aggregation=tf.VariableAggregation.SUM)
+            self._rows = make(0, aggregation=tf.VariableAggregation.SUM)
+            self._factor = make(1, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+
+    def note(self, part: Any, rows: Any, number: int, size: int) -> None:
+        """Add the rows of a step; called in the step of each replica.
+
+        Args:
+            part: the replica's rows: number::size of the global batch.
+            rows: how many of them count: 0 where the replica has none.
+            number: of the replica.
+            size: replicas.
+        """
+        some = tf.cast(tf.minimum(rows, 1), tf.int64)
+        self._hash.assign_add(row_hash(part, number, size) * some * self._factor)
+        self._factor.assign(self._factor * _ODD)
+        self._rows.assign_add(tf.cast(rows, tf.int64))
+
+    def begin(self) -> None:
+        """Forget all rows."""
+        with self._backend.scope():
+            self._hash.assign(0)
+            self._rows.assign(0)
+            self._factor.assign(1)
+
+    def read(self) -> tuple[int, int]:
+        """(rows, hash from 0 to 2**64 - 1) over all replicas; all processes must call it."""
+        rows, found = (int(self._backend.summed(v)) for v in (self._rows, self._hash))
+        return rows, found % 2**64

@@ -1,0 +1,203 @@
+"""The rows of a global batch: which are a replica's, and a hash that tells them from others.
+
+Replica r of R gets rows r, r + R, r + 2R … of each batch: what `.shard(R, r)` before
+`.batch(B / R)` would give it. A short last batch needs no special case.
+"""
+
+from typing import Any
+
+from ringside_core.keras import tf
+from ringside_core.keras.part import Part
+from ringside_core.specs import RefusalError
+
+_PLACE, _PART, _COLUMN = 5_308_871_522, 977, 131_071
+
+
+def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
+    """A replica's rows of a batch.
+
+    Args:
+        batch: a nest of tensors [n, …], also ragged and sparse ones. Scalars, and parts with another
+            static number of rows than the batch's, belong to every row.
+        r: number of the replica.
+        size: replicas in all.
+
+    Returns:
+        (rows r::size of every part, their number, n). A replica without rows gets the last one, and
+        the number 0.
+
+    Raises:
+        RefusalError: no part has rows.
+
+    Example:
+        >>> part, rows, n = cut({"x": tf.range(5)}, 1, 2)
+        >>> part["x"].numpy().tolist(), rows, n
+        ([1, 3], 2, 5)
+    """
+    flat = [t for t in tf.nest.flatten(batch) if t is not None]
+    n, beside = rows_of(flat)
+    if size == 1:
+        return batch, n, n
+    least, most = (min, max) if isinstance(n, int) else (tf.minimum, tf.maximum)
+    rows, first = most((n - r + size - 1) // size, 0), least(r, n - 1)
+
+    def own(t: Any) -> Any:
+        if t is None or _is_single(t) or _is_beside(t, beside):
+            return t
+        if isinstance(t, tf.SparseTensor):
+            return _sparse_rows(t, first, size, most(rows, 1))
+        return t[first::size]
+
+    return tf.nest.map_structure(own, batch), rows, n
+
+
+def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
+    """The number of rows of a batch, an int if it is static, and other numbers of parts beside it."""
+    found = [_number_of(t) for t in parts if not _is_single(t)]
+    if not found:
+        raise RefusalError(
+            "A batch must have rows: an array or tensor of one number for each example.",
+            received=f"{len(parts)} single numbers",
+        )
+    static = [k for k in found if isinstance(k, int)]
+    dynamic = [k for k in found if not isinstance(k, int)]
+    if not dynamic:
+        n = max(dict.fromkeys(static), key=static.count)
+        return n, set(static) - {n}
+    for other in dynamic[1:]:
+        tf.debugging.assert_equal(dynamic[0], other, "the parts of a batch must have as many rows")
+    return dynamic[0], set(static)
+
+
+def block(batch: Any, r: int, size: int) -> Any:
+    """The r-th of `size` parts of a batch, one after the other: Keras joins predictions so."""
+    n, beside = rows_of([t for t in tf.nest.flatten(batch) if t is not None])
+
+    def own(t: Any) -> Any:
+        if t is None or _is_single(t) or _is_beside(t, beside):
+            return t
+        if isinstance(t, tf.SparseTensor):
+            begin, end = r * n // size, (r + 1) * n // size
+            others = [tf.zeros_like(t.dense_shape[1:]), t.dense_shape[1:]]
+            start = tf.concat([[tf.cast(begin, tf.int64)], others[0]], 0)
+            length = tf.concat([[tf.cast(end - begin, tf.int64)], others[1]], 0)
+            return tf.sparse.slice(t, start, length)
+        return t[r * n // size : (r + 1) * n // size]
+
+    return tf.nest.map_structure(own, batch)
+
+
+def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
+    """A hash of the rows of a batch in their order, int64.
+
+    It is a sum over rows, of the row's fingerprint × an odd number for its place in the global
+    batch: the hashes of all replicas' rows add up to that of the whole batch.
+
+    Args:
+        batch: a nest of tensors.
+        r, size: its rows are rows r::size of a global batch.
+    """
+    total = tf.zeros([], tf.int64)
+    parts = [t for t in tf.nest.flatten(batch) if t is not None and not _is_single(t)]
+    _, beside = rows_of(parts)
+    for k, t in enumerate(parts):
+        if _is_beside(t, beside):
+            continue
+        if isinstance(t, tf.RaggedTensor):
+            flat, row, starts = t.flat_values, t.value_rowids(), t.row_starts()
+            for inner in t.nested_row_splits[1:]:  # the outermost rows count
+                row = tf.repeat(row, inner[1:] - inner[:-1])
+                starts = tf.gather(inner, starts)
+            column = tf.range(tf.shape(flat)[0], dtype=tf.int64) - tf.cast(
+                tf.gather(starts, row), tf.int64
+            )
+        elif isinstance(t, tf.SparseTensor):
+            flat, row = t.values, t.indices[:, 0]
+            column = tf.reduce_sum(t.indices[:, 1:] * 8191, 1)
+        else:
+            flat, row = t, tf.range(tf.shape(t)[0], dtype=tf.int64)
+            column = tf.zeros_like(row)
+        place = tf.cast(row, tf.int64) * size + r + _PART * k + _COLUMN * tf.cast(column, tf.int64)
+        total += tf.reduce_sum(_fingerprints(flat) * (place * _PLACE + 1))
+    return total
+
+
+def _fingerprints(rows: Any) -> Any:
+    rows = tf.cast(rows, tf.uint8) if rows.dtype == tf.bool else rows
+    flat = tf.reshape(rows, [tf.shape(rows)[0], -1])
+    if flat.dtype == tf.string:
+        flat = tf.strings.reduce_join(flat, axis=1, separator="\0")
+    return tf.bitcast(tf.raw_ops.Fingerprint(data=flat, method="farmhash64"), tf.int64)
+
+
+def _number_of(t: Any) -> Any:
+    if isinstance(t, tf.RaggedTensor):
+        return t.nrows(tf.int32)
+    if isinstance(t, tf.SparseTensor):
+        return tf.cast(t.dense_shape[0], tf.int32)
+    if t.shape.rank is None:
+        return tf.shape(t)[0]
+    return t.shape[0] if t.shape[0] is not None else tf.shape(t)[0]
+
+
+def _is_beside(t: Any, beside: set[int]) -> bool:
+    return isinstance(number := _number_of(t), int) and number in beside
+
+
+def _is_single(t: Any) -> bool:
+    return isinstance(t, tf.Tensor) and t.shape.rank == 0
+
+
+def _sparse_rows(t: Any, first: Any, size: int, rows: Any) -> Any:
+    start, step = tf.cast(first, tf.int64), tf.constant(size, tf.int64)
+    own = (t.indices[:, 0] >= start) & ((t.indices[:, 0] - start) % step == 0)
+    kept = tf.sparse.retain(t, own)
+    indices = tf.concat([(kept.indices[:, :1] - start) // step, kept.indices[:, 1:]], 1)
+    shape = tf.concat([[tf.cast(rows, tf.int64)], t.dense_shape[1:]], 0)
+    return tf.SparseTensor(indices, kept.values, shape)
+
+
+def gathered(part: Part, x: Any) -> Any:
+    """The rows of all replicas in the order of the global batch; see `ringside.gather`.
+
+    A replica's gradient counts by its share of the rows, and all are summed. So what is trained is
+    J = Σ share·L over the replicas, where the loss L of each may depend on rows that all have
+    gathered. The gradient of J by the rows of replica q is the sum over all replicas of
+    share·∂L/∂rows, at q's rows, which is divided by q's share here and multiplied where it is
+    applied.
+
+    Args:
+        part: in whose step it is called.
+        x: [rows of this replica, …].
+    """
+    x = tf.convert_to_tensor(x)
+    whole = _floats(part, x) if x.dtype.is_floating else _spread_and_summed(part, x)
+    if hasattr(x, "_keras_logits"):  # Keras takes a cross-entropy from these where it finds them
+        whole._keras_logits = gathered(part, x._keras_logits)
+    return whole
+
+
+def _floats(part: Part, x: Any) -> Any:
+    share = tf.cast(part.share, x.dtype)
+    own = _with_gradient_times(x, tf.math.reciprocal_no_nan(share))
+    return _with_gradient_times(_spread_and_summed(part, own), share)
+
+
+def _with_gradient_times(x: Any, factor: Any) -> Any:
+    @tf.custom_gradient
+    def same(tensor: Any) -> Any:
+        return tf.identity(tensor), lambda upstream: tf.convert_to_tensor(upstream) * factor
+
+    return same(x)
+
+
+def _spread_and_summed(part: Part, x: Any) -> Any:
+    """Each replica's rows at their places among zeros, added over replicas."""
+    own = tf.cast(x, tf.int32) if x.dtype == tf.bool else x
+    n, rows = tf.convert_to_tensor(part.n), tf.convert_to_tensor(part.rows)
+    places = tf.range(tf.minimum(part.number, n), n, part.size)[:, None]
+    spread = tf.scatter_nd(places, own[:rows], tf.concat([[n], tf.shape(own)[1:]], 0))
+    static = part.n if isinstance(part.n, int) else None
+    spread = tf.ensure_shape(spread, [static, *own.shape[1:]])
+    with part.together():
+        return tf.cast(part.total([spread])[0], x.dtype)

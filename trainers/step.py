@@ -1,0 +1,323 @@
+"""One step: what Keras or a model's author wrote, run by each replica on its rows of a global batch.
+
+Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_step`, `test_step` and
+`predict_step` of a model. Nothing stands between Keras and the author's data.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend, statistics
+from ringside_core.keras import VERSION, has_own_step, is_of_keras, raw, tf
+from ringside_core.keras.part import Part, floating, here, times
+from ringside_core.specs import RefusalError
+from trainers.row_ledger import RowLedger
+from trainers.rows import block, cut, gathered
+
+if VERSION == 2:
+    import ringside_core.keras.legacy_hooks  # noqa: F401  # it changes Keras within steps
+else:
+    import ringside_core.keras.keras3_hooks  # noqa: F401
+
+
+class Steps:
+    """The steps of the models of one process, on a backend's replicas.
+
+    Attributes:
+        at_tape: gradients are added where the outermost tape gives them; else where an optimizer
+            applies them.
+        each_step: what Keras' own training step returns is over all replicas at each step, as
+            callbacks that look at batches need it; else it is so at the end of an epoch.
+        ledger: of the rows that are trained; None: none is kept.
+        used: the variables that training steps use, by id; known once a step was traced.
+    """
+
+    def __init__(self, backend: Backend, *, ledger: bool = True) -> None:
+        self.backend, self.at_tape, self.each_step = backend, False, False
+        self.ledger = RowLedger(backend) if ledger else None
+        self.used: dict[int, Any] = {}
+        self._evaluating = False
+        # Every replica gets the whole global batch; public, and called by both Keras.
+        backend.strategy_here.experimental_distribute_dataset = _as_it_is
+
+    def on_rows(
+        self,
+        author: Callable[..., Any],
+        *,
+        training: bool,
+        merge: Callable[[], bool] = lambda: True,
+        noted: Callable[[], bool] = lambda: True,
+        kept: Callable[[], list[Any]] = list,
+    ) -> Callable[[Any], Any]:
+        """A step of global batches from a step of rows.
+
+        Args:
+            author: batch → numbers by name: means over the rows, or results of metrics.
+            training: whether its gradients may be added at the tape.
+            noted: whether its rows go into the ledger, whose hash is no operation of XLA.
+            merge: whether what it returns is summed over replicas at once.
+            kept: gives the variables that a replica without rows must leave as they are.
+
+        Returns:
+            A function: global batch → what Keras is to make of it.
+        """
+        author = getattr(author, "python_function", author)  # a trace would keep the first share
+        backend, size = self.backend, self.backend.num_replicas
+
+        def step(batch: Any) -> Any:
+            number = backend.static_replica_number()
+            own, rows, n = cut(batch, number, size)
+            if training and self.ledger is not None and noted():
+                self.ledger.note(own, rows, number, size)
+            if size == 1:
+                told = author(own)
+                self._note_used()
+                return told
+            part = Part(
+                number,
+                size,
+                rows,
+                n,
+                backend.sum_gradients,
+                backend.sum_tensors,
+                at_tape=training and self.at_tape,
+                merge=merge(),
+            )
+            # After its tape, each replica updates its own copies: in a `tf.cond` too.
+            part.alone = part.at_tape and backend.let_replicas_update_alone()
+            before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(rows) else []
+            with part.running():
+                told = author(own)
+            for v, old in before:
+                v.assign(tf.where(rows > 0, v, old))
+            self._note_used()
+            return self._for_keras(part, told)
+
+        return step
+
+    def _note_used(self) -> None:
+        # Private, TensorFlow 2.21: what a function's graph reads is public when it is finished only.
+        for variable in getattr(tf.compat.v1.get_default_graph(), "_watched_variables", ()):
+            for copy in (variable, variable.handle):  # of one replica
+                whole = getattr(copy, "_distributed_container", None)
+                variable = whole() if callable(whole) else variable
+            self.used[id(variable)] = variable
+
+    def _for_keras(self, part: Part, told: Any) -> Any:
+        if not part.merge:  # Keras wants one number at least; `_epoch_logs` tells the others
+            return {"loss": tf.zeros([1] if VERSION == 3 else [], tf.keras.backend.floatx())}
+        shared = tf.nest.map_structure(lambda v: times(floating(v), part.share), told)
+        if not self.backend.in_strategy:
+            return tf.nest.pack_sequence_as(shared, part.total(tf.nest.flatten(shared)))
+        if VERSION == 2:  # Keras sums them over replicas
+            return shared
+        return tf.nest.map_structure(lambda v: v[None] * part.size, shared)  # or takes their mean
+
+    def check_replicas(self) -> None:
+        """Refuse a step that has let the replicas' copies of a variable part.
+
+        All processes must call it, outside of a step.
+
+        Raises:
+            RefusalError: naming the variable.
+        """
+        # What lets others part is small and not trained: a rate, a statistic, a count.
+        by_size = sorted(self.used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, v.name))
+        for variable in by_size:
+            kind = getattr(variable, "aggregation", None)
+            own_copy = (tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN)
+            if kind in own_copy or not (variable.dtype.is_floating or variable.dtype.is_integer):
+                continue  # statistics and counts are each replica's own, and read over all
+            if self._part(variable):
+                name = variable.name.removesuffix(":0")
+                raise RefusalError(
+                    "All replicas must hold the same variables.",
+                    received=f"`{name}`, which is written from own rows: the replicas' copies part",
+                    advice="Compute it from ringside.gather(rows), which are those of all replicas.",
+                )
+
+    def _part(self, variable: Any) -> bool:
+        local = [np.asarray(v) for v in self.backend.local_values(variable)]
+        first = np.asarray(self.backend.broadcast(local[0]))
+        scale = np.max(np.abs(first), initial=0.0)
+        apart = max(float(np.max(np.abs(v - first), initial=0.0)) for v in local)
+        worst = self.backend.all_reduce(np.array([apart]), "max")[0]
+        return bool(worst > 1e-6 * scale)  # what is equal but for rounding does not part
+
+    def take(self, model: Any) -> None:
+        """Let Keras' own `fit`, `evaluate` and `predict` of a model work on rows."""
+        held = vars(model)
+        if _TAKEN in held:
+            return
+        held[_TAKEN] = True
+        several = self.backend.num_replicas > 1
+
+        def with_metrics(step: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*args: Any) -> Any:
+                if several:
+                    self._take_metrics(model)
+                return step(*args)
+
+            return run
+
+        for name in ("train_step", "test_step"):
+            author = getattr(model, name)
+            held[name] = self.on_rows(
+                with_metrics(getattr(author, "python_function", author)),
+                training=name == "train_step",
+                merge=partial(self._merges, model) if name == "train_step" else lambda: True,
+                noted=lambda: not model.jit_compile,
+                kept=lambda: statistics(model),
+            )
+        if not several:
+            return
+        if VERSION == 2:
+            model.distribute_reduction_method = "sum"
+        elif self.backend.in_strategy:
+            held["_maybe_symbolic_build"] = partial(self._build_symbolically, model)
+        if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
+            held["_jit_compile"] = False
+        if self.backend.in_strategy:
+            predict = getattr(model.predict_step, "python_function", model.predict_step)
+            held["predict_step"] = lambda batch: predict(
+                block(batch, self.backend.static_replica_number(), self.backend.num_replicas)
+            )
+        evaluate, train_on_batch = model.evaluate, model.train_on_batch
+
+        def told_at_once(*args: Any, **kwargs: Any) -> Any:
+            if not self._merges(model):
+                held[_TOLD_AT_ONCE], model.train_function = True, None
+            return train_on_batch(*args, **kwargs)
+
+        def averaged(*args: Any, **kwargs: Any) -> Any:
+            self.backend.average_statistics(model)
+            self._evaluating = True
+            try:
+                return evaluate(*args, **kwargs)
+            finally:
+                self._evaluating = False
+
+        held["evaluate"], held["train_on_batch"] = averaged, told_at_once
+        held[_EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
+        held["get_metrics_result"] = with_metrics(model.get_metrics_result)
+
+    def _merges(self, model: Any) -> bool:
+        """Whether a training step tells numbers over all replicas: an author's may compute with them."""
+        return self.each_step or has_own_step(model) or _TOLD_AT_ONCE in vars(model)
+
+    def _epoch_logs(self, model: Any, logs: Any) -> Any:
+        """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
+        if self._evaluating or self._merges(model):
+            return logs
+        states = [raw(v) for metric in model.metrics for v in metric.variables]
+        found = self.backend.with_summed(states, type(model).get_metrics_result.__get__(model))
+        return {name: np.asarray(value)[()] for name, value in found.items()}
+
+    def _build_symbolically(self, model: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
+        spec = iterator._distributed_dataset.element_spec
+        zeros = tf.nest.map_structure(
+            lambda one: tf.zeros([size or 2 for size in one.shape], one.dtype), spec
+        )
+        with self.backend.scope():
+            model._symbolic_build(data_batch=zeros)
+
+    def _take_metrics(self, model: Any) -> None:
+        for metric in model.metrics:
+            self.take_metric(metric)
+        for name in _CONTAINERS[VERSION]:  # they make metrics in the first step, of replica 0
+            container = getattr(model, name, None)
+            if container is None or _TAKEN in vars(container):
+                continue
+            vars(container)[_TAKEN] = True
+            build = container.build
+
+            def built(*args: Any, build: Any = build, container: Any = container) -> None:
+                build(*args)
+                for metric in container.metrics:
+                    self.take_metric(metric)
+
+            vars(container)["build"] = built
+
+    def take_metric(self, metric: Any) -> None:
+        """Let a metric count a replica's rows, and tell the result over all replicas."""
+        held = vars(metric)
+        if _TAKEN in held:
+            return
+        held[_TAKEN] = True
+        upstream = metric.update_state
+        by_author = not is_of_keras(getattr(metric, "_fn", None) or type(metric))
+
+        def update_state(*args: Any, **kwargs: Any) -> Any:
+            part = here()
+            if part is None:
+                return upstream(*args, **kwargs)
+            states = [raw(v) for v in metric.variables]
+            whole = by_author and len(args) + len(kwargs) >= 2
+            if not whole and not _may_be_none(part.rows):
+                return upstream(*args, **kwargs)
+            before = [tf.identity(v) for v in states]
+            if whole:  # its state may be no sum over rows: replica 0 counts the whole batch
+                part.whole = True
+                try:
+                    upstream(
+                        *(_whole(part, a) for a in args),
+                        **{k: _whole(part, v) for k, v in kwargs.items()},
+                    )
+                finally:
+                    part.whole = False
+                for v, old in zip(states, before, strict=True) if part.number else ():
+                    v.assign(old)
+            else:
+                upstream(*args, **kwargs)
+                for v, old in zip(states, before, strict=True):
+                    v.assign(tf.where(part.rows > 0, v, old))
+            return None
+
+        held["update_state"] = update_state
+        if self.backend.in_strategy and VERSION == 2:
+            return  # Keras sums a strategy's states itself
+        result = metric.result
+
+        def over_replicas() -> Any:
+            part = here()
+            if part is None or not part.merge:
+                return result()
+            states = [raw(v) for v in metric.variables]
+            own = [tf.identity(v) for v in states]
+            for v, total in zip(states, part.total(own), strict=True):
+                v.assign(total)
+            value = tf.nest.map_structure(tf.identity, result())
+            for v, old in zip(states, own, strict=True):
+                v.assign(old)
+            return value
+
+        held["result"] = over_replicas
+
+
+def _whole(part: Part, value: Any) -> Any:
+    """With the rows of all replicas, of what has rows."""
+    if value is None or not tf.convert_to_tensor(value).shape.rank:
+        return value
+    return gathered(part, value)
+
+
+def _may_be_none(rows: Any) -> bool:
+    return not isinstance(rows, int) or rows == 0
+
+
+def _as_it_is(dataset: Any, options: Any = None) -> Any:
+    del options
+    return dataset
+
+
+_TAKEN, _TOLD_AT_ONCE = "_ringside_taken", "_ringside_told_at_once"
+# The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
+_EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}
+_CONTAINERS = {
+    2: ("compiled_loss", "compiled_metrics"),
+    3: ("_compile_loss", "_compile_metrics"),
+}
