@@ -65,7 +65,11 @@ def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
         n = max(dict.fromkeys(static), key=static.count)
         return n, set(static) - {n}
     for other in dynamic[1:]:
-        tf.debugging.assert_equal(dynamic[0], other, "the parts of a batch must have as many rows")
+        # Not `tf.debugging.assert_equal`, whose tf.cond a strategy's step cannot always run.
+        tf.raw_ops.Assert(
+            condition=tf.equal(dynamic[0], other),
+            data=["the parts of a batch must have as many rows", dynamic[0], other],
+        )
     return dynamic[0], set(static)
 
 

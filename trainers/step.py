@@ -4,7 +4,8 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 `predict_step` of a model. Nothing stands between Keras and the author's data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,7 @@ class Steps:
         Returns:
             A function: global batch → what Keras is to make of it.
         """
-        author = getattr(author, "python_function", author)  # a trace would keep the first share
+        author = _in_python(author)
         backend, size = self.backend, self.backend.num_replicas
 
         def step(batch: Any) -> Any:
@@ -116,6 +117,25 @@ class Steps:
             return shared
         return tf.nest.map_structure(lambda v: v[None] * part.size, shared)  # or takes their mean
 
+    def loop(self, function: Callable[..., Any], data: Any, *, epochs: int) -> None:
+        """Train by a step that is a function with a tape, over an author's own data.
+
+        Args:
+            function: takes a batch: the parts of a tuple one by one, anything else as it is.
+            data: yields global batches, once for each epoch.
+            epochs: passes over the data.
+        """
+        function = _in_python(function)
+        step = self.on_rows(
+            lambda batch: function(*batch) if isinstance(batch, tuple) else function(batch),
+            training=True,
+        )
+        strategy = self.backend.strategy_here
+        update = tf.function(lambda batch: strategy.run(step, args=(batch,)), reduce_retracing=True)
+        for _ in range(epochs):
+            for batch in data:
+                update(batch)
+
     def check_replicas(self) -> None:
         """Refuse a step that has let the replicas' copies of a variable part.
 
@@ -125,12 +145,13 @@ class Steps:
             RefusalError: naming the variable.
         """
         # What lets others part is small and not trained: a rate, a statistic, a count.
-        by_size = sorted(self.used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, v.name))
+        by_size = sorted(
+            self.used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, _made(v))
+        )
         for variable in by_size:
-            kind = getattr(variable, "aggregation", None)
-            own_copy = (tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN)
-            if kind in own_copy or not (variable.dtype.is_floating or variable.dtype.is_integer):
-                continue  # statistics and counts are each replica's own, and read over all
+            read_over_all = tf.VariableSynchronization.ON_READ
+            if getattr(variable, "synchronization", None) == read_over_all or not variable.dtype.is_floating:
+                continue  # statistics and counts are each replica's own
             if self._part(variable):
                 name = variable.name.removesuffix(":0")
                 raise RefusalError(
@@ -166,7 +187,7 @@ class Steps:
         for name in ("train_step", "test_step"):
             author = getattr(model, name)
             held[name] = self.on_rows(
-                with_metrics(getattr(author, "python_function", author)),
+                with_metrics(_in_python(author)),
                 training=name == "train_step",
                 merge=partial(self._merges, model) if name == "train_step" else lambda: True,
                 noted=lambda: not model.jit_compile,
@@ -181,7 +202,7 @@ class Steps:
         if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
             held["_jit_compile"] = False
         if self.backend.in_strategy:
-            predict = getattr(model.predict_step, "python_function", model.predict_step)
+            predict = _in_python(model.predict_step)
             held["predict_step"] = lambda batch: predict(
                 block(batch, self.backend.static_replica_number(), self.backend.num_replicas)
             )
@@ -213,34 +234,50 @@ class Steps:
         if self._evaluating or self._merges(model):
             return logs
         states = [raw(v) for metric in model.metrics for v in metric.variables]
-        found = self.backend.with_summed(states, type(model).get_metrics_result.__get__(model))
-        return {name: np.asarray(value)[()] for name, value in found.items()}
+        read = type(model).get_metrics_result.__get__(model)
+
+        def numbers() -> dict[str, Any]:  # a result may be the variable itself
+            return {name: np.asarray(value)[()] for name, value in read().items()}
+
+        return self.backend.with_summed(states, numbers)
 
     def _build_symbolically(self, model: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
-        spec = iterator._distributed_dataset.element_spec
-        zeros = tf.nest.map_structure(
-            lambda one: tf.zeros([size or 2 for size in one.shape], one.dtype), spec
-        )
-        with self.backend.scope():
-            model._symbolic_build(data_batch=zeros)
+        if data_batch is None:
+            spec = iterator._distributed_dataset.element_spec
+            data_batch = tf.nest.map_structure(
+                lambda t: tf.zeros([size or 2 for size in t.shape], t.dtype), spec
+            )
+        # A model that has no `call` is built by its own step.
+        with self.backend.scope(), suppress(RuntimeError, NotImplementedError):
+            model._symbolic_build(data_batch=data_batch)
 
     def _take_metrics(self, model: Any) -> None:
+        containers = [getattr(model, name, None) for name in _CONTAINERS[VERSION]]
         for metric in model.metrics:
-            self.take_metric(metric)
-        for name in _CONTAINERS[VERSION]:  # they make metrics in the first step, of replica 0
-            container = getattr(model, name, None)
-            if container is None or _TAKEN in vars(container):
-                continue
-            vars(container)[_TAKEN] = True
-            build = container.build
+            if not any(metric is container for container in containers):
+                self.take_metric(metric)
+        for container in containers:
+            if container is not None:
+                self._take_container(container)
 
-            def built(*args: Any, build: Any = build, container: Any = container) -> None:
-                build(*args)
-                for metric in container.metrics:
-                    self.take_metric(metric)
+    def _take_container(self, container: Any) -> None:
+        """What `Model.compile` was given makes its metrics in the first step, of replica 0."""
+        if container.built:
+            for metric in container.metrics:
+                self.take_metric(metric)
+        held = vars(container)
+        if _TAKEN in held:
+            return
+        held[_TAKEN] = True
+        build = container.build
 
-            vars(container)["build"] = built
+        def built(*args: Any) -> None:
+            build(*args)
+            for metric in container.metrics:
+                self.take_metric(metric)
+
+        held["build"] = built
 
     def take_metric(self, metric: Any) -> None:
         """Let a metric count a replica's rows, and tell the result over all replicas."""
@@ -303,6 +340,35 @@ def _whole(part: Part, value: Any) -> Any:
     if value is None or not tf.convert_to_tensor(value).shape.rank:
         return value
     return gathered(part, value)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """A refusal within a step is itself, where autograph makes an error of its own of it."""
+    try:
+        yield
+    except Exception as error:
+        inner: BaseException | None = error
+        while inner is not None and not isinstance(inner, RefusalError):
+            inner = inner.__context__
+        if inner is None or inner is error:
+            raise
+        raise inner from None
+
+
+def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A tf.function as Python that is traced with its caller: a trace would keep its first share."""
+    python = getattr(function, "python_function", None)
+    if python is None:
+        return function
+    converted = tf.autograph.to_graph(getattr(python, "__func__", python))
+    owner = getattr(python, "__self__", None) or getattr(function, "__self__", None)
+    return converted if owner is None else partial(converted, owner)
+
+
+def _made(variable: Any) -> int:
+    """In the order in which variables were made, the same in every process. Private: 2.21."""
+    return int(variable._unique_id.rpartition("_")[2])
 
 
 def _may_be_none(rows: Any) -> bool:

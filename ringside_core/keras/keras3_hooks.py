@@ -15,6 +15,7 @@ from typing import Any
 import keras
 
 from ringside_core.keras.part import Part, mean_over_own_rows, shared, update, within
+from ringside_core.keras.tensorflow import tf
 
 _thread = threading.local()  # a strategy traces each replica in a thread of its own
 
@@ -32,6 +33,9 @@ def _apply(
     variables = trainable_variables
     if variables is None:
         variables = optimizer._trainable_variables
+    elif not optimizer.built:  # outside of the graph, as legacy Keras does
+        with tf.init_scope():
+            optimizer.build(trainable_variables)
     gradients = shared(part, list(grads), [getattr(v, "value", v) for v in variables])
     _thread.applying = True
     try:
