@@ -18,7 +18,7 @@ READY := .venv/ready
 # Scripts in .venv hold its absolute path, so a .venv that was made elsewhere is out of date.
 MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
 
-.PHONY: help setup compare tax test test-fast check lock clean remake
+.PHONY: help setup compare tax test test-all test-fast check lock clean remake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -36,11 +36,16 @@ tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
 # Three on two cores: much of what is tested waits, for a launcher, a lost host, or a deadline.
-test: $(READY) ## every test, three files at a time
-	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) tests
+PYTEST := pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: $(READY) ## every test that is not marked nightly, three files at a time
+	@$(PYTEST) -m "not nightly" $(ARGS) tests
+
+test-all: $(READY) ## every test, also those marked nightly
+	@$(PYTEST) $(ARGS) tests
 
 test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute or two
-	@pytest -n 2 -m "not slow" $(ARGS) tests/unit
+	@pytest -n 2 -m "not slow and not nightly" $(ARGS) tests/unit
 
 check: $(READY) ## format, lint, types, who imports whom, links
 	@ruff format --check .
