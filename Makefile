@@ -47,12 +47,13 @@ test-all: $(READY) ## every test, also those marked nightly
 test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute or two
 	@pytest -n 2 -m "not slow and not nightly" $(ARGS) tests/unit
 
-check: $(READY) ## format, lint, types, who imports whom, links
+check: $(READY) ## format, lint, types, who imports whom, links, words
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports
 	@python scripts/check_links.py
+	@python scripts/check_words.py
 
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
