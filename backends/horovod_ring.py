@@ -49,7 +49,7 @@ class HorovodRing(Ranks):
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
-        """The set-up leaves Horovod's operations for XLA out: they do not compile (horovod#4314)."""
+        """The set-up leaves Horovod's operations for XLA out (horovod#4314)."""
         del num_replicas
         return "Horovod was compiled without its operations for XLA (docs/stack.md)"
 
