@@ -219,7 +219,8 @@ def listen(way: str) -> list[str]:
 
 def _hvd() -> Any:
     """Horovod, with the Keras of this process; it would always take Keras 3 (horovod#4290)."""
-    sys.modules["keras"] = import_module("tf_keras" if tf.keras.__version__ < "3" else "keras")
+    is_legacy = os.environ["TF_USE_LEGACY_KERAS"] == "1"
+    sys.modules["keras"] = import_module("tf_keras" if is_legacy else "keras")
     hvd = import_module("horovod.tensorflow.keras")
     hvd.init()
     return hvd
