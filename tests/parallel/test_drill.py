@@ -16,7 +16,7 @@ from ringside.drill.outside import processes_of
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(LIMIT_S + 20),
     pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
 ]

@@ -26,7 +26,7 @@ from ringside_core.specs import (
 )
 from tests.unit.launch.reached import DIRECT, reached_by
 
-VERSIONS = {"Python": "3.11.2", "tensorflow": "2.18.1", "horovod": "0.28.1", "Ringside": "ab"}
+VERSIONS = {"Python": "3.11.2", "tensorflow": "2.21.0", "horovod": "0.28.1", "Ringside": "ab"}
 
 
 def said(number: int, **other: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_all_problems_at_once(network: Network) -> None:
     assert network.problems() == [
         "a: its name is not known here",
         "b: horovod is 0.28.0 there, 0.28.1 here",
-        "b: tensorflow is 2.17.0 there, 2.18.1 here",
+        "b: tensorflow is 2.17.0 there, 2.21.0 here",
         f"b: it does not see {network.folder}: results need a folder that all hosts share",
         "b: /data/mnist is not there",
         "b: its clock is -1.5 s off; set both by NTP",

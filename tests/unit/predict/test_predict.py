@@ -125,7 +125,7 @@ def test_scatter_is_pooled_over_arms() -> None:
     assert scatter == pytest.approx(math.sqrt(sum(d * d / 2 for d in differences) / 2))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("waited", [0.0, 0.3, math.inf])
 def test_intervals_cover(waited: float) -> None:
     """In 1,000 experiments whose inputs have errors, 94 % of the intervals hold the truth.

@@ -107,7 +107,7 @@ def test_rare_stalls_decide_among_many() -> None:
     assert low <= truth <= high
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("below", [stalling, normal, exponential])
 def test_intervals_hold_the_truth(below: Distribution) -> None:
     """In 38 of 40 experiments or more, up to two thirds of the number of steps that were seen."""

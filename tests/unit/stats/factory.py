@@ -30,7 +30,7 @@ MACHINE = MachineFacts(
     memory_bytes=16 * 2**30,
     kernel="Linux 6.1.0",
     python="3.11.9",
-    packages={"tensorflow": "2.18.1", "tf-keras": "2.18.0", "horovod": "0.28.1"},
+    packages={"tensorflow": "2.21.0", "tf-keras": "2.21.0", "horovod": "0.28.1"},
 )
 COMPLETED = Outcome(kind="completed")
 TARGET = ("accuracy", 0.9)
