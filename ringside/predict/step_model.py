@@ -132,9 +132,9 @@ class Slowest:
         RefusalError: fewer than LEAST_STEPS steps.
 
     Example:
-        >>> form = np.zeros(1)  # the best guess alone
-        >>> Slowest(np.linspace(0.9, 1.1, 100), np.random.default_rng(1), form).beyond_mean(2)
-        array([0.0340...])
+        >>> guess = np.zeros(1)
+        >>> Slowest(np.linspace(0.9, 1.1, 100), np.random.default_rng(1), guess).beyond_mean(2)
+        array([0.0340903])
     """
 
     def __init__(self, steps: Floats, random: np.random.Generator, form: Floats) -> None:
@@ -211,16 +211,15 @@ def step_s(
     beyond_asked: Floats,
     form: Floats,
 ) -> Floats:
-    """Seconds of a step: T(N) = C + A(N) + r + w·(m(N)/m(R) − 1), [draws].
+    """Seconds of a step: T(N) = T(R) + A(N) − A(R) + C·(m(N) − m(R)), [draws].
 
-    r = T(R) − C − A(R) is what computing and reducing do not account for at R replicas. Below 0 it
-    is communication hidden behind computing, and stays hidden. Above 0 a part of it is waiting for
-    the slowest of R replicas, w = min(r, C·m(R)), which grows with the slowest of N; the rest is
-    what distribution costs each replica, and stays.
+    Beyond what R replicas took, the all-reduce takes longer, and so does the slowest replica. What
+    neither explains, r = T(R) − C·(1 + m(R)) − A(R), stays as it is: above 0 it is what
+    distribution costs each replica, below 0 communication that is hidden behind computing. A step
+    takes no less than its slowest replica computes.
 
-    Kindest: replicas are slow at the same time, so waiting does not grow; of communication the same
-    share stays hidden. Unkindest: all of r grows, as waiting or as the all-reduce, whichever grows
-    more.
+    Kindest: replicas are slow at the same time, so m does not grow; of the communication the same
+    share stays hidden. Unkindest: what is above 0 grows as m or as A, whichever grows more.
 
     Args:
         alone: C, of one replica with the same batch.
@@ -231,14 +230,12 @@ def step_s(
         beyond_asked: m(N).
         form: see the module.
     """
-    rest = known - alone - reduce_known
+    kinder, unkinder = np.maximum(-form, 0.0), np.maximum(form, 0.0)
+    rest = known - alone * (1 + beyond_known) - reduce_known
     longer = np.maximum(reduce_asked / reduce_known, 1.0)
     growth = np.where(beyond_known > 0, beyond_asked / np.maximum(beyond_known, 1e-12), 1.0)
-    waiting = np.clip(rest, 0.0, alone * beyond_known)
-    kindest = rest * np.where(rest < 0, longer, 1.0)
-    guess = rest + waiting * (growth - 1)
-    unkindest = rest * np.where(rest > 0, np.maximum(longer, growth), 1.0)
-    toward = np.where(form < 0, kindest, unkindest)
-    exposed = reduce_asked + guess + np.abs(form) * (toward - guess)
-    step: Floats = alone + np.maximum(exposed, 0.0)
+    hidden = np.minimum(rest, 0.0) * (1 + kinder * (longer - 1))
+    stays = np.maximum(rest, 0.0) * (1 + unkinder * (np.maximum(longer, growth) - 1))
+    beyond = beyond_asked - kinder * (beyond_asked - beyond_known)
+    step: Floats = alone * (1 + beyond) + np.maximum(reduce_asked + hidden + stays, 0.0)
     return step

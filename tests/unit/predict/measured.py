@@ -49,16 +49,8 @@ def run(replicas: int, steps_s: Floats, number: int = 0, *, backend: str = "horo
     spec = spec_of(backend, replicas, global_batch=BATCH * replicas)
     ends = tuple(np.cumsum(steps_s).tolist())
     made = epoch(ends[-1], step_end_s=ends, examples=len(ends) * BATCH * replicas)
-    records = [
-        record(spec, [made, made], rank, gradient_bytes=GRADIENT)
-        for rank in range(1 if backend == "parameter_server" else replicas)
-    ]
-    if backend == "parameter_server":
-        records[0] = records[0].replace(role="coordinator")
-        records += [
-            record(spec, [], n, role="server", task=f"server-{n}", is_chief=False)
-            for n in range(1, replicas + 2)
-        ]
+    many = spec.topology.num_processes
+    records = [record(spec, [made, made], n, gradient_bytes=GRADIENT) for n in range(many)]
     return run_of(arm, records, number=number)
 
 
