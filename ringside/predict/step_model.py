@@ -178,11 +178,11 @@ class Slowest:
 def all_reduce_s(
     cost: CostModel, size_bytes: float, *, ranks: int, message_s: float, form: Floats
 ) -> Floats:
-    """Seconds of one all-reduce among N ranks, a ring: c + 2(N−1)·m + 2(N−1)/N·n·β.
+    """Seconds of one all-reduce among N ranks, a ring: c + 2(N−1)·l + 2(N−1)/N·n·β.
 
-    The model was fitted among p ranks, where its latency is 2(p−1)·α. That holds both m, what each
+    The model was fitted among p ranks, where its latency is 2(p−1)·α. That holds both l, what each
     message takes, and c, what an operation takes among any number of ranks (to agree on it, call
-    it, wake up): c = 2(p−1)·(α − m). One number of ranks cannot tell the two apart. So m is
+    it, wake up): c = 2(p−1)·(α − l). One number of ranks cannot tell the two apart. So l is
     `message_s` as a guess, 0 at the kindest and α at the unkindest.
 
     Args:
