@@ -22,7 +22,7 @@ from ringside_core.text import decimals_for, is_whole_number, number, percent
 
 DOCUMENT = "communication.json"
 NOTE = (
-    "Weak scaling; nothing of this was measured beyond the known size. The interval covers scatter "
+    "Weak scaling; steps without (measured) are predicted. The interval covers scatter "
     "between rounds, the error of the cost model, and growth that the measurements leave open. It "
     "cannot cover what few hosts do not show: shared switches, slow hosts, failures, another "
     "algorithm of the stack at another size. Unseen: how often the slowest replica takes longer "
