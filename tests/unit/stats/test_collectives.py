@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.predict.allreduce_growth import pair_curve
 from ringside.stats.collectives import (
     algorithm_bandwidth_gb_s,
     allreduce_bus_bandwidth_gb_s,
@@ -90,11 +89,10 @@ def test_models_and_predictions_are_of_the_mean() -> None:
     ]
 
     model = fit_cost_model(timings)
-    curve = pair_curve(timings)
 
     assert model.alpha_s == pytest.approx(2.5e-3)
     assert model.beta_s_per_byte == pytest.approx(1e-10)
-    assert curve.at(SIZES[3]) == pytest.approx(5e-3 + SIZES[3] * 1e-10)
+    assert predicted_seconds(model, SIZES[3]) == pytest.approx(5e-3 + SIZES[3] * 1e-10)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 7])
