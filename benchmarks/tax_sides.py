@@ -221,7 +221,7 @@ class ByHand(Site):
         return self.command
 
 
-class _TurnsByHand(Turns):
+class TurnsByHand(Turns):
     """The turns of a script: its chief alone says that it waits."""
 
     def progress(self) -> list[Progress]:
@@ -236,7 +236,7 @@ class _TurnsByHand(Turns):
 
 def _by_hand(spec: RunSpec, workload: str, steps: int, folder: Path) -> _Live:
     plan = plan_by_hand(spec, workload, folder)
-    return _Live(_TurnsByHand(plan), steps, lambda turns, held: run_script(plan, held, turns))
+    return _Live(TurnsByHand(plan), steps, lambda turns, held: run_script(plan, held, turns))
 
 
 def plan_by_hand(spec: RunSpec, workload: str, folder: Path) -> Plan:

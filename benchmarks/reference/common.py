@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from launch.watch import WAITING, progress_line
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -224,8 +226,8 @@ def _turns(tf: Any, job: Job, steps: int, is_chief: bool) -> Any:
                 return
             if is_chief and done >= float((folder / "turn").read_text()):
                 (folder / "progress").mkdir(exist_ok=True)
-                told = f"{time.time():.3f} {done} {job.epochs * steps} waiting\n"
-                (folder / "progress" / "chief").write_text(told)
+                line = progress_line(WAITING, done, job.epochs * steps)
+                (folder / "progress" / "chief").write_bytes(line)
             while done >= float((folder / "turn").read_text()):
                 time.sleep(0.0005)
 

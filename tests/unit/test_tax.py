@@ -1,14 +1,20 @@
 import dataclasses
 import math
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scipy import stats
 
+from benchmarks.reference import common
 from benchmarks.starting import start
 from benchmarks.tax import Sample, Tax, epochs_for, holds, ratio
-from benchmarks.tax_sides import BLOCKS, Timing, unlike
+from benchmarks.tax_sides import BLOCKS, Timing, TurnsByHand, plan_by_hand, unlike
+from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, Surroundings
 
 
 def test_a_refusal_of_a_benchmark_is_a_line(
@@ -130,3 +136,25 @@ def test_a_pair_that_did_not_do_the_same_is_told(change: dict, why: str) -> None
 
     assert why in found
     assert bool(found) == bool(why)
+
+
+@pytest.mark.timeout(20)
+def test_a_script_that_waits_for_its_turn_is_heard(tmp_path: Path) -> None:
+    """Its line is the one that the launcher reads; it goes on when its turn comes."""
+    keras = SimpleNamespace(callbacks=SimpleNamespace(Callback=object))
+    job = common.Job("digits", 9, 1, 48, 1, 1, 1, 1, 2, str(tmp_path / "result.json"))
+    spec = spec_from_flags(Surroundings(), backend="serial", global_batch=48, epochs=9)
+    turns = TurnsByHand(plan_by_hand(spec, "digits", tmp_path))
+    turns.allow(30)
+    script = common._turns(SimpleNamespace(keras=keras), job, 30, True)
+    waiting = threading.Thread(target=script.on_epoch_end, args=(0,), daemon=True)
+
+    waiting.start()
+    while not turns.waits(30) and waiting.is_alive():
+        time.sleep(0.01)
+    (heard,) = turns.progress()
+    turns.allow(math.inf)
+    waiting.join(5)
+
+    assert (heard.step, heard.total_steps, heard.phase) == (30, 270, "waiting")
+    assert not waiting.is_alive()
