@@ -48,6 +48,7 @@ from ringside_core.memory import KEPT
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     RefusalError,
+    Resources,
     RunSpec,
     Shared,
     Surroundings,
@@ -275,10 +276,11 @@ def specs_of(
     )
     named = [text.strip() for text in backends.split(",")]
     arms = [arm for arm in parse_arms(backends, replicas) if arm.group in named]
-    shared = Shared.from_run(run)
-    if not program.as_shipped:
-        shared = shared.with_cores(cores_here(arms))
-    return {f"{name}, {arm.label}": _checked(arm.label, shared.spec_of(arm)) for arm in arms}
+    shared = Shared.from_run(run).with_cores(cores_here(arms))
+    specs = {f"{name}, {arm.label}": _checked(arm.label, shared.spec_of(arm)) for arm in arms}
+    if program.as_shipped:
+        specs = {label: spec.replace(resources=Resources()) for label, spec in specs.items()}
+    return specs
 
 
 def _checked(label: str, spec: RunSpec) -> RunSpec:

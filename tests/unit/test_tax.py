@@ -23,7 +23,7 @@ from benchmarks.tax import (
 )
 from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
-from ringside_core.specs import RefusalError, Surroundings
+from ringside_core.specs import RefusalError, Resources, Surroundings
 
 
 def test_a_refusal_of_a_benchmark_is_a_line(
@@ -158,6 +158,21 @@ def test_what_no_script_does_is_refused(keywords: dict, received: str) -> None:
         specs_of(blocks=BLOCKS, **asked)
 
     assert refused.value.received == received
+
+
+def test_the_synthetic_benchmark_runs_as_it_is_shipped(tmp_path: Path) -> None:
+    """MobileNetV2 is not pinned on either side and has 16 rows a replica; digits is pinned."""
+    shipped = specs_of("mobilenet", "", "2", 2, BLOCKS)
+    pinned = specs_of("digits", "horovod", "2", 2, BLOCKS)["digits, horovod ×2"]
+    script = plan_by_hand(pinned, "digits", tmp_path)
+
+    assert set(shipped) == {"mobilenet, horovod ×2", "mobilenet, multi_worker_mirrored ×2"}
+    for spec in shipped.values():
+        assert (spec.global_batch, spec.topology.num_processes) == (32, 2)
+        assert spec.resources == Resources()
+    assert pinned.resources.cores_per_replica is not None
+    assert "--cores-per-replica" in script.render()
+    assert "--cores-per-replica 0" not in script.render()
 
 
 @pytest.mark.timeout(20)
