@@ -241,9 +241,9 @@ def _generator(tf: Any, batch: int, part: Part) -> Any:
 
 
 MODELS = {
-    "digits": Program(_digits_model, _digits, batch=48, steps=30, metrics=("accuracy",)),
-    "conv": Program(_conv_model, _conv, batch=48, steps=16, metrics=("accuracy",)),
-    "mobilenet": Program(_mobilenet_model, _mobilenet, batch=32, steps=5, as_shipped=True),
+    "digits": Program(_digits_model, _digits, batch=48, steps=60, metrics=("accuracy",)),
+    "conv": Program(_conv_model, _conv, batch=48, steps=32, metrics=("accuracy",)),
+    "mobilenet": Program(_mobilenet_model, _mobilenet, batch=32, steps=4, as_shipped=True),
 }
 INPUTS = {
     "arrays": Program(_reader(64, 64, 3), _arrays, batch=128, steps=32),
