@@ -50,6 +50,8 @@ from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import relative_width, summarize
 from ringside.stats.verdicts import PairVerdict
 from ringside.verify import store
+from ringside.verify.certify import Subject
+from ringside.verify.certify_arms import certify_arms
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,
@@ -162,6 +164,9 @@ def command(
     planted = arm.replace(label=f"{arm.label} slowed down", group=f"{arm.group} slowed down")
     # One core for each replica: less noise.
     shared = Shared.from_run(spec).with_cores(1)
+    # Only an arm with a certificate has a verdict.
+    subjects = [Subject(one, shared.spec_of(one)) for one in arms]
+    certificates = certify_arms(console, subjects, folder)
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
@@ -171,6 +176,7 @@ def command(
         rounds=0,
         arms=(*arms, planted, *twin((arm,))),
         shared=shared,
+        certificates=(*certificates, certificates[-1].replace(arm=planted)),
         code_version=store.code_version(),
     )
     plain = launched(comparison.deadline_s, Observer())
