@@ -20,7 +20,7 @@ from launch.launchers.slurm import node_addresses
 from launch.plan import RUN_ID
 from launch.remote.sweep import temporary_prefix
 from launch.turns import takes_turns
-from launch.watch import WAITING
+from launch.watch import WAITING, progress_line
 from ringside_core.readings.cores import physical_cores, usable_cores
 from ringside_core.readings.machine import boot_id, machine_facts
 from ringside_core.readings.process import (
@@ -77,10 +77,9 @@ class Reporter:
 
     def phase(self, name: str) -> None:
         """Note a phase, see `launch.watch.Progress`."""
-        # One write of fixed length: a reader sees the old line or the new one. About 2 µs.
-        line = f"{time.time():.3f} {self._done} {self._total} {name} {self._fit}"
+        line = progress_line(name, self._done, self._total, self._fit)
         with contextlib.suppress(OSError):  # a full disk
-            os.pwrite(self._file, line.ljust(79).encode() + b"\n", 0)
+            os.pwrite(self._file, line, 0)  # about 2 µs
 
     def step(self, done: int, total: int) -> None:
         """Note an update."""

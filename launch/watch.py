@@ -136,8 +136,16 @@ def patience(phase: str, deadline_s: float) -> float:
     return max(LONG_CALL_DEADLINES * deadline_s, LONG_CALL_PATIENCE_S)
 
 
+def progress_line(phase: str, step: int = 0, total_steps: int = 0, fit: int = 1) -> bytes:
+    """What a task writes into its progress file, see `Progress`; `read_progress` reads it.
+
+    80 bytes for every `step`, to be written by one call: a reader sees the old line or the new one.
+    """
+    return f"{time.time():.3f} {step} {total_steps} {phase} {fit}".ljust(79).encode() + b"\n"
+
+
 def read_progress(task: str, content: str) -> Progress | None:
-    """Read `<unix time> <step> <total steps> <phase> <fit>`; None for an incomplete line."""
+    """Read a `progress_line`; None for an incomplete one."""
     words = content.split()
     if len(words) != 5 or not all(map(is_whole_number, (words[1], words[2], words[4]))):
         return None

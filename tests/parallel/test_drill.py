@@ -23,7 +23,7 @@ pytestmark = [
 
 
 MODEL = (
-    *("--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "slow=false"),
+    *("--workload", f"{ROOT}/tests/cluster/held.py:program"),
     *("--global-batch", "6", "--epochs", "3"),
 )
 TWO_FITS = """
