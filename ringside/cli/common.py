@@ -24,16 +24,6 @@ FolderName = Annotated[
 ]
 OutputFolder = Annotated[Path, typer.Option(help="Where that folder is made.")]
 
-# Flags of one run that a command with several arms does not have.
-NOT_OF_SEVERAL_ARMS = (
-    "backend",
-    "replicas",
-    "option",
-    "resume_from",
-    "save",
-    "ledger",
-    "checkpoint_steps",
-)
 HostfileFlag = Annotated[
     Path | None, typer.Option(help="File with lines `host slots=N`. Default: this machine.")
 ]
@@ -86,10 +76,10 @@ Deadline = Annotated[
 
 
 def placement_from(
-    hostfile: Path | None,
-    interface: str | None = None,
-    servers_on: str | None = None,
-    oversubscribe: bool = False,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
 ) -> Placement:
     """The placement that the flags describe.
 

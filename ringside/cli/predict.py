@@ -103,7 +103,7 @@ class _Flags:
 
 
 def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Prediction":
-    from ringside.predict.conditions import link_notes, trained
+    from ringside.predict.conditions import link_notes
     from ringside.predict.inputs import inputs_of, link_rate
     from ringside.predict.predict import epoch_notes, predict, step_notes
     from ringside.predict.prediction import Prediction
@@ -122,7 +122,7 @@ def _predicted(folder: Path, communication: Path | None, flags: _Flags) -> "Pred
         command=shlex.join(["ringside", *sys.argv[1:]]),
         comparison=results.digest,
         communication=digest,
-        workload=trained(comparison).workload,
+        workload=comparison.shared.workload,
         scaling=asked.scaling,
         replicas_per_host=asked.per_host,
         measured_bits_per_s=measured_rate,
@@ -202,11 +202,10 @@ def _communication(folder: Path | None, comparison: Comparison) -> tuple[Communi
 
 
 def _asked(comparison: Comparison, flags: _Flags, measured_rate: float | None) -> "Asked":
-    from ringside.predict.conditions import trained
     from ringside.predict.predict import Asked
 
     chosen = flags.scaling or comparison.scaling
-    alone_batch = trained(comparison).global_batch_at(1)
+    alone_batch = comparison.shared.global_batch_at(1)
     least = flags.per_host + bool(comparison.hosts)  # replicas of one host use no link
     if flags.replicas is None:
         sizes = tuple(

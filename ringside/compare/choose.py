@@ -190,7 +190,7 @@ def begin(
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
-    each = chosen.shared.cores_per_replica
+    each = chosen.shared.resources.cores_per_replica
     if able and each and not placement.names and (few := too_few_cores(able, each)):
         console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:

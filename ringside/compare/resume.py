@@ -23,7 +23,6 @@ from ringside_core.specs import (
     RefusalError,
     Rounds,
     RunSpec,
-    Shared,
 )
 from ringside_core.specs.noun import differences
 from ringside_core.text import plural
@@ -46,12 +45,6 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
     """
     path = folder / RESULTS
     comparison = _read(path)
-    if comparison.shared is None:
-        raise RefusalError(
-            "An older version made this comparison, and it did not keep what it trained.",
-            received=str(path),
-            advice="Start a new one.",
-        )
     asked = _asked_anew(comparison, interval_width, budget)
     if comparison.ended_because and asked == comparison.asked:
         raise RefusalError(
@@ -60,7 +53,7 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
             advice=f"{_MORE if not asked.counted else 'Start a new one, or write'} its report "
             f"again: ringside report {folder}",
         )
-    _refuse_changes(comparison, comparison.shared, machine_of(comparison.placement))
+    _refuse_changes(comparison, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
     looks = comparison.looks
     if asked != comparison.asked:
@@ -115,7 +108,7 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
     return asked
 
 
-def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFacts) -> None:
+def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
     """Refuse to mix results of two machines, sets of packages or versions of the code."""
     before, now = comparison.machine.model_dump(), machine.model_dump()
     for field, was in before.items():
@@ -134,7 +127,7 @@ def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFact
             advice="Start a new comparison.",
         )
     if comparison.circumstances is not None:
-        refuse_other_circumstances(comparison.circumstances, circumstances(shared))
+        refuse_other_circumstances(comparison.circumstances, circumstances(comparison.shared))
     arms = {arm.label: arm for arm in comparison.arms}
     for one in comparison.certificates:
         if one.arm.label not in arms:
@@ -255,7 +248,7 @@ def refuse_fewer_cores(
     Raises:
         RefusalError: replicas would share cores, and did not before.
     """
-    each = comparison.shared.cores_per_replica if comparison.shared else None
+    each = comparison.shared.resources.cores_per_replica
     if each is None or comparison.oversubscribe:
         return
     few = [

@@ -17,18 +17,10 @@ from ringside_core.specs import (
     Run,
     Trial,
     backend_options,
-    backend_row,
 )
-from ringside_core.specs.backends import Knob, KnobValue
+from ringside_core.specs.knob import KnobValue, tried
+from ringside_core.specs.run_spec import TrainingSpec
 
-# Every arm has these, the arms without distribution too: each arm gets the same number of trials.
-# `prefetch` is not here: its buffer fills while an epoch is validated. A larger one would look
-# faster in the short epochs of a workload that waits for its input.
-COMMON_KNOBS = (
-    Knob("steps_per_execution", (5, 20)),
-    Knob("jit_compile", (True,)),
-    Knob("inter_op_threads", (1, 4)),
-)
 # Of the trials; the others turn several knobs at once.
 SINGLE_SHARE = 2 / 3
 Changes = Mapping[str, KnobValue]
@@ -245,11 +237,12 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
         "mpi": arm.options.horovod_controller == "mpi",
     }
     return [
-        (knob.name, value)
-        for knob in (*backend_row(arm.backend).knobs, *COMMON_KNOBS)
-        if all(there[need] for need in knob.needs)
-        for value in knob.values
-        if with_changes(arm, {knob.name: value}) != arm
+        (name, value)
+        for kind in (type(arm.options), TrainingSpec)
+        for name, worth in tried(kind)
+        if all(there[need] for need in worth.needs)
+        for value in worth.values
+        if with_changes(arm, {name: value}) != arm
     ]
 
 

@@ -17,7 +17,6 @@ from ringside_core.specs import (
     Comparison,
     Host,
     RefusalError,
-    Shared,
     assign_slots,
 )
 from ringside_core.specs.options import ParameterServerOptions
@@ -25,7 +24,7 @@ from ringside_core.specs.options import ParameterServerOptions
 SAME = (
     "workload", "workload_options", "precision", "gradient_accumulation_steps", "pipeline",
     "trained_by", "keras", "as_shipped", "policy",
-    "cores_per_replica", "intra_op_threads_per_replica", "inter_op_threads_per_replica",
+    "resources",
 )  # fmt: skip
 
 
@@ -130,7 +129,7 @@ def refuse_another(
 ) -> tuple[str, ...]:
     """Refuse to check a prediction with runs of something else; notes on what is not known."""
     for field in SAME:
-        mine, yours = (getattr(trained(one), field) for one in (predicted, measured))
+        mine, yours = (getattr(one.shared, field) for one in (predicted, measured))
         if mine != yours:
             raise RefusalError(
                 "A prediction is checked by runs of the same model, in the same way.",
@@ -162,13 +161,6 @@ def refuse_another(
             advice="Predict for that link: use --rate.",
         )
     return ()
-
-
-def trained(comparison: Comparison) -> Shared:
-    """What the runs of a comparison trained."""
-    if comparison.trained is None:
-        raise RefusalError("A comparison without runs says nothing.", received=comparison.name)
-    return comparison.trained
 
 
 def _refuse_other_packing(prediction: Prediction, measured: Comparison) -> None:

@@ -7,48 +7,26 @@ not ranked.
 from collections.abc import Callable, Mapping, Sequence
 
 from ringside.stats.evidence import Answer, replicas_equal
-from ringside_core.specs import Arm, Certificate, Comparison, MachineFacts, RefusalError, Run
+from ringside_core.specs import (
+    Arm,
+    Certificate,
+    Comparison,
+    MachineFacts,
+    RefusalError,
+    Run,
+    RunSpec,
+)
+from ringside_core.specs.knob import knobs
+from ringside_core.specs.run_spec import TrainingSpec
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
 FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
 DIGITS = 12  # of a digest, in a refusal
-Look = Callable[[Run, Arm], object]
-
-# What all runs must share, by its name in a refusal. None: the arm has its own value.
-SHARED: Mapping[str, Look] = {
-    "workload": lambda run, _: run.spec.workload,
-    "workload_options": lambda run, _: run.spec.workload_options,
-    "epochs": lambda run, _: run.spec.epochs,
-    "learning_rate_rule": lambda run, _: run.spec.learning_rate_rule,
-    "precision": lambda run, _: run.spec.precision,
-    "trained_by": lambda run, arm: run.spec.trained_by if arm.settings.keras is None else None,
-    "policy": lambda run, arm: run.spec.policy if arm.settings.policy is None else None,
-    "keras": lambda run, arm: run.spec.keras if arm.settings.keras is None else None,
-    "pipeline, prefetch aside,": lambda run, _: run.spec.pipeline.replace(prefetch=0),
-    "pipeline.prefetch": lambda run, arm: (
-        run.spec.pipeline.prefetch if arm.settings.prefetch is None else None
-    ),
-    "steps_per_execution": lambda run, arm: (
-        run.spec.steps_per_execution if arm.settings.steps_per_execution is None else None
-    ),
-    "jit_compile": lambda run, arm: (
-        run.spec.jit_compile if arm.settings.jit_compile is None else None
-    ),
-    "resources.cores_per_replica": lambda run, _: run.spec.resources.cores_per_replica,
-}
 # Strong scaling: the work is the same at every size. Weak: the work of each replica is.
-SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
-    "strong": (
-        "global_batch",
-        lambda run, arm: run.spec.global_batch if arm.global_batch is None else None,
-    ),
-    "weak": (
-        "per_replica_batch",
-        lambda run, arm: (
-            run.spec.batch_plan.per_replica_batch if arm.global_batch is None else None
-        ),
-    ),
+BATCHES: Mapping[str, tuple[str, Callable[[RunSpec], int]]] = {
+    "strong": ("global_batch", lambda spec: spec.global_batch),
+    "weak": ("per_replica_batch", lambda spec: spec.batch_plan.per_replica_batch),
 }
 
 
@@ -77,9 +55,13 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
             different models.
     """
     runs = comparison.runs
-    fields = dict([*SHARED.items(), SHARED_BATCH[comparison.scaling]])
-    for name, look in fields.items():
-        _check_same(name, [(run, look(run, arms[run.arm])) for run in runs])
+    for knob in knobs(TrainingSpec):
+        if not knob.knob.differs:
+            same = [run for run in runs if knob.name not in _own_settings(arms[run.arm])]
+            _check_same(".".join(knob.path), [(run, knob.of(run.spec)) for run in same])
+    name, batch = BATCHES[comparison.scaling]
+    same = [run for run in runs if arms[run.arm].global_batch is None]
+    _check_same(name, [(run, batch(run.spec)) for run in same])
     for number in {run.round for run in runs}:  # another round may have another seed
         _check_same("seed", [(run, run.spec.seed) for run in runs if run.round == number])
     _check_machines(runs)
@@ -108,14 +90,19 @@ def _check_own(run: Run, arm: Arm) -> None:
 
 
 def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
-    known = [(run, value) for run, value in values if value is not None]
-    for run, value in known:
-        first, expected = known[0]
+    for run, value in values:
+        first, expected = values[0]
         if value != expected:
             raise RefusalError(
                 f"All runs that are compared must have the same {name}.",
                 received=f"{value} in {_place(run)}, {expected} in {_place(first)}",
             )
+
+
+def _own_settings(arm: Arm) -> set[str]:
+    """Knobs of which the arm has its own value; with Keras comes who trains."""
+    own = {name for name, value in arm.settings if value is not None}
+    return own | {"trained_by"} if "keras" in own else own
 
 
 def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:

@@ -103,7 +103,7 @@ def test_a_setting_that_all_have_anyway_makes_no_arm(
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
     """Two replicas in a process have twice the threads of one, of both kinds, asked for or not."""
     shared = shared_of(cores_per_replica=2, inter_op_threads=3)
-    asked = shared.replace(intra_op_threads_per_replica=5)
+    asked = shared.replace(resources=shared.resources.replace(intra_op_threads=5))
     arms = parse_arms("mirrored,horovod", "1,2")
 
     threads = {arm.label: shared.spec_of(arm).resources.intra_op_threads for arm in arms}
@@ -185,6 +185,7 @@ def test_a_comparison_survives_json() -> None:
         seed=1,
         rounds=0,
         arms=arms,
+        shared=shared_of(),
     )
 
     again = Comparison.from_json(original.to_json())

@@ -68,7 +68,6 @@ def test_a_finished_one_says_so(tmp_path: Path) -> None:
             ["packages", "it was", "absent"],
         ),
         ({"code_version": "0123456789abcdef" * 4}, ["code", "0123456789ab"]),
-        ({"shared": None}, ["older version"]),
     ],
 )
 def test_what_has_changed_is_refused(

@@ -15,6 +15,7 @@ from ringside_core.specs import (
     Comparison,
     Host,
     RefusalError,
+    Resources,
     write_whole,
 )
 from ringside_core.specs.communication import Link
@@ -196,7 +197,9 @@ def four(**changes: Any) -> Comparison:
 
 def cores(comparison: Comparison, count: int) -> Comparison:
     """The same runs with other resources."""
-    return comparison.replace(shared=made.SHARED.replace(cores_per_replica=count))
+    return comparison.replace(
+        shared=made.SHARED.replace(resources=Resources(cores_per_replica=count))
+    )
 
 
 def test_a_check_must_be_over_the_same_link_with_the_same_means(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
         "rounds": max((run.round + 1 for run in runs), default=0),
         "arms": tuple(arms),
         "runs": tuple(runs),
+        "shared": Shared.from_run(runs[0].spec if runs else spec_of("serial")),
     }
     return Comparison(**{**fields, **changes})
 
