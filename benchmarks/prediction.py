@@ -43,7 +43,7 @@ from ringside.collectives.place import Place
 from ringside.collectives.run import measure_stacks
 from ringside.compare.arms import parse_arms
 from ringside.compare.experiment import launched, run_arm
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.lab import Lab, parse_rate
 from ringside.predict.conditions import link_notes
 from ringside.predict.inputs import inputs_of, link_rate

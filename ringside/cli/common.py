@@ -1,15 +1,18 @@
 """What several commands share: flags, and the folder in which a command leaves its results."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from filelock import FileLock, Timeout
 
-from ringside.cli.lock import LOCK
 from ringside_core.specs import Placement, RefusalError, RunSpec, read_hostfile
 
+LOCK = ".lock"
 BackendNames = Annotated[
     str | None,
     typer.Option(
@@ -124,3 +127,24 @@ def new_folder(output: Path, name: str) -> Path:
             advice="Choose another with --output.",
         ) from None
     return folder
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold a folder; the kernel releases it when this process ends, also when it is killed.
+
+    Raises:
+        RefusalError: another command holds it.
+    """
+    # A soft lock, filelock's fallback, would outlive a process that was killed.
+    lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False)
+    try:
+        held = lock.acquire()
+    except Timeout:
+        raise RefusalError(
+            "Another ringside works in this folder.",
+            received=folder,
+            advice="Wait until it has ended.",
+        ) from None
+    with held:
+        yield

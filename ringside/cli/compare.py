@@ -20,9 +20,9 @@ from ringside.cli.common import (
     Sizes,
     default_name,
     new_folder,
+    only_one,
     placement_from,
 )
-from ringside.cli.lock import only_one
 from ringside.cli.stopping import telling
 from ringside.compare.arms import twin
 from ringside.compare.budget import rounds_asked

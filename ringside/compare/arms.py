@@ -62,7 +62,7 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
         replicas: numbers separated by commas.
 
     Raises:
-        RefusalError: an unknown backend, option or setting, a bad number, or the same arm twice.
+        RefusalError: an unknown backend, option or setting, or a bad number.
     """
     sizes = _sizes(replicas)
     arms: list[Arm] = []
@@ -86,7 +86,6 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
                     settings=settings,
                 )
             )
-    _refuse_twice(arms)
     return tuple(arms)
 
 
@@ -131,34 +130,20 @@ def _options_and_settings(
         ) from None
 
 
-def _refuse_twice(arms: Iterable[Arm]) -> None:
-    named_as: dict[tuple[str, str, str, int], list[str]] = {}
-    for arm in arms:  # `horovod` and `horovod:compression=none` are the same
-        key = (
-            arm.backend,
-            arm.options.model_dump_json(),
-            arm.settings.model_dump_json(),
-            arm.replicas,
-        )
-        named_as.setdefault(key, []).append(arm.label)
-    twice = [" = ".join(labels) for labels in named_as.values() if len(labels) > 1]
-    if twice:
-        raise RefusalError("Each arm may be named once.", received=", ".join(twice))
-
-
 def refuse_same_runs(
     shared: Shared, arms: Iterable[Arm], placement: Placement = THIS_MACHINE
 ) -> None:
-    """Refuse arms that differ only in name: a setting of one equals what all others have."""
+    """Refuse arms that differ in name at most: a setting of one equals what all others have."""
     labels: dict[str, str] = {}
     for arm in arms:
-        first = labels.setdefault(shared.spec_of(arm, placement).content_hash, arm.label)
-        if first != arm.label:
+        spec = shared.spec_of(arm, placement).content_hash
+        if spec in labels:
             raise RefusalError(
                 "Two arms must not be the same run.",
-                received=f"{first} and {arm.label}",
+                received=f"{labels[spec]} and {arm.label}",
                 advice="Leave out one of them.",
             )
+        labels[spec] = arm.label
 
 
 def cores_here(arms: Iterable[Arm]) -> int:

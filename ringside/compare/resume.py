@@ -22,7 +22,6 @@ from ringside_core.specs import (
     MachineFacts,
     RefusalError,
     Rounds,
-    RunSpec,
 )
 from ringside_core.specs.noun import differences
 from ringside_core.text import plural
@@ -146,29 +145,28 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
 def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
     """Refuse runs and trials that do not match their arms."""
     arms = {arm.label: arm for arm in comparison.arms}
-    for index, run in enumerate(comparison.runs):
-        due = comparison.spec_of(arms[run.arm], run.round)
-        _refuse_other_spec(f"{path}: runs.{index}.spec", run.spec, due)
-    for index, trial in enumerate(comparison.trials):
-        due = comparison.spec_of(trial.arm)
-        _refuse_other_spec(f"{path}: trials.{index}.run.spec", trial.run.spec, due)
+    made = [
+        (f"runs.{index}.spec", run.spec, comparison.spec_of(arms[run.arm], run.round))
+        for index, run in enumerate(comparison.runs)
+    ]
+    made += [
+        (f"trials.{index}.run.spec", trial.run.spec, comparison.spec_of(trial.arm))
+        for index, trial in enumerate(comparison.trials)
+    ]
+    for place, *specs in made:
+        found, due = (one.model_dump(mode="json") for one in specs)
+        for where, has, should in differences(found, due):
+            raise RefusalError(
+                "Each run must have the spec of its arm in that round.",
+                received=f"{path}: {place}.{where}={has!r}, and it should be {should!r}",
+                advice="Start a new comparison.",
+            )
     try:
         summarize(comparison)
     except RefusalError as error:
         raise RefusalError(
             error.rule, received=f"{path}: {error.received}", advice=error.advice
         ) from None
-
-
-def _refuse_other_spec(place: str, spec: RunSpec, due: RunSpec) -> None:
-    if spec != due:
-        found, wanted = (one.model_dump(mode="json") for one in (spec, due))
-        where, has, should = next(differences(found, wanted))
-        raise RefusalError(
-            "Each run must have the spec of its arm in that round.",
-            received=f"{place}.{where}={has!r}, and it should be {should!r}",
-            advice="Start a new comparison.",
-        )
 
 
 def _difference(was: object, now: object) -> tuple[str, str]:
@@ -181,32 +179,28 @@ def _difference(was: object, now: object) -> tuple[str, str]:
 
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
     """Refuse to mix rounds that were made under different circumstances; name both."""
-    variables = (
-        "A comparison must go on with the environment variables, configuration files and packages "
-        "that it began with."
-    )
-    rule, received = "", ""
-    if before.cores != now.cores:
-        rule = "A comparison must go on with the cores that it began with."
-        found, was = (", ".join(map(str, one.cores)) for one in (now, before))
-        received = f"{found}, and it was {was}"
-    elif before.variables != now.variables:
-        rule = variables
-        were, are = set(before.variables), set(now.variables)
-        told = [f"{name} is there, and was not" for name in sorted(are - were)]
-        told += [f"{name} was there, and is not" for name in sorted(were - are)]
-        received = "; ".join(told)
-    elif before.variables_sha256 != now.variables_sha256:
-        rule = variables
-        found, was = (one.variables_sha256[:12] for one in (now, before))
-        received = f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"
-    elif before.folder != now.folder:
-        rule = "A comparison with relative file names must go on in the folder where it began."
-        received = f"{now.folder or 'nowhere'}, and it was {before.folder or 'nowhere'}"
-    if rule:
-        raise RefusalError(
-            rule, received=received, advice="Restore that, or start a new comparison."
-        )
+    were, are = set(before.variables), set(now.variables)
+    told = [f"{name} is there, and was not" for name in sorted(are - were)]
+    told += [f"{name} was there, and is not" for name in sorted(were - are)]
+    if not told and before.variables_sha256 != now.variables_sha256:
+        found, was = (one.variables_sha256[:DIGITS] for one in (now, before))
+        told = [f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"]
+    cores, before_cores = (", ".join(map(str, one.cores)) for one in (now, before))
+    folder, before_folder = (one.folder or "nowhere" for one in (now, before))
+    for what, received in (
+        ("the cores", cores != before_cores and f"{cores}, and it was {before_cores}"),
+        ("the environment variables, configuration files and packages", "; ".join(told)),
+        (
+            "the folder of its relative file names",
+            folder != before_folder and f"{folder}, and it was {before_folder}",
+        ),
+    ):
+        if received:
+            raise RefusalError(
+                f"A comparison must go on with {what} that it began with.",
+                received=received,
+                advice="Restore that, or start a new comparison.",
+            )
 
 
 def look_again(console: Console, comparison: Comparison, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringside.compare.arms import largest
 from ringside.compare.experiment import Executor, keep, run_arm
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import (
     Arm,
@@ -18,7 +18,7 @@ from ringside_core.specs import (
     Trial,
     backend_options,
 )
-from ringside_core.specs.knob import KnobValue, tried
+from ringside_core.specs.knob import KnobValue, knobs
 from ringside_core.specs.run_spec import TrainingSpec
 
 # Of the trials; the others turn several knobs at once.
@@ -237,12 +237,13 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
         "mpi": arm.options.horovod_controller == "mpi",
     }
     return [
-        (name, value)
+        (knob.name, value)
         for kind in (type(arm.options), TrainingSpec)
-        for name, worth in tried(kind)
+        for knob in knobs(kind)
+        for worth in knob.tried
         if all(there[need] for need in worth.needs)
         for value in worth.values
-        if with_changes(arm, {name: value}) != arm
+        if with_changes(arm, {knob.name: value}) != arm
     ]
 
 

@@ -1,7 +1,7 @@
 """A knob is declared once, as a field: its flag, the setting of an arm and the search read it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -12,7 +12,7 @@ KnobValue = bool | int | float | str
 
 @dataclass(frozen=True)
 class Knob:
-    """What the command line and a comparison do with a field; it stands in the field's annotation.
+    """What the command line and an arm do with a field; it stands in the field's annotation.
 
     `prefetch: Annotated[NonNegativeInt, Knob("Batches prepared ahead.", per_arm=True)] = 2`
 
@@ -21,7 +21,6 @@ class Knob:
         names: of its flag, the longest first. Default: `--` and the name of the field.
         open: the flag has no default, `spec_from_flags` finds the value.
         per_arm: an arm may have a value of its own: `horovod:prefetch=4`.
-        differs: runs that are compared may have different values.
         one_run: commands of several arms do not have the flag.
     """
 
@@ -29,7 +28,6 @@ class Knob:
     names: tuple[str, ...] = ()
     open: bool = False
     per_arm: bool = False
-    differs: bool = False
     one_run: bool = False
 
 
@@ -54,37 +52,34 @@ class KnobField:
     name: str
     path: tuple[str, ...]
     field: FieldInfo
-    knob: Knob
-
-    def of(self, noun: Any) -> Any:
-        """Its value."""
-        for name in self.path:
-            noun = getattr(noun, name)
-        return noun
 
     @property
-    def constraints(self) -> tuple[Any, ...]:
+    def knob(self) -> Knob:
+        """Its declaration; of an option of a backend, an empty one."""
+        return next((x for x in self.field.metadata if isinstance(x, Knob)), Knob())
+
+    @property
+    def tried(self) -> list[Tried]:
+        """What a search tries."""
+        return [x for x in self.field.metadata if isinstance(x, Tried)]
+
+    @property
+    def constraints(self) -> list[Any]:
         """The rest of the annotation: bounds and validators."""
-        return tuple(x for x in self.field.metadata if not isinstance(x, Knob | Tried))
+        return [x for x in self.field.metadata if not isinstance(x, Knob | Tried)]
 
 
 def knobs(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[KnobField]:
     """The knobs of a noun and of the nouns within, in the order of their fields."""
     for name, field in kind.model_fields.items():
-        for knob in field.metadata:
-            if isinstance(knob, Knob):
-                flag = knob.names[0].lstrip("-").replace("-", "_") if knob.names else name
-                yield KnobField(flag, (*path, name), field, knob)
+        found = KnobField(name, (*path, name), field)
+        if found.knob.names:
+            flag = found.knob.names[0].lstrip("-").replace("-", "_")
+            found = replace(found, name=flag)
+        if len(found.constraints) < len(field.metadata):
+            yield found
         if isinstance(within := field.annotation, type) and issubclass(within, BaseModel):
             yield from knobs(within, (*path, name))
-
-
-def tried(kind: type[BaseModel]) -> Iterator[tuple[str, Tried]]:
-    """What a search tries of a noun and of the nouns within, with the name of the field."""
-    for name, field in kind.model_fields.items():
-        yield from ((name, entry) for entry in field.metadata if isinstance(entry, Tried))
-        if isinstance(within := field.annotation, type) and issubclass(within, BaseModel):
-            yield from tried(within)
 
 
 def with_values(kind: type[BaseModel], values: Mapping[str, Any], start: Any = None) -> Any:

@@ -111,11 +111,11 @@ class Resources(Noun):
     ] = None
     intra_op_threads: Annotated[
         PositiveInt | None,
-        Knob("Threads of TensorFlow within one operation.", per_arm=True, differs=True),
+        Knob("Threads of TensorFlow within one operation.", per_arm=True),
     ] = None
     inter_op_threads: Annotated[
         PositiveInt | None,
-        Knob("Threads of TensorFlow over operations.", per_arm=True, differs=True),
+        Knob("Threads of TensorFlow over operations.", per_arm=True),
         Tried((1, 4)),
     ] = None
 
@@ -158,9 +158,7 @@ class TrainingSpec(Noun):
     precision: Annotated[Precision, Knob("Number type.")] = "float32"
     pipeline: PipelineOptions = PipelineOptions()
     resources: Resources = Resources()
-    seed: Annotated[
-        int, Field(ge=0, le=MAX_SEED), Knob("Of the weights and the shuffle.", differs=True)
-    ] = 1
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED), Knob("Of the weights and the shuffle.")] = 1
     steps_per_execution: Annotated[
         PositiveInt,
         Knob("Updates in one call of the training function.", per_arm=True),

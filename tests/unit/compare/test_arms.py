@@ -55,10 +55,7 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
         ),
         ("serial:servers=2", "1", "Options of serial: none.*steps_per_execution"),
         ("serial:steps_per_execution=0", "1", "steps_per_execution"),
-        ("mirrored:prefetch=4,mirrored:prefetch=04", "1", "once"),
         ("horovod:controller", "1", "name=value"),
-        ("mirrored,mirrored", "1", "once"),
-        ("horovod,horovod:compression=none", "1", "horovod:compression=none"),
         ("", "1", "at least one"),
         ("mirrored", "0", "at least 1"),
         ("mirrored", "two", "at least 1"),
@@ -78,6 +75,9 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
     ("backends", "flags", "twice"),
     [
         ("serial:prefetch=2", {}, "serial ×1 and serial:prefetch=2 ×1"),
+        ("mirrored,mirrored", {}, "mirrored ×2 and mirrored ×2"),
+        ("mirrored:prefetch=4,mirrored:prefetch=04", {}, "prefetch=4 ×2 and mirrored:prefetch=04"),
+        ("horovod,horovod:compression=none", {}, "horovod ×2 and horovod:compression=none ×2"),
         (
             "mirrored,mirrored:intra_op_threads=1",
             {"intra_op_threads": 1},

@@ -17,7 +17,7 @@ from ringside.compare.hosts import (
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch, Look
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import (
     Comparison,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import ringside.cli.main
-from ringside.cli.lock import only_one
+from ringside.cli.common import only_one
 from ringside.compare.choose import circumstances
 from ringside.compare.experiment import RESULTS, keep, run_rounds
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.compare.resume import reopened
 from ringside.verify import store
 from ringside_core.readings.machine import machine_facts

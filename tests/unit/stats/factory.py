@@ -58,7 +58,7 @@ def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
 
 def weak(comparison: Comparison) -> Comparison:
     """The same comparison, made under weak scaling."""
-    return comparison.replace(shared=Shared.from_run(spec_of("serial"), "weak"))
+    return comparison.replace(shared=Shared.from_run(comparison.runs[0].spec, "weak"))
 
 
 @functools.cache
