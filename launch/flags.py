@@ -63,14 +63,6 @@ def spec_from_flags(
 ) -> RunSpec:
     """Build the spec of a run from flags. What no flag gives comes from the launcher.
 
-    Args:
-        surroundings: as launched.
-        script: file.py:function, or a script and its own flags.
-        backend: its name, or auto.
-        replicas: copies of the model; None: as launched.
-        option: of the backend, each `name=value`.
-        values: of the knobs of RunSpec, by name; None: not given.
-
     Raises:
         RefusalError: flags that do not fit together.
     """

@@ -170,7 +170,7 @@ def command(
                 folder=folder,
                 command=shlex.join(["ringside", *sys.argv[1:]]),
                 asked=asked,
-                order_seed=order_seed,
+                seed=order_seed,
                 deadline_s=deadline,
                 verify=effort.verify,
                 why=why,

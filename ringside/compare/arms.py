@@ -158,12 +158,7 @@ def cores_here(arms: Iterable[Arm]) -> int:
 
 
 def too_few_cores(arms: Iterable[Arm], each: int) -> str:
-    """Why the largest arm does not have its own cores on this machine; empty: it has.
-
-    Args:
-        arms: all of them.
-        each: processors of each replica.
-    """
+    """Why the largest arm does not have its own cores on this machine; empty: it has."""
     replicas, cores, quota = max(arm.replicas for arm in arms), whole_cores(), cpu_quota()
     wanted = replicas * each
     reasons = []

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -46,7 +47,6 @@ from ringside_core.specs import (
     MachineFacts,
     NotRun,
     Placement,
-    Rounds,
     RunSpec,
     Shared,
 )
@@ -113,10 +113,6 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
 
     Without a hostfile no host is asked.
 
-    Args:
-        chosen: what the flags ask for.
-        folder: where the results will go.
-
     Returns:
         The choice with those cores and the network interface, and the facts of each host by name.
 
@@ -140,11 +136,6 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
 
 def startable(chosen: Chosen, launcher: LauncherName, folder: Path) -> tuple[Chosen, Start]:
     """The choice on hosts that are ready, and how its processes are started.
-
-    Args:
-        chosen: what the flags ask for.
-        launcher: of arms with several processes.
-        folder: where the results will go.
 
     Raises:
         RefusalError: an arm that the launcher cannot start, or a host that is not ready.
@@ -176,16 +167,14 @@ def begin(
     *,
     facts: dict[str, HostFacts],
     folder: Path,
-    command: str,
-    asked: Rounds,
-    order_seed: int,
-    deadline_s: float,
-    verify: bool,
     why: bool,
     live: bool,
-    trials_each: int,
+    **asked: Any,
 ) -> Comparison:
-    """Write a comparison to disk, with the arms that can run here and no runs yet."""
+    """Write a comparison to disk, with the arms that can run here and no runs yet.
+
+    `asked`: fields of Comparison that the command line gives.
+    """
     placement = chosen.placement
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
@@ -205,28 +194,20 @@ def begin(
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
-        command=command,
         machine=machine,
-        seed=order_seed,
         rounds=0,
         arms=able,
         not_run=unable,
         detection=store.find_matrix(placement),
         shared=chosen.shared,
-        asked=asked,
         communication=kept_communication(placement, able, facts, links),
-        verify=verify,
-        trials_each=trials_each,
-        deadline_s=deadline_s,
         live=live,
         code_version=store.code_version(),
         circumstances=circumstances(chosen.shared),
-        hosts=placement.hosts or (),
-        interface=placement.interface,
-        servers_on=placement.servers_on,
-        oversubscribe=placement.oversubscribe,
+        **{**dict(placement), "hosts": placement.hosts or ()},
         addresses=addresses,
         links=links,
+        **asked,
     )
     keep(comparison, folder)
     return comparison

@@ -239,18 +239,7 @@ def run_arm(
     placement: Placement,
     place: str = "runs",
 ) -> Run:
-    """Run an arm once, in its own folder.
-
-    Args:
-        arm: to run.
-        spec: of the run.
-        number: of the round.
-        position: of the run among all runs.
-        folder: of the comparison.
-        executor: runs it.
-        placement: where it runs.
-        place: folder for the runs, within the folder of the comparison.
-    """
+    """Run an arm once, in its own folder."""
     run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
     known = {"arm": arm.label, "round": number, "position": position}

@@ -31,12 +31,7 @@ _MORE = "Give another --budget or --interval-width to make more rounds, or write
 
 
 def reopened(folder: Path, *, interval_width: str | None, budget: str | None) -> Comparison:
-    """The comparison in a folder, ready to go on.
-
-    Args:
-        folder: with its results.
-        interval_width: a new one; None: as before.
-        budget: likewise.
+    """The comparison in a folder, ready to go on, to another width or budget if one is given.
 
     Raises:
         RefusalError: there is none, it is finished, its runs do not match its arms, or the machine,
@@ -234,11 +229,6 @@ def refuse_fewer_cores(
 ) -> None:
     """Refuse hosts that now have too few cores for their replicas.
 
-    Args:
-        comparison: the one that is resumed.
-        most: replicas on each host, see `fullest`.
-        cores: usable cores of each host now, by name.
-
     Raises:
         RefusalError: replicas would share cores, and did not before.
     """
@@ -260,10 +250,6 @@ def refuse_fewer_cores(
 
 def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
     """Refuse to mix rounds over links whose rate has changed.
-
-    Args:
-        before: the links as the comparison began.
-        now: the same links now.
 
     Raises:
         RefusalError: with both rates of each link that changed.

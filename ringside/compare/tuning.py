@@ -42,11 +42,6 @@ def next_setting(
     First comes the unchanged arm, then one knob at a time, in the order of `singles`. When two
     thirds of the trials are used and at least two knobs were faster than the unchanged arm, their
     best values are tried together; then without the knob that gained least, and so on.
-
-    Args:
-        singles: (knob, value) pairs in a drawn order.
-        tried: the settings tried so far, in order.
-        trials: how many trials may be made.
     """
     if len(tried) >= trials:
         return None
@@ -223,13 +218,7 @@ def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Co
 
 
 def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, KnobValue]]:
-    """Every (knob, value) that may change how fast the arm is, without the values that it has.
-
-    Args:
-        arm: the arm to tune.
-        gpus: the machine has GPUs.
-        hosts: the arm's replicas are on several hosts.
-    """
+    """Every (knob, value) that may change how fast the arm is, without the values that it has."""
     there = {
         "gpus": gpus,
         "replicas": arm.replicas > 1,
@@ -240,7 +229,7 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
         (knob.name, value)
         for kind in (type(arm.options), TrainingSpec)
         for knob in knobs(kind)
-        for worth in knob.tried
+        for worth in knob.searches
         if all(there[need] for need in worth.needs)
         for value in worth.values
         if with_changes(arm, {knob.name: value}) != arm

@@ -324,12 +324,8 @@ class Comparison(Document):
     @property
     def placement(self) -> Placement:
         """Where the runs go."""
-        return Placement(
-            hosts=self.hosts or None,
-            interface=self.interface,
-            servers_on=self.servers_on,
-            oversubscribe=self.oversubscribe,
-        )
+        same = {name: getattr(self, name) for name in Placement.model_fields}
+        return Placement(**{**same, "hosts": self.hosts or None})
 
     def with_run(self, run: Run) -> Self:
         """With one more run, which carries the hash of the run before it."""

@@ -32,7 +32,7 @@ class Knob:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Search:
     """Values of a field that `ringside compare --tuned` tries; it stands in the annotation.
 
     Attributes:
@@ -59,14 +59,14 @@ class KnobField:
         return next((x for x in self.field.metadata if isinstance(x, Knob)), Knob())
 
     @property
-    def tried(self) -> list[Tried]:
+    def searches(self) -> list[Search]:
         """What a search tries."""
-        return [x for x in self.field.metadata if isinstance(x, Tried)]
+        return [x for x in self.field.metadata if isinstance(x, Search)]
 
     @property
     def constraints(self) -> list[Any]:
         """The rest of the annotation: bounds and validators."""
-        return [x for x in self.field.metadata if not isinstance(x, Knob | Tried)]
+        return [x for x in self.field.metadata if not isinstance(x, Knob | Search)]
 
 
 def knobs(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[KnobField]:
@@ -83,12 +83,7 @@ def knobs(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[KnobFie
 
 
 def with_values(kind: type[BaseModel], values: Mapping[str, Any], start: Any = None) -> Any:
-    """The fields that values of knobs change, by the name of the field.
-
-    Args:
-        kind: the noun.
-        values: by the name of the knob.
-        start: the noun whose inner nouns are changed. None: their defaults are.
+    """The fields that values change, from the names of knobs; inner nouns are those of `start`.
 
     Raises:
         TypeError: a value of no knob.

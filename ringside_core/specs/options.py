@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from ringside_core.specs.errors import RefusalError
-from ringside_core.specs.knob import Tried
+from ringside_core.specs.knob import Search
 from ringside_core.specs.noun import Noun
 
 MIB = 2**20
@@ -73,10 +73,10 @@ class CrossDeviceOptions(BackendOptions):
 
     cross_device_ops: Annotated[
         Literal["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"] | None,
-        Tried(("ReductionToOneDevice", "HierarchicalCopyAllReduce"), ("replicas",)),
-        Tried(("NcclAllReduce",), ("replicas", "gpus")),
+        Search(("ReductionToOneDevice", "HierarchicalCopyAllReduce"), ("replicas",)),
+        Search(("NcclAllReduce",), ("replicas", "gpus")),
     ] = None
-    num_packs: Annotated[NonNegativeInt | None, Tried((0, 4), ("replicas", "gpus"))] = None
+    num_packs: Annotated[NonNegativeInt | None, Search((0, 4), ("replicas", "gpus"))] = None
 
 
 class CommunicationOptions(BackendOptions):
@@ -90,10 +90,10 @@ class CommunicationOptions(BackendOptions):
 
     implementation: Annotated[
         Literal["AUTO", "RING", "NCCL"],
-        Tried(("RING",), ("replicas",)),
-        Tried(("NCCL",), ("replicas", "gpus")),
+        Search(("RING",), ("replicas",)),
+        Search(("NCCL",), ("replicas", "gpus")),
     ] = "AUTO"
-    bytes_per_pack: Annotated[NonNegativeInt, Tried((MIB, 16 * MIB), ("replicas",))] = 0
+    bytes_per_pack: Annotated[NonNegativeInt, Search((MIB, 16 * MIB), ("replicas",))] = 0
     timeout_seconds: NonNegativeFloat | None = None
 
     _NOT_IN_STACK = ("implementation", "timeout_seconds")
@@ -107,7 +107,7 @@ class CommunicationOptions(BackendOptions):
 class ParameterServerOptions(BackendOptions):
     """tf.distribute.ParameterServerStrategy: how many servers hold the variables."""
 
-    servers: Annotated[PositiveInt, Tried((1, 2))] = 1
+    servers: Annotated[PositiveInt, Search((1, 2))] = 1
 
     @property
     def num_servers(self) -> int:
@@ -156,22 +156,22 @@ class HorovodOptions(BackendOptions):
 
     controller: Literal["gloo", "mpi"] | None = None
     # Ranges: docs/tensor-fusion.rst and autotune.rst of Horovod 0.28.
-    fusion_threshold_mb: Annotated[NonNegativeInt | None, Tried((0, 16, 64), ("replicas",))] = None
-    cycle_time_ms: Annotated[float | None, Field(gt=0), Tried((0.1, 0.5, 5.0), ("replicas",))] = (
+    fusion_threshold_mb: Annotated[NonNegativeInt | None, Search((0, 16, 64), ("replicas",))] = None
+    cycle_time_ms: Annotated[float | None, Field(gt=0), Search((0.1, 0.5, 5.0), ("replicas",))] = (
         None
     )
-    compression: Annotated[Literal["none", "fp16"], Tried(("fp16",), ("replicas",))] = "none"
-    num_groups: Annotated[PositiveInt | None, Tried((1, 4), ("replicas",))] = None
-    hierarchical_allreduce: Annotated[bool | None, Tried((True,), ("replicas", "gpus"))] = None
+    compression: Annotated[Literal["none", "fp16"], Search(("fp16",), ("replicas",))] = "none"
+    num_groups: Annotated[PositiveInt | None, Search((1, 4), ("replicas",))] = None
+    hierarchical_allreduce: Annotated[bool | None, Search((True,), ("replicas", "gpus"))] = None
     backward_passes_per_step: PositiveInt = 1
-    btl_tcp_flags: Annotated[PositiveInt | None, Tried((9,), ("replicas", "hosts", "mpi"))] = None
+    btl_tcp_flags: Annotated[PositiveInt | None, Search((9,), ("replicas", "hosts", "mpi"))] = None
     # To copy a larger message that nobody expects yet costs more than to announce it.
     btl_tcp_eager_limit: Annotated[
-        PositiveInt | None, Tried((4 * MIB,), ("replicas", "hosts", "mpi"))
+        PositiveInt | None, Search((4 * MIB,), ("replicas", "hosts", "mpi"))
     ] = None
     coll_tuned_allreduce_algorithm: Annotated[
         Literal["recursive_doubling", "ring", "rabenseifner"] | None,
-        Tried(("ring",), ("replicas", "hosts", "mpi")),
+        Search(("ring",), ("replicas", "hosts", "mpi")),
     ] = None
 
     _NOT_IN_STACK = ("controller", "compression", "num_groups", "backward_passes_per_step")

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.keras_version import KerasVersion
-from ringside_core.specs.knob import Knob, Tried
+from ringside_core.specs.knob import Knob, Search
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.topology import BatchPlan, Topology
@@ -116,7 +116,7 @@ class Resources(Noun):
     inter_op_threads: Annotated[
         PositiveInt | None,
         Knob("Threads of TensorFlow over operations.", per_arm=True),
-        Tried((1, 4)),
+        Search((1, 4)),
     ] = None
 
 
@@ -162,10 +162,10 @@ class TrainingSpec(Noun):
     steps_per_execution: Annotated[
         PositiveInt,
         Knob("Updates in one call of the training function.", per_arm=True),
-        Tried((5, 20)),
+        Search((5, 20)),
     ] = 1
     jit_compile: Annotated[
-        bool, Knob("Compile the training step by XLA.", per_arm=True), Tried((True,))
+        bool, Knob("Compile the training step by XLA.", per_arm=True), Search((True,))
     ] = False
     trained_by: Annotated[
         TrainedBy,
@@ -242,7 +242,15 @@ class RunSpec(TrainingSpec, Document):
         return with_typed_options(data)
 
     @model_validator(mode="after")
-    def _topology_fits_the_backend(self) -> Self:
+    def _fits_together(self) -> Self:
+        self._check_backend()
+        self._check_keras()
+        self._check_ablation()
+        self._check_steps()
+        self._check_accumulation()
+        return self
+
+    def _check_backend(self) -> None:
         capabilities, topology = self.capabilities, self.topology
         if capabilities.always_one_replica and topology.num_replicas != 1:
             raise RefusalError(
@@ -268,43 +276,32 @@ class RunSpec(TrainingSpec, Document):
                 received=f"{type(self.options).__name__} for {self.backend}",
             )
         self.batch_plan  # noqa: B018  # refuses a batch that does not divide
-        return self
-
-    @model_validator(mode="after")
-    def _checkpoints_fall_where_all_readers_stand(self) -> Self:
-        every, readers = self.checkpoint_steps, self.topology.num_processes
-        if every is None:
-            return self
-        if self.save != "all":
+        if not (capabilities.one_model or self.ablation == "no_reduction"):
             raise RefusalError(
-                "Checkpoints within an epoch need checkpoints at all.",
-                received=f"checkpoint_steps={every} with save={self.save!r}",
-                advice="Use --save all, or leave out --checkpoint-steps.",
+                "All replicas of a run must train one model.",
+                received=f"backend {self.backend}, which trains one for each replica",
+                advice="Use another backend. ringside compare --why runs this one beside the "
+                "others.",
             )
-        if not self.capabilities.synchronous and every % readers:
-            # Workers take updates in turn: only then has each had the same number.
+
+    def _check_keras(self) -> None:
+        if self.keras == 3 and self.trained_by == "fit" and not self.capabilities.keras3_fit:
             raise RefusalError(
-                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
-                received=f"checkpoint_steps={every}, {readers} workers",
-                advice=f"Try {-(-every // readers) * readers}.",
+                f"`Model.fit` of Keras 3 does not train under {self.backend}.",
+                received=f"keras=3 with trained_by='fit' and backend {self.backend}",
+                advice="Leave out --trained-by: the loop trains it.",
             )
-        return self
+        legacy = "legacy Keras, which is right as it comes" if self.keras == 2 else ""
+        horovod = self.capabilities.family == "horovod"
+        if self.as_shipped and (legacy or horovod):
+            raise RefusalError(
+                "as_shipped is Keras 3 as it comes, under tf.distribute.",
+                received=legacy or "Horovod, whose optimizer does not work on Keras 3",
+            )
 
-    @model_validator(mode="after")
-    def _one_model_is_trained(self) -> Self:
-        if self.capabilities.one_model or self.ablation == "no_reduction":
-            return self
-        raise RefusalError(
-            "All replicas of a run must train one model.",
-            received=f"backend {self.backend}, which trains one for each replica",
-            advice="Use another backend. ringside compare --why runs this one beside the others.",
-        )
-
-    @model_validator(mode="after")
-    def _an_ablation_is_only_timed(self) -> Self:
-        if self.ablation == "none":
-            return self
-        if self.save != "record" or self.resume_from is not None or self.ledger == "full":
+    def _check_ablation(self) -> None:
+        leaves_something = self.save != "record" or self.resume_from or self.ledger == "full"
+        if self.ablation != "none" and leaves_something:
             raise RefusalError(
                 "A run with an ablation is timed and leaves nothing else behind.",
                 received=f"ablation={self.ablation!r} with save={self.save!r}, "
@@ -316,13 +313,7 @@ class RunSpec(TrainingSpec, Document):
                 "ablation='unused' is for one replica only.",
                 received=f"ablation='unused' with {self.topology.num_replicas} replicas",
             )
-        if self.ablation == "no_reduction":
-            self._something_is_reduced()
-        return self
-
-    def _something_is_reduced(self) -> None:
-        """Refuse to leave out a reduction that does not exist or that Ringside cannot control."""
-        received = ""
+        received = ""  # why there is no reduction that could be left out
         if self.topology.num_replicas == 1:
             received = "one replica, which has nobody to share gradients with"
         elif not self.capabilities.synchronous:
@@ -336,92 +327,78 @@ class RunSpec(TrainingSpec, Document):
                 f"backward_passes_per_step={self.options.passes_per_reduction}: Horovod's own "
                 "accumulation reduces by itself"
             )
-        if received:
+        if self.ablation == "no_reduction" and received:
             raise RefusalError(
                 "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
                 received=received,
             )
 
-    @model_validator(mode="after")
-    def _keras_has_such_a_fit(self) -> Self:
-        if self.keras == 2 or self.trained_by == "loop" or self.capabilities.keras3_fit:
-            return self
-        raise RefusalError(
-            f"`Model.fit` of Keras 3 does not train under {self.backend}.",
-            received=f"keras=3 with trained_by='fit' and backend {self.backend}",
-            advice="Leave out --trained-by: the loop trains it.",
-        )
-
-    @model_validator(mode="after")
-    def _something_is_shipped(self) -> Self:
-        if not self.as_shipped:
-            return self
-        received = ""
-        if self.keras == 2:
-            received = "legacy Keras, which is right as it comes"
-        elif self.capabilities.family == "horovod":
-            received = "Horovod, whose optimizer does not work on Keras 3"
-        if received:
+    def _check_steps(self) -> None:
+        """Checkpoints and executions of several steps end where all readers stand."""
+        every, at_once = self.checkpoint_steps, self.steps_per_execution
+        in_turn = 1 if self.capabilities.synchronous else self.topology.num_processes
+        if every is not None and self.save != "all":
             raise RefusalError(
-                "as_shipped is Keras 3 as it comes, under tf.distribute.", received=received
+                "Checkpoints within an epoch need checkpoints at all.",
+                received=f"checkpoint_steps={every} with save={self.save!r}",
+                advice="Use --save all, or leave out --checkpoint-steps.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _several_steps_at_once_hide_single_ones(self) -> Self:
-        if self.steps_per_execution == 1:
-            return self
-        workers = self.topology.num_processes
-        if workers > 1 and not self.capabilities.synchronous:
+        if every is not None and every % in_turn:
+            # Workers take updates in turn: only then has each had the same number.
+            raise RefusalError(
+                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
+                received=f"checkpoint_steps={every}, {in_turn} workers",
+                advice=f"Try {-(-every // in_turn) * in_turn}.",
+            )
+        if at_once > 1 and in_turn > 1:
             # Workers take the steps of an epoch in turn. A worker's share would end in the middle
             # of an execution: examples would be missed or repeated.
             raise RefusalError(
                 "Several workers that train asynchronously make one update in each execution.",
-                received=f"steps_per_execution={self.steps_per_execution}, {workers} workers",
+                received=f"steps_per_execution={at_once}, {in_turn} workers",
                 advice="Use steps_per_execution=1, or one worker.",
             )
-        if self.checkpoint_steps is not None and self.checkpoint_steps % self.steps_per_execution:
+        if every is not None and every % at_once:
             raise RefusalError(
                 "checkpoint_steps must be a multiple of steps_per_execution.",
-                received=f"checkpoint_steps={self.checkpoint_steps}, "
-                f"steps_per_execution={self.steps_per_execution}",
+                received=f"checkpoint_steps={every}, steps_per_execution={at_once}",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _gradients_are_in_one_place(self) -> Self:
+    def _check_accumulation(self) -> None:
+        """Gradients are in one place, which checkpoints know: Horovod's own is not."""
         passes = self.options.passes_per_reduction
         if passes == 1:
-            return self
-        received = f"backward_passes_per_step={passes} with "
-        if self.trained_by == "loop":
-            raise RefusalError(
+            return
+        for wrong, rule, other, advice in (
+            (
+                self.trained_by == "loop",
                 "Horovod's own accumulation needs Keras' own training step.",
-                received=f"{received}trained_by='loop'",
-                advice="Leave out -o backward_passes_per_step, or --trained-by.",
-            )
-        if self.gradient_accumulation_steps > 1:
-            raise RefusalError(
+                "trained_by='loop'",
+                "Leave out -o backward_passes_per_step, or --trained-by.",
+            ),
+            (
+                self.gradient_accumulation_steps > 1,
                 "Gradients are accumulated either by Horovod or by Ringside.",
-                received=f"{received}gradient_accumulation_steps="
-                f"{self.gradient_accumulation_steps}",
-                advice="Leave out -o backward_passes_per_step: only the other one keeps the "
-                "global batch.",
-            )
-        if self.checkpoint_steps is not None:
-            raise RefusalError(
+                f"gradient_accumulation_steps={self.gradient_accumulation_steps}",
+                "Leave out -o backward_passes_per_step: only the other one keeps the global batch.",
+            ),
+            (
+                self.checkpoint_steps is not None,
                 "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
-                received=f"{received}checkpoint_steps={self.checkpoint_steps}",
-                advice="Use --gradient-accumulation-steps instead.",
-            )
-        if self.resume_from is not None:
-            raise RefusalError(
+                f"checkpoint_steps={self.checkpoint_steps}",
+                "Use --gradient-accumulation-steps instead.",
+            ),
+            (
+                self.resume_from is not None,
                 "A run cannot resume with gradients that Horovod accumulated in each rank: no "
                 "checkpoint holds them.",
-                received=f"{received}resume_from={self.resume_from!r}",
-                advice="Leave out --resume-from, or use --gradient-accumulation-steps.",
-            )
-        return self
+                f"resume_from={self.resume_from!r}",
+                "Leave out --resume-from, or use --gradient-accumulation-steps.",
+            ),
+        ):
+            if wrong:
+                received = f"backward_passes_per_step={passes} with {other}"
+                raise RefusalError(rule, received=received, advice=advice)
 
     @property
     def capabilities(self) -> Capabilities:

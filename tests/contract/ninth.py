@@ -6,7 +6,7 @@ from backends.devices import replica_devices
 from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
 from ringside_core.specs.backends import BackendRow, Capabilities
-from ringside_core.specs.knob import Tried
+from ringside_core.specs.knob import Search
 from ringside_core.specs.options import BackendOptions
 
 
@@ -15,7 +15,7 @@ class NinthOptions(BackendOptions):
 
     reduce_by: Annotated[
         Literal["ReductionToOneDevice", "HierarchicalCopyAllReduce"],
-        Tried(("HierarchicalCopyAllReduce",), ("replicas",)),
+        Search(("HierarchicalCopyAllReduce",), ("replicas",)),
     ] = "ReductionToOneDevice"
 
 

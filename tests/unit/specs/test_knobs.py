@@ -14,7 +14,7 @@ from ringside.compare.arms import parse_arms
 from ringside.compare.tuning import candidates
 from ringside.stats.summary import summarize
 from ringside_core.specs import Noun, RefusalError, Settings, Shared, Surroundings
-from ringside_core.specs.knob import Knob, KnobField, Tried, knobs, with_values
+from ringside_core.specs.knob import Knob, KnobField, Search, knobs, with_values
 from ringside_core.specs.run_spec import RunSpec, TrainingSpec
 from ringside_core.workloads.registry import DEFAULT
 from tests.unit.stats.factory import comparison_of, epoch, record, run_of
@@ -47,7 +47,7 @@ class Inner(Noun):
 class Added(TrainingSpec):
     """A spec with one field more, which is all that a knob needs."""
 
-    colour: Annotated[str, Knob("Of the run."), Tried(("red",))] = "blue"
+    colour: Annotated[str, Knob("Of the run."), Search(("red",))] = "blue"
     inner: Inner = Inner()
 
 
@@ -60,7 +60,7 @@ def test_one_more_field_is_one_more_knob() -> None:
         ("colour", ("colour",)),
         ("how_deep", ("inner", "depth")),
     ]
-    assert new[0].tried == [Tried(("red",))] and not new[1].tried
+    assert new[0].searches == [Search(("red",))] and not new[1].searches
     changed = spec.replace(**with_values(Added, {"how_deep": 3, "colour": "red"}, spec))
     assert [value_of(changed, one) for one in new] == ["red", 3]
     with pytest.raises(TypeError, match="no knob depth"):
@@ -156,6 +156,6 @@ def test_what_says_so_is_tried() -> None:
 
     assert (
         names
-        == {knob.name for knob in knobs(TrainingSpec) if knob.tried}
+        == {knob.name for knob in knobs(TrainingSpec) if knob.searches}
         <= set(Settings.model_fields)
     )
