@@ -210,7 +210,7 @@ def with_flags(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], C
 def _parameter(knob: KnobField) -> inspect.Parameter:
     """The flag of a knob."""
     kind: Any = knob.field.annotation
-    constraints = list(knob.constraints)
+    constraints = list(knob.field.metadata)
     if get_origin(kind) in (Union, UnionType):
         (kind,) = set(get_args(kind)) - {type(None)}
     if get_origin(kind) is Annotated:

@@ -128,6 +128,8 @@ def refuse_another(
     prediction: Prediction, predicted: Comparison, measured: Comparison
 ) -> tuple[str, ...]:
     """Refuse to check a prediction with runs of something else; notes on what is not known."""
+    if not measured.runs:
+        raise RefusalError("A comparison without runs says nothing.", received=measured.name)
     for field in SAME:
         mine, yours = (getattr(one.shared, field) for one in (predicted, measured))
         if mine != yours:

@@ -27,8 +27,7 @@ else:
         "Settings",
         __base__=Noun,
         **{
-            # The last None is no constraint: Annotated wants one.
-            knob.name: (Annotated[knob.field.annotation, *knob.constraints, None] | None, None)
+            knob.name: (Annotated[knob.field.annotation, *knob.field.metadata] | None, None)
             for knob in knobs(TrainingSpec)
             if knob.knob.per_arm
         },

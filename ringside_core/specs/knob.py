@@ -63,11 +63,6 @@ class KnobField:
         """What a search tries."""
         return [x for x in self.field.metadata if isinstance(x, Search)]
 
-    @property
-    def constraints(self) -> list[Any]:
-        """The rest of the annotation: bounds and validators."""
-        return [x for x in self.field.metadata if not isinstance(x, Knob | Search)]
-
 
 def knobs(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[KnobField]:
     """The knobs of a noun and of the nouns within, in the order of their fields."""
@@ -76,7 +71,7 @@ def knobs(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[KnobFie
         if found.knob.names:
             flag = found.knob.names[0].lstrip("-").replace("-", "_")
             found = replace(found, name=flag)
-        if len(found.constraints) < len(field.metadata):
+        if any(isinstance(x, Knob | Search) for x in field.metadata):
             yield found
         if isinstance(within := field.annotation, type) and issubclass(within, BaseModel):
             yield from knobs(within, (*path, name))

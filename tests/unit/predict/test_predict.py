@@ -443,7 +443,7 @@ def test_a_check_by_something_else_is_refused(
 
 def test_a_check_by_no_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A comparison that was interrupted before its first run."""
-    empty = kept(tmp_path / "c", made.comparison({4: 0.3}).replace(runs=(), rounds=0, shared=None))
+    empty = kept(tmp_path / "c", made.comparison({4: 0.3}).replace(runs=(), rounds=0))
 
     code = ran(tmp_path, "--replicas", "4", "--check", str(empty))
 
