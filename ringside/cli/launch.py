@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from launch import LAUNCHERS, LauncherName, Site, execute, make_plan
+from launch import LAUNCHERS, LauncherName, execute, make_plan
 from launch.attempts import attempt, set_aside
 from launch.claim import holds_run
 from launch.elastic import Elastic
@@ -15,13 +15,12 @@ from launch.flags import spec_flags, with_flags
 from launch.interrupts import Interrupts
 from launch.launchers import Launcher
 from launch.launchers.slurm import must_be_accepted
-from launch.remote.host_checks import check_hosts
 from ringside.cli.common import (
     Deadline,
     MinReplicas,
     placement_from,
 )
-from ringside.compare.hosts import used_hosts
+from ringside.compare.hosts import ready_hosts
 from ringside_core.specs import (
     AUTO,
     Execution,
@@ -123,8 +122,7 @@ def command(
         must_be_accepted(planned)
     if placement.names and elastic is None:
         # A host of the file that the run does not use may be off.
-        used = used_hosts([spec], placement)
-        check_hosts(used, Site.here(), folder=folder, specs=[spec])
+        ready_hosts([spec], placement, folder)
 
     def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
         def run(spec: RunSpec, placement: Placement) -> Execution:

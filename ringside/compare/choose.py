@@ -44,7 +44,6 @@ from ringside_core.specs import (
     Arm,
     Circumstances,
     Comparison,
-    MachineFacts,
     NotRun,
     Placement,
     RunSpec,
@@ -185,7 +184,9 @@ def begin(
     if why:
         able += _for_breakdown(console, able, chosen.shared)
     machine = machine_of(placement)
-    live = live and not _needs_whole_devices(console, machine)
+    if live and machine.gpus:  # TensorFlow takes the whole memory of a GPU
+        console.print("GPUs: each run has them alone, so the arms run one after the other")
+        live = False
     if live and not placement.names:
         specs = [chosen.shared.spec_of(arm, placement) for arm in able]
         refuse_without_memory([expected_processes(spec)[1] for spec in specs])
@@ -220,13 +221,6 @@ def _for_breakdown(console: Console, arms: tuple[Arm, ...], shared: Shared) -> t
         console.print(f"[yellow]no independent replicas[/]: {why_not}", highlight=False)
         return tuple(arm for arm in needed if arm.capabilities.one_model)
     return needed
-
-
-def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:
-    """Whether arms cannot be live side by side: TensorFlow takes the whole memory of a GPU."""
-    if machine.gpus:
-        console.print("GPUs: each run has them alone, so the arms run one after the other")
-    return bool(machine.gpus)
 
 
 def circumstances(shared: Shared) -> Circumstances:

@@ -104,15 +104,13 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
 
 def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
     """Refuse to mix results of two machines, sets of packages or versions of the code."""
-    before, now = comparison.machine.model_dump(), machine.model_dump()
-    for field, was in before.items():
-        if was != now[field]:
-            was_told, now_told = _difference(was, now[field])
-            raise RefusalError(
-                f"A comparison must go on where it began: {field} must be the same.",
-                received=f"{now_told}, and it was {was_told}",
-                advice="Start a new comparison here.",
-            )
+    before, now = (one.model_dump(mode="json") for one in (comparison.machine, machine))
+    for field, was, found in differences(before, now):
+        raise RefusalError(
+            f"A comparison must go on where it began: {field} must be the same.",
+            received=f"{found or 'absent'}, and it was {was or 'absent'}",
+            advice="Start a new comparison here.",
+        )
     if comparison.code_version != store.code_version():
         raise RefusalError(
             "A comparison must go on with the code that it began with.",
@@ -162,14 +160,6 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
         raise RefusalError(
             error.rule, received=f"{path}: {error.received}", advice=error.advice
         ) from None
-
-
-def _difference(was: object, now: object) -> tuple[str, str]:
-    """Both values as text; of two tables, the values of the first key that differs."""
-    if isinstance(was, dict) and isinstance(now, dict):
-        key = next(k for k in sorted({*was, *now}) if was.get(k) != now.get(k))
-        return f"{key} {was.get(key, 'absent')}", f"{key} {now.get(key, 'absent')}"
-    return repr(was), repr(now)
 
 
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:

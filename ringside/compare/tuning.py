@@ -1,5 +1,6 @@
 """The same number of trials for every arm over its own knobs: neither side is a straw man."""
 
+import contextlib
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,6 @@ from ringside_core.specs import (
     Arm,
     Comparison,
     RefusalError,
-    Run,
     Trial,
     backend_options,
 )
@@ -165,14 +165,13 @@ def changes_of(comparison: Comparison, trial: Trial) -> dict[str, KnobValue]:
 def _tried(comparison: Comparison, arm: Arm, *, left: bool = False) -> list[Tried]:
     """The settings tried for an arm; if asked for, only those that are left to choose."""
     return [
-        Tried(changes_of(comparison, trial), _throughput(trial.run))
+        Tried(
+            changes_of(comparison, trial),
+            throughput_examples_s(trial.run).value if trial.run.outcome.completed else None,
+        )
         for trial in comparison.trials
         if trial.tuned_from == arm.label and not (left and trial.passed_over)
     ]
-
-
-def _throughput(run: Run) -> float | None:
-    return throughput_examples_s(run).value if run.outcome.completed else None
 
 
 def _able(
@@ -181,12 +180,9 @@ def _able(
     """The settings with which a run of this arm can be started."""
     able = []
     for name, value in singles:
-        try:
-            changed = with_changes(arm, {name: value})
-            comparison.spec_of(changed)
-        except RefusalError:
-            continue
-        able.append((name, value))
+        with contextlib.suppress(RefusalError):
+            comparison.spec_of(with_changes(arm, {name: value}))
+            able.append((name, value))
     return able
 
 
