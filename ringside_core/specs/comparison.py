@@ -346,16 +346,11 @@ class Comparison(Document):
         shared = body.get("shared")
         if version != 5 or not isinstance(shared, dict):
             return body, version
-        rest = {name: value for name, value in shared.items() if name not in _OF_RESOURCES}
-        resources = {new: shared[old] for old, new in _OF_RESOURCES.items() if old in shared}
-        return {**body, "shared": {**rest, "resources": resources}}, 6
-
-
-_OF_RESOURCES = {  # names in version 5
-    "cores_per_replica": "cores_per_replica",
-    "intra_op_threads_per_replica": "intra_op_threads",
-    "inter_op_threads_per_replica": "inter_op_threads",
-}
+        shared["resources"] = {
+            name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
+            for name in Resources.model_fields
+        }
+        return body, 6
 
 
 def _named(hosts: Iterable[Host]) -> str:

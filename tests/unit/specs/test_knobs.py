@@ -126,6 +126,18 @@ WITH: dict[str, dict[str, Any]] = {"shard": {"cache": False}, "keras": {"trained
 
 
 @pytest.mark.parametrize("name", VALUES)
+def test_a_flag_reaches_the_spec(name: str) -> None:
+    """In the field of its knob."""
+    typed = ["a=1"] if name == "workload_option" else VALUES[name]
+    flags = {"epochs": 2, **WITH.get(name, {}), name: typed}
+
+    spec = spec_from_flags(Surroundings(), backend="serial", **flags)
+
+    (knob,) = (knob for knob in EVERY if knob.name == name)
+    assert value_of(spec, knob) == VALUES[name]
+
+
+@pytest.mark.parametrize("name", VALUES)
 def test_runs_that_are_compared_must_share_it(name: str) -> None:
     """Unless the arm has a value of its own."""
     arms = parse_arms("mirrored", "1")
