@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.compare.arms import largest
+from ringside.compare.arms import largest, with_changes
 from ringside.compare.experiment import Executor, keep, run_arm
 from ringside.compare.progress import Observer
 from ringside.stats.run_figures import throughput_examples_s
@@ -16,7 +16,6 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Trial,
-    backend_options,
 )
 from ringside_core.specs.knob import KnobValue, knobs
 from ringside_core.specs.run_spec import TrainingSpec
@@ -230,17 +229,6 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
         for value in worth.values
         if with_changes(arm, {knob.name: value}) != arm
     ]
-
-
-def with_changes(arm: Arm, changes: Mapping[str, KnobValue]) -> Arm:
-    """The arm with some of its options and settings changed; its label stays."""
-    known = type(arm.options).model_fields
-    options = {name: value for name, value in changes.items() if name in known}
-    settings = {name: value for name, value in changes.items() if name not in known}
-    return arm.replace(
-        options=backend_options(arm.backend, {**dict(arm.options), **options}),
-        settings=arm.settings.replace(**settings),
-    )
 
 
 def as_text(changes: Mapping[str, KnobValue]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ringside.compare import stages
-from ringside.compare.arms import parse_arms
+from ringside.compare.arms import parse_arms, with_changes
 from ringside.compare.progress import Observer
 from ringside.compare.tuning import (
     Tried,
@@ -18,7 +18,6 @@ from ringside.compare.tuning import (
     next_best,
     next_setting,
     tune,
-    with_changes,
 )
 from ringside.verify.certify import Subject
 from ringside_core.specs import BACKENDS, Check, Comparison, Settings
