@@ -44,8 +44,7 @@ from ringside.compare.experiment import (
     run_arm,
     run_rounds,
 )
-from ringside.compare.observer import Observer
-from ringside.compare.progress import ComparisonProgress
+from ringside.compare.progress import ComparisonProgress, Observer
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import relative_width, summarize
 from ringside.stats.verdicts import PairVerdict

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from launch import LAUNCHERS, make_plan
-from launch.flags import with_spec_flags
-from ringside_core.specs import RunSpec, Surroundings
+from launch.flags import spec_flags, with_flags
+from ringside_core.specs import RunSpec
 
 
 # Without --cores-per-replica: all pods on one node would pin themselves to the same first cores of
 # the node. --cpu gives each pod cores of its own.
-@with_spec_flags(Surroundings, without=("cores_per_replica",))
+@with_flags(spec=spec_flags(without=("cores_per_replica",)))
 def command(
     *,
     spec: RunSpec,

@@ -138,8 +138,7 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
         where += f", {listed(machine.gpus)}"
     if not summary.runs:
         return f"{what}, no run, on {where}."
-    spec, shared = summary.runs[0].run.spec, comparison.trained
-    assert shared is not None  # there is a run
+    spec, shared = summary.runs[0].run.spec, comparison.shared
     size = (
         f"batch {shared.per_replica_batch} for each replica"
         if shared.global_batch is None

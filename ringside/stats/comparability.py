@@ -4,51 +4,30 @@ Runs that are not alike are refused. An arm without a valid certificate stays in
 not ranked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ringside.stats.evidence import Answer, replicas_equal
-from ringside_core.specs import Arm, Certificate, Comparison, MachineFacts, RefusalError, Run
+from ringside_core.specs import (
+    Arm,
+    Certificate,
+    Comparison,
+    MachineFacts,
+    RefusalError,
+    Run,
+)
+from ringside_core.specs.noun import differences
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"
 FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
 DIGITS = 12  # of a digest, in a refusal
-Look = Callable[[Run, Arm], object]
-
-# What all runs must share, by its name in a refusal. None: the arm has its own value.
-SHARED: Mapping[str, Look] = {
-    "workload": lambda run, _: run.spec.workload,
-    "workload_options": lambda run, _: run.spec.workload_options,
-    "epochs": lambda run, _: run.spec.epochs,
-    "learning_rate_rule": lambda run, _: run.spec.learning_rate_rule,
-    "precision": lambda run, _: run.spec.precision,
-    "trained_by": lambda run, arm: run.spec.trained_by if arm.settings.keras is None else None,
-    "policy": lambda run, arm: run.spec.policy if arm.settings.policy is None else None,
-    "keras": lambda run, arm: run.spec.keras if arm.settings.keras is None else None,
-    "pipeline, prefetch aside,": lambda run, _: run.spec.pipeline.replace(prefetch=0),
-    "pipeline.prefetch": lambda run, arm: (
-        run.spec.pipeline.prefetch if arm.settings.prefetch is None else None
-    ),
-    "steps_per_execution": lambda run, arm: (
-        run.spec.steps_per_execution if arm.settings.steps_per_execution is None else None
-    ),
-    "jit_compile": lambda run, arm: (
-        run.spec.jit_compile if arm.settings.jit_compile is None else None
-    ),
-    "resources.cores_per_replica": lambda run, _: run.spec.resources.cores_per_replica,
-}
-# Strong scaling: the work is the same at every size. Weak: the work of each replica is.
-SHARED_BATCH: Mapping[str, tuple[str, Look]] = {
-    "strong": (
-        "global_batch",
-        lambda run, arm: run.spec.global_batch if arm.global_batch is None else None,
-    ),
-    "weak": (
-        "per_replica_batch",
-        lambda run, arm: (
-            run.spec.batch_plan.per_replica_batch if arm.global_batch is None else None
-        ),
-    ),
+# Seeds differ by round, threads by process; where a run's files go is no matter.
+MAY_DIFFER: dict[str, Any] = {
+    "seed": True,
+    "save": True,
+    "topology": True,
+    "resources": {"intra_op_threads", "inter_op_threads"},
 }
 
 
@@ -77,9 +56,14 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
             different models.
     """
     runs = comparison.runs
-    fields = dict([*SHARED.items(), SHARED_BATCH[comparison.scaling]])
-    for name, look in fields.items():
-        _check_same(name, [(run, look(run, arms[run.arm])) for run in runs])
+    for run in runs:
+        specs = (run.spec, comparison.spec_of(arms[run.arm], run.round))
+        ran, due = (spec.model_dump(mode="json", exclude=MAY_DIFFER) for spec in specs)
+        for name, value, expected in differences(ran, due):
+            raise RefusalError(
+                f"All runs that are compared must have the same {name}.",
+                received=f"{value} in {_place(run)}, and {expected} is its arm's",
+            )
     for number in {run.round for run in runs}:  # another round may have another seed
         _check_same("seed", [(run, run.spec.seed) for run in runs if run.round == number])
     _check_machines(runs)
@@ -99,18 +83,11 @@ def _check_own(run: Run, arm: Arm) -> None:
             "A run must have the backend and the number of replicas of its arm.",
             received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {told[0]} ×{told[1]}",
         )
-    if run.spec.ablation != arm.ablation:
-        raise RefusalError(
-            "A run must leave out what its arm leaves out.",
-            received=f"{_place(run)}: ablation {run.spec.ablation!r}, "
-            f"and the arm has {arm.ablation!r}",
-        )
 
 
 def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
-    known = [(run, value) for run, value in values if value is not None]
-    for run, value in known:
-        first, expected = known[0]
+    for run, value in values:
+        first, expected = values[0]
         if value != expected:
             raise RefusalError(
                 f"All runs that are compared must have the same {name}.",
@@ -179,8 +156,9 @@ def _check_machines(runs: Sequence[Run]) -> None:
             first, expected = facts.setdefault(record.machine.host, (run, record.machine))
             if difference := _difference(expected, record.machine):
                 what, before, now = difference
+                same = f"version of {what}" if what else "processor"
                 raise RefusalError(
-                    f"All runs that are compared must have run with the same {what}.",
+                    f"All runs that are compared must have run with the same {same}.",
                     received=f"{now} in {_place(run)}, {before} in {_place(first)}",
                 )
     hosts = [(run, {record.machine.host for record in run.records}) for run in runs]
@@ -212,13 +190,13 @@ def _check_machine(comparison: Comparison) -> None:
 
 
 def _difference(first: MachineFacts, second: MachineFacts) -> tuple[str, str, str] | None:
-    """What decides speed and differs, with both values; None: nothing does."""
+    """The package that differs, with both versions; an empty name: the processors differ."""
     if first.cpu_model != second.cpu_model:
-        return "processor", first.cpu_model, second.cpu_model
+        return "", first.cpu_model, second.cpu_model
     for name in sorted({*first.packages, *second.packages}):
         before, now = (one.packages.get(name, "absent") for one in (first, second))
         if before != now:
-            return f"version of {name}", before, now
+            return name, before, now
     return None
 
 
@@ -282,30 +260,15 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
         ran_on = ", ".join(sorted(hosts))
         return f"it was verified on {certificate.machine.host}, and ran on {ran_on}"
     for record in run.records:
-        if differs := _other_machine(certificate.machine, record.machine):
-            return differs
+        if difference := _difference(certificate.machine, record.machine):
+            what, verified, now = difference
+            if what:
+                return f"it was verified with {what} {verified}, and ran with {now}"
+            return f"it was verified on {verified}, and ran on {now}"
         digests = {certificate.data_digest, record.data_digest}
         if "" not in digests and len(digests) > 1:  # a stream of unknown content has none
             return (
                 f"it was verified with the data {certificate.data_digest[:HASH_DIGITS]}, "
                 f"and trained on {record.data_digest[:HASH_DIGITS]}"
             )
-    return ""
-
-
-def _other_machine(verified: MachineFacts, ran: MachineFacts) -> str:
-    """What decides the arithmetic and differs; empty: nothing does."""
-    if verified.cpu_model != ran.cpu_model:
-        return f"it was verified on {verified.cpu_model}, and ran on {ran.cpu_model}"
-    names = sorted(
-        name
-        for name in {*verified.packages, *ran.packages}
-        if verified.packages.get(name) != ran.packages.get(name)
-    )
-    if names:
-        name = names[0]
-        return (
-            f"it was verified with {name} {verified.packages.get(name, 'absent')}, "
-            f"and ran with {ran.packages.get(name, 'absent')}"
-        )
     return ""

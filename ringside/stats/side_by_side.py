@@ -30,10 +30,7 @@ NOT_TOLD_APART = "machine and stack are not told apart: "
 SLOWEST_LINK = "slowest link"
 CONGESTION_CONTROL = "TCP's congestion control"
 NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
-# Of what all arms share. Threads: of older files they are known for each process only.
-MAY_DIFFER = {
-    "seed", "data_dir", "intra_op_threads_per_replica", "inter_op_threads_per_replica",
-}  # fmt: skip
+MAY_DIFFER = {"seed", "data_dir"}  # of what all arms share
 
 Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
 
@@ -225,10 +222,7 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
     _refuse("comparison", "scaling", before.scaling, now.scaling)
     slots = [[host.slots for host in one.hosts] for one in (before, now)]
     _refuse("comparison", "slots of the hosts", *slots)
-    shared = [one.trained for one in (before, now)]
-    if None in shared:
-        return
-    old, new = (one.model_dump(mode="json", exclude=MAY_DIFFER) for one in shared if one)
+    old, new = (one.shared.model_dump(mode="json", exclude=MAY_DIFFER) for one in (before, now))
     for path, one, other in differences(old, new):
         _refuse("spec", path, one, other)
     data = [_data_of(one) for one in (before, now)]
@@ -290,6 +284,6 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",
         "seed of the order": str(comparison.seed),
-        "seed of the data": str(comparison.shared.seed) if comparison.shared else "unknown",
+        "seed of the data": str(comparison.shared.seed),
         "rounds": str(comparison.rounds),
     }

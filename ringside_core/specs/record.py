@@ -185,12 +185,6 @@ class RunRecord(Document):
             each.
         warnings: what went wrong and ended nothing, such as a checkpoint that did not fit.
         run_id: of the launch that it is a part of; empty: no launcher of Ringside's started it.
-
-    Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
-    before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
-    gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, warnings, run_id, the outcome
-    `preempted`; an older file has none.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -253,11 +247,6 @@ class RunRecord(Document):
                     f"epochs.{number}.step_end_s.{len(ends) - 2}={ends[-1]}",
                 )
         return self
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What versions 2 and 3 added has defaults."""
-        return body, 3 if version in (1, 2) else version
 
 
 class RecordInProgress(RunRecord, frozen=False):

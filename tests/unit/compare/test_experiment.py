@@ -10,7 +10,7 @@ import pytest
 from ringside.compare import durations, experiment
 from ringside.compare.budget import round_order
 from ringside.compare.experiment import RESULTS, launched, run_rounds
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.report.chain import against_gaps
 from ringside.verify import store
 from ringside_core.specs import (

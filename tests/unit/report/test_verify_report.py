@@ -11,7 +11,7 @@ import ringside.cli.main
 from ringside.report.check import check_report
 from ringside.report.source import read_comparison, report_version
 from ringside.report.witnesses import against_certificates
-from tests.unit.report.small import Body, change, small
+from tests.unit.report.small import small
 
 pytestmark = pytest.mark.usefixtures("same_plots")
 
@@ -40,31 +40,6 @@ def test_a_report_is_written_again_beside_its_results(folder: Path) -> None:
 
     assert codes == [0, 0]
     assert (file.read_bytes(), file.stat().st_ino) == before
-
-
-def test_a_results_file_of_an_older_version_is_verified_too(folder: Path) -> None:
-    """It stays of its version: both ways of computing read it."""
-
-    def older(body: Body) -> None:
-        body["schema_version"] = 2
-        for name in ("asked", "shared", "trials", "last_run"):
-            del body[name]
-        for arm in body["arms"]:
-            del arm["ablation"], arm["global_batch"]
-        for run in body["runs"]:
-            del run["load"], run["previous"]
-            for one in run["records"]:
-                for epoch in one["epochs"]:
-                    del epoch["steps_per_time"]
-
-    change(folder, older)
-
-    codes = [
-        ringside.cli.main.run([command, str(folder)]) for command in ("report", "verify-report")
-    ]
-
-    assert codes == [0, 0]
-    assert json.loads((folder / "results.json").read_text())["schema_version"] == 2
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
