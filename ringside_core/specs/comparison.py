@@ -247,19 +247,18 @@ class Comparison(Document):
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
-        last_run: SHA-256 of the JSON of the last run; empty: there is none, or the file is older.
 
     Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
     never verified. 3 rounds until a precision, load, twins, breakdown arms, tuning,
     communication; older files are read as ended after their rounds. 4 hosts and the links between
     them; older files are of one machine. 5 `shared` replaces `base` (a run whose global batch was
     each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
-    runs name the task that explains a failure. Since then, in the same version, runs carry hashes
-    of each other, and what their load was computed from, and trials say why they were passed
-    over, and looks are kept; files without them are read as such.
+    runs name the task that explains a failure. Since then, in the same version, runs keep what
+    their load was computed from, trials say why they were passed over, and looks are kept; files
+    without them are read as such. 6 runs no longer carry hashes of each other.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 5
+    SCHEMA_VERSION: ClassVar[int] = 6
 
     name: str
     created_unix_s: UnixSeconds
@@ -291,7 +290,6 @@ class Comparison(Document):
     addresses: dict[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     links_at_end: tuple[Link, ...] = ()
-    last_run: str = ""
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:
@@ -362,13 +360,8 @@ class Comparison(Document):
         )
 
     def with_run(self, run: Run) -> Self:
-        """With one more run, which carries the hash of the run before it."""
-        chained = run.replace(previous=self.last_run)
-        return self.replace(
-            runs=(*self.runs, chained),
-            rounds=max(self.rounds, run.round + 1),
-            last_run=chained.content_hash,
-        )
+        """With one more run."""
+        return self.replace(runs=(*self.runs, run), rounds=max(self.rounds, run.round + 1))
 
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
         """The run of an arm in a round: each round has its own seed, the same for all arms."""
@@ -392,6 +385,8 @@ class Comparison(Document):
             version = 3
         if version in (3, 4):
             body, version = _with_shared(body), 5
+        if version == 5:
+            body, version = _without_hashes(body), 6
         return body, version
 
 
@@ -412,6 +407,19 @@ def _with_shared(body: dict[str, Any]) -> dict[str, Any]:
     for name, value in base["resources"].items():
         shared[name if name == "cores_per_replica" else f"{name}_per_replica"] = value
     return {**rest, "shared": shared}
+
+
+def _without_hashes(body: dict[str, Any]) -> dict[str, Any]:
+    """Fields of version 5 as those of version 6. What is no object is refused later, by name."""
+    rest = {name: value for name, value in body.items() if name != "last_run"}
+    trials = [one["run"] for one in _objects(body.get("trials")) if "run" in one]
+    for run in _objects(body.get("runs")) + _objects(trials):
+        run.pop("previous", None)
+    return rest
+
+
+def _objects(values: object) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def _named(hosts: Iterable[Host]) -> str:

@@ -243,8 +243,8 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "digest of the raw samples",
-        "SHA-256 of results.json, which contains every sample. `ringside verify-report` compares "
-        "it, looks for runs that were taken out, and computes every number again.",
+        "SHA-256 of results.json, which contains every sample. `ringside verify-report` "
+        "renders every page again from it and compares them byte by byte.",
     ),
     (
         "code of this report",
