@@ -113,7 +113,7 @@ def _sections(view: View, folder: Path | None) -> Iterator[Section]:
     yield accuracy_section(comparison, summary, view.quality)
     yield noise_section(comparison, summary)
     yield tuning_section(comparison, summary)
-    yield resources_section(arm_resources(summary), summary)
+    yield resources_section(arm_resources(summary))
     yield from safety_section(folder)
     yield from _not_run_section(comparison)
     yield from failures_section(view.failures)

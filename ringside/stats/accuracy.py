@@ -1,13 +1,12 @@
-"""Time to accuracy by MLPerf's rule, divided into throughput and convergence."""
+"""Time to accuracy by MLPerf's rule."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from ringside.stats.figure import Figure, mean_with_interval
+from ringside.stats.figure import Figure
 from ringside.stats.rounds import rounds_used
 from ringside.stats.step_times import chief_of, warm_up
 from ringside_core.specs import Arm, Comparison, Run
@@ -16,7 +15,6 @@ from ringside_core.text import plural
 # MLPerf Training asked this of its image benchmarks (submission_runs in mlcommons/logging,
 # rcp_checker.py: resnet, ssd, maskrcnn). Without the fastest and the slowest, three runs are left.
 LEAST_RUNS = 5
-SIGNIFICANCE = 0.05  # of rcp_checker.py
 NO_TARGET = "the workload has no target"
 
 
@@ -56,8 +54,6 @@ class ArmAccuracy:
         time_s: mean without the fastest and the slowest run; see `accuracy_of`.
         epochs_to_target, s_per_epoch, startup_s: over the runs in that mean, so that
             time_s = startup_s + epochs_to_target · s_per_epoch; None if there is no mean.
-        too_fast: says that it needs fewer epochs than the arm without distribution; empty: it does
-            not.
     """
 
     label: str
@@ -68,21 +64,6 @@ class ArmAccuracy:
     epochs_to_target: float | None
     s_per_epoch: float | None
     startup_s: float | None
-    too_fast: str = ""
-
-
-@dataclass(frozen=True)
-class TargetBreakdown:
-    """Time to accuracy of one arm less that of another, in seconds, and its parts.
-
-    With means over the two arms of a round, E of their epochs and s of their seconds per epoch:
-    whole = startup + throughput + convergence, convergence = ΔE · s, throughput = Δs · E.
-    """
-
-    whole_s: Figure
-    startup_s: Figure
-    throughput_s: Figure
-    convergence_s: Figure
 
 
 def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
@@ -93,42 +74,11 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     a run that never meets the target is not dropped as the slowest; all runs must meet it. Rounds
     that are left out as disturbed are left out here too.
     """
-    arms = [arm for arm in comparison.arms if not arm.for_breakdown]
-    runs = {arm.label: _runs_of(comparison, arm) for arm in arms}
-    reference = next((arm for arm in arms if arm.capabilities.family == "none"), None)
-    rows = []
-    for arm in arms:
-        too_fast = ""
-        if reference is not None and arm is not reference:
-            too_fast = _too_fast(runs[arm.label], runs[reference.label], reference.label)
-        rows.append(_row(arm.label, runs[arm.label], too_fast))
-    return tuple(rows)
-
-
-def target_breakdown(comparison: Comparison, first: str, second: str) -> TargetBreakdown:
-    """Why one arm reaches its target later than another, by rounds in which both reached it."""
-    arms = {arm.label: arm for arm in comparison.arms}
-    mine, yours = (
-        {reach.round: reach for run in _runs_of(comparison, arms[label]) if (reach := _reach(run))}
-        for label in (first, second)
+    return tuple(
+        _row(arm.label, _runs_of(comparison, arm))
+        for arm in comparison.arms
+        if not arm.for_breakdown
     )
-    parts_by_round: list[tuple[float, float, float]] = []
-    for number in sorted(mine.keys() & yours.keys()):
-        a, b = mine[number], yours[number]
-        if a.s_per_epoch is None or b.s_per_epoch is None:
-            continue
-        convergence = (a.epochs - b.epochs) * (a.s_per_epoch + b.s_per_epoch) / 2
-        throughput = (a.s_per_epoch - b.s_per_epoch) * (a.epochs + b.epochs) / 2
-        whole = a.time_s - b.time_s
-        parts_by_round.append((whole - throughput - convergence, throughput, convergence))
-    if not parts_by_round:
-        none = Figure(None, "in no round both met the target")
-        return TargetBreakdown(none, none, none, none)
-    whole_s = mean_with_interval([sum(parts) for parts in parts_by_round])
-    startup_s, throughput_s, convergence_s = map(
-        mean_with_interval, zip(*parts_by_round, strict=True)
-    )
-    return TargetBreakdown(whole_s, startup_s, throughput_s, convergence_s)
 
 
 def olympic_mean(values: Sequence[float]) -> Figure:
@@ -173,7 +123,7 @@ def _s_per_epoch(run: Run) -> float | None:
     return (ends[-1] - ends[left_out - 1]) / (len(ends) - left_out)
 
 
-def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
+def _row(label: str, runs: Sequence[Run]) -> ArmAccuracy:
     reached = [reach for run in runs if (reach := _reach(run))]
     if not any(record.quality_target for run in runs for record in run.records):
         time_s = Figure(None, NO_TARGET if runs else "no run")
@@ -191,7 +141,6 @@ def _row(label: str, runs: Sequence[Run], too_fast: str) -> ArmAccuracy:
         epochs_to_target=epochs,
         s_per_epoch=s_per_epoch,
         startup_s=startup_s,
-        too_fast=too_fast,
     )
 
 
@@ -209,49 +158,3 @@ def _parts(
         return epochs, None, None
     training_s = float(np.mean(known))
     return epochs, training_s / epochs, time_s.value - training_s
-
-
-# Too fast
-
-
-def _too_fast(runs: Sequence[Run], reference: Sequence[Run], name: str) -> str:
-    """That an arm meets the target in fewer epochs than the reference, beyond chance; or empty.
-
-    It is the rule of MLPerf's reference convergence points: no arm may need significantly fewer
-    epochs than the reference (one side, 5 %). Here both train with the same seeds, so the
-    differences are tested by changing their signs (Fisher's randomisation test, exact up to 13
-    seeds): epochs are few whole numbers, which do not suit a t-test. With different global batches
-    there is nothing to compare.
-    """
-    mine, theirs = _epochs_by_seed(runs), _epochs_by_seed(reference)
-    seeds = sorted(mine.keys() & theirs.keys())
-    batches = {run.spec.global_batch for run in (*runs, *reference)}
-    difference = np.array([mine[seed] - theirs[seed] for seed in seeds], np.float64)
-    if len(seeds) < 2 or len(batches) > 1 or difference.mean() >= 0:
-        return ""
-    test = stats.permutation_test(
-        (difference,),
-        np.mean,
-        permutation_type="samples",
-        alternative="less",
-        vectorized=True,
-        random_state=0,
-    )
-    if test.pvalue >= SIGNIFICANCE:
-        return ""
-    own, other = (np.mean([epochs[seed] for seed in seeds]) for epochs in (mine, theirs))
-    return (
-        f"it meets the target after {own:.1f} epochs, {name} after {other:.1f} "
-        f"({len(seeds)} seeds, p = {test.pvalue:.2g}): it does not train the same"
-    )
-
-
-def _epochs_by_seed(runs: Sequence[Run]) -> Mapping[int, int]:
-    """Epochs until the target; for a run that did not meet it, one more than it trained."""
-    epochs: dict[int, int] = {}
-    for run in runs:
-        chief = chief_of(run)
-        if run.outcome.completed and chief is not None and chief.quality_target is not None:
-            reach = _reach(run)
-            epochs.setdefault(run.spec.seed, reach.epochs if reach else len(chief.epochs) + 1)
-    return epochs

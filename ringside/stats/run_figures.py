@@ -9,19 +9,15 @@ from ringside.stats.costs import (
     NOT_RECORDED,
     cpu_s_per_1000_examples,
     peak_pss_bytes,
-    pss_of,
-    slots_per_step,
     startup_cpu_s,
 )
 from ringside.stats.evidence import Answer, replicas_equal
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
-    NEEDS_TWO_EPOCHS,
     check_records_agree,
     chief_of,
     counted_blocks,
     counted_epochs,
-    counted_executions,
     durations_s,
     expected_processes,
     missing,
@@ -30,7 +26,7 @@ from ringside.stats.step_times import (
     together_s,
     why_untimed,
 )
-from ringside_core.specs import Run, RunRecord
+from ringside_core.specs import Run
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,6 @@ class RunFigures:
         rank_skew_ms: how far apart the processes are in one step.
         whole_epochs_examples_s: throughput from epoch to epoch, without validation.
         sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
-        padding_share: the part of the places in the batches that padding takes; 0.01 is 1 %.
         clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
         final_quality: the validation metric of the workload's target after the last epoch.
         startup_s: from the command to the end of the first step.
@@ -60,7 +55,6 @@ class RunFigures:
     step_p99_ms: Figure
     rank_skew_ms: Figure
     sent_bytes_per_step: Figure
-    padding_share: Figure
     clock_share: Figure
     startup_s: Figure
     time_to_target_s: Figure
@@ -70,21 +64,6 @@ class RunFigures:
     startup_cpu_s: Figure
     each_example_once: Answer
     replicas_equal: Answer
-
-
-@dataclass(frozen=True)
-class ProcessFigures:
-    """The figures of one process by its own clock; units are in the names."""
-
-    task: str
-    step_p50_ms: Figure
-    step_p95_ms: Figure
-    step_p99_ms: Figure
-    startup_s: Figure
-    peak_pss_bytes: Figure
-    cpu_s: Figure
-    startup_cpu_s: Figure
-    clock_s_per_step: Figure
 
 
 FIGURES = tuple(one.name for one in fields(RunFigures) if one.type is Figure)
@@ -114,7 +93,6 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
         step_p99_ms=p99,
         rank_skew_ms=rank_skew_ms(run),
         sent_bytes_per_step=sent_bytes_per_step(run),
-        padding_share=padding_share(run),
         clock_share=clock_share(run, p50),
         startup_s=startup_s(run),
         time_to_target_s=time_to_target_s(run),
@@ -125,43 +103,6 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
         each_example_once=each_example_once,
         replicas_equal=replicas_equal(run),
     )
-
-
-def process_figures(run: Run) -> tuple[ProcessFigures, ...]:
-    """Each process of a run by itself, in the order of its records; empty if the run failed.
-
-    Raises:
-        RefusalError: the processes of the run disagree on what was trained.
-    """
-    if not run.outcome.completed:
-        return ()
-    check_records_agree(run)
-    return tuple(_of_process(run, record) for record in run.records)
-
-
-def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
-    if record.role == "server":
-        p50 = p95 = p99 = Figure(None, "it trains no step of its own")
-    else:
-        own = np.concatenate([durations_s(epoch) for epoch in record.epochs] or [np.zeros(0)])
-        times = [1000 * float(s) for s in own[counted_executions(run, record)]]
-        why_not = "" if times else NEEDS_TWO_EPOCHS
-        p50, p95, p99 = _quantiles(times, why_not)
-    return ProcessFigures(
-        task=record.task,
-        step_p50_ms=p50,
-        step_p95_ms=p95,
-        step_p99_ms=p99,
-        startup_s=_recorded(startup_of(run, record)),
-        peak_pss_bytes=_recorded(pss_of(run, record)),
-        cpu_s=_recorded(record.cpu_s or None),
-        startup_cpu_s=_recorded(record.startup_cpu_s),
-        clock_s_per_step=_recorded(record.clock_s_per_step),
-    )
-
-
-def _recorded(value: float | None) -> Figure:
-    return Figure(None, NOT_RECORDED) if value is None else Figure(value)
 
 
 # Time
@@ -204,34 +145,15 @@ def whole_epochs_examples_s(run: Run) -> Figure:
     return Figure(sum(of_all[0].examples for of_all in epochs) / seconds)
 
 
-def padding_share(run: Run) -> Figure:
-    """Slots of the counted epochs that hold padding ÷ all slots.
-
-    Padding fills the last batch of an epoch and takes as long as examples do.
-    """
-    why_not = why_untimed(run)
-    if why_not:
-        return Figure(None, why_not)
-    epochs = [records[0] for records in counted_epochs(run)]
-    slots = slots_per_step(run) * sum(one.steps for one in epochs)
-    return Figure(1 - sum(one.examples for one in epochs) / slots)
-
-
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
     """Median, p95 and p99 over all steps of the counted epochs, ms; see `step_times_ms`.
 
     Interpolated linearly between two times (Hyndman and Fan 1996, type 7). p95 needs 20 times and
     p99 needs 100, so that at least one time lies beyond the quantile.
     """
-    return _quantiles(step_times_ms(run), why_untimed(run))
-
-
-def _quantiles(times: Sequence[float], why_not: str) -> tuple[Figure, Figure, Figure]:
-    return (
-        _quantile(times, 50, why_not),
-        _quantile(times, 95, why_not),
-        _quantile(times, 99, why_not),
-    )
+    times, why_not = step_times_ms(run), why_untimed(run)
+    p50, p95, p99 = (_quantile(times, percent, why_not) for percent in (50, 95, 99))
+    return p50, p95, p99
 
 
 def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
@@ -310,17 +232,13 @@ def startup_s(run: Run) -> Figure:
     (`Execution.launch_s`): where all wait for each other, those on this machine tell the time.
     """
     records = timed_records(run)
-    values = [seconds for one in records if (seconds := startup_of(run, one)) is not None]
+    values = [
+        one.startup_s + (run.launch_s(one) or 0.0) for one in records if one.startup_s is not None
+    ]
     why_not = missing(records, expected_processes(run.spec)[0])
     if not why_not and len(values) < len(records):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(max(values))
-
-
-def startup_of(run: Run, record: RunRecord) -> float | None:
-    """Seconds from the command to the end of one process's first step; None: not recorded."""
-    own_s = record.startup_s
-    return None if own_s is None else own_s + (run.launch_s(record) or 0.0)
 
 
 # What was learned

@@ -33,22 +33,9 @@ class Efficiency(Figure):
 
     Attributes:
         base: label of the arm that it is measured against; empty: the comparison has no such arm.
-        slots_ratio: efficiency in slots ÷ efficiency in examples. Slots are all places in the
-            batches, padding included: under weak scaling the last batch of an epoch is padded more
-            with each replica, so efficiency in examples falls by that alone.
     """
 
     base: str = field(default="", kw_only=True)
-    slots_ratio: float = field(default=1.0, kw_only=True)
-
-    @property
-    def in_slots(self) -> "Efficiency":
-        """The same with throughput in slots."""
-        if self.value is None:
-            return self
-        ratio, within = self.slots_ratio, self.interval
-        interval = within and Interval(within.low * ratio, within.high * ratio)
-        return replace(self, value=self.value * ratio, interval=interval, slots_ratio=1.0)
 
 
 @dataclass(frozen=True)
@@ -282,13 +269,7 @@ def efficiency(
         ratio.reason,
         interval=interval,
         base=label,
-        slots_ratio=_filled(base) / _filled(row),
     )
-
-
-def _filled(row: ArmRow) -> float:
-    """The part of the slots of an arm that examples take; an arm with a throughput has it."""
-    return 1 - (row.spreads["padding_share"].value or 0.0)
 
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:

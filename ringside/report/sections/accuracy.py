@@ -6,7 +6,7 @@ from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
-from ringside_core.text import listed, number, plural
+from ringside_core.text import number, plural
 
 TITLE = "How soon does it reach the target?"
 
@@ -32,7 +32,6 @@ def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> 
         "Accuracy",
         _answer(summary, rows),
         tuple(blocks),
-        sure=not any(one.too_fast for one in rows),
     )
 
 
@@ -45,15 +44,12 @@ def _answer(summary: Summary, rows: list[ArmAccuracy]) -> str:
     ]
     if not known:
         reason = next((one.time_s.reason for one in rows if one.time_s.reason), "")
-        told = "No comparable arm has a time to accuracy" + (f": {reason}." if reason else ".")
-    else:
-        seconds, best = min(known, key=lambda pair: pair[0])
-        told = (
-            f"{best.label} is the first to {summary.quality_metric} ≥ "
-            f"{summary.quality_target:g}: {number(seconds)} s over {plural(best.seeds, 'seed')}."
-        )
-    fast = [one.label for one in rows if one.too_fast]
-    return f"{told} Too fast to be true: {listed(fast)}." if fast else told
+        return "No comparable arm has a time to accuracy" + (f": {reason}." if reason else ".")
+    seconds, best = min(known, key=lambda pair: pair[0])
+    return (
+        f"{best.label} is the first to {summary.quality_metric} ≥ "
+        f"{summary.quality_target:g}: {number(seconds)} s over {plural(best.seeds, 'seed')}."
+    )
 
 
 def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
@@ -65,7 +61,6 @@ def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
         Column("Epochs to target", f"{summary.quality_metric} ≥ {summary.quality_target:g}"),
         Column("An epoch", "s"),
         Column("Paid once", "start-up and tracing, s"),
-        Column("Too fast?", numeric=False),
     )
     body = tuple(
         (
@@ -76,7 +71,6 @@ def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
             _number(one.epochs_to_target),
             _number(one.s_per_epoch),
             _number(one.startup_s),
-            Cell(one.too_fast or "no", bad=bool(one.too_fast)),
         )
         for one in rows
     )

@@ -16,7 +16,6 @@ from ringside.report.blocks import (
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
-from ringside.stats.accuracy import TargetBreakdown, target_breakdown
 from ringside.stats.breakdown import OF_EVERY_ARM, Breakdown, Part, breakdown_between, breakdown_of
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
@@ -37,13 +36,11 @@ class Breakdowns:
         difference: of the two arms that the headline is about; None: there are no two, or their
             parts are not known.
         faster: whether the first of these two has the verdict `faster`.
-        target: what the two need until the target; None: there is no difference.
     """
 
     arms: tuple[Breakdown, ...]
     difference: Breakdown | None
     faster: bool = False
-    target: TargetBreakdown | None = None
 
 
 def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None:
@@ -64,7 +61,7 @@ def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None
     if not {part.name for part in difference.parts} - OF_EVERY_ARM:
         return Breakdowns(shown, None)
     faster = summary.verdict_of(first, second).word == "faster"
-    return Breakdowns(shown, difference, faster, target_breakdown(comparison, first, second))
+    return Breakdowns(shown, difference, faster)
 
 
 def breakdown_section(found: Breakdowns | None) -> Section:
@@ -78,7 +75,7 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
     if why_not := why_no_interval(_figures(found)):
         blocks.append(Text(why_not))
-    blocks += [*_difference_blocks(found), *_target_blocks(found)]
+    blocks += _difference_blocks(found)
     blocks += [
         Heading("What the parts are"),
         Terms(tuple(_meanings(found).items()), label="What the parts are"),
@@ -103,31 +100,6 @@ def _difference_blocks(found: Breakdowns) -> list[Block]:
     asked = f"Why is {difference.arm} faster than {difference.less}?"
     title = asked if found.faster else f"{difference.arm} and {difference.less}: where they differ"
     return [Heading(title), Text(_difference_line(difference)), _difference_table(difference)]
-
-
-def _target_blocks(found: Breakdowns) -> list[Block]:
-    """What lies between the two until the target; nothing where no round tells."""
-    difference, target = found.difference, found.target
-    if difference is None or target is None or target.whole_s.value is None:
-        return []
-    columns = (
-        Column("Part", numeric=False),
-        Column("Difference", f"s, {difference.arm} less {difference.less}"),
-    )
-    rows = tuple(
-        (Cell(name), Cell(*with_interval(part)))
-        for name, part in (
-            ("paid once", target.startup_s),
-            ("seconds for an epoch (throughput)", target.throughput_s),
-            ("epochs (convergence)", target.convergence_s),
-            ("whole", target.whole_s),
-        )
-    )
-    label = f"Time to the target of {difference.arm} less that of {difference.less}"
-    return [
-        Heading(label),
-        Table(columns, rows, label="Parts of the time to the target", kind="difference"),
-    ]
 
 
 def _figures(found: Breakdowns) -> list[Figure]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out, padding
+from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.machine import about_machine
 from ringside.report.sections.noise import false_alarms, interrupted
@@ -42,7 +42,6 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_warm_up(summary),
         *_clock(summary),
         *epochs_in_another_order(summary),
-        *padding(summary),
         *launchers_left_out(summary),
         *_asynchronous(summary, placed),
         *_quality(summary),

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 
 from ringside.report.blocks import Caveat
-from ringside.report.words import efficiency
 from ringside.stats.step_times import chief_of
 from ringside.stats.summary import Summary
-from ringside_core.text import listed, number, percent
-
-MUCH_PADDING = 0.02  # of an efficiency
+from ringside_core.text import listed, number
 
 
 def epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
@@ -31,24 +28,6 @@ def epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
             "If your epochs are as short as these, compare whole epochs; in longer ones the "
             "difference vanishes.",
             "results",
-        )
-
-
-def padding(summary: Summary) -> Iterator[Caveat]:
-    """Arms whose scaling efficiency padding alone changes by more than 2 %."""
-    told = []
-    for row in summary.arms:
-        known = (row.against_serial, row.against_group)
-        one = next((one for one in known if one.value is not None), None)
-        if one is not None and abs(one.slots_ratio - 1) > MUCH_PADDING:
-            told.append(f"{row.arm.label} ({efficiency(one)}, in slots {efficiency(one.in_slots)})")
-    if told:
-        yield Caveat(
-            f"Padding alone changes the scaling efficiency of {listed(told, limit=3)} by more than "
-            f"{percent(MUCH_PADDING)}: the last batch of an epoch is filled with it, and it takes "
-            "as long as examples do.",
-            "Choose a batch that divides the examples of an epoch, or compare in slots.",
-            "scaling",
         )
 
 

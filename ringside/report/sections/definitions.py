@@ -103,9 +103,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the ratio "
         "above. Strong: the global batch is the same at every size. Weak: the batch of each "
         "replica is the same. The base is named beside each number: the same arm at one replica, "
-        "or the serial run, which is not distributed. In slots: X counts all places in the "
-        "batches, also those that padding fills (the last batch of an epoch). Padding takes as "
-        "long as examples do, so efficiency in examples falls where more of it is needed.",
+        "or the serial run, which is not distributed.",
     ),
     (
         "step time, p50, p95, p99",
@@ -179,8 +177,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "Time to target over several seeds, one for each round, by MLPerf's rule: at least 5 "
         "runs, all of which reach the target; the fastest and the slowest are left out, and the "
         "mean of the rest is taken. The rule gives no interval. Seeds: how many different ones. "
-        "Epochs to target: whole epochs, the mean over the same runs. Too fast: fewer epochs than "
-        "the serial run, by more than chance, although both compute the same.",
+        "Epochs to target: whole epochs, the mean over the same runs.",
     ),
     (
         "paid once",

@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.report.blocks import Cell, Column, Folded, Section, Table
-from ringside.report.sections.tables import figure_cell, spread_cell
-from ringside.stats.run_figures import process_figures
+from ringside.report.blocks import Cell, Column, Section, Table
+from ringside.report.sections.tables import spread_cell
 from ringside.stats.step_times import expected_processes
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Run, RunRecord
@@ -93,39 +92,6 @@ def _shares(run: Run, processes: int) -> str:
     return ""
 
 
-def processes_table(summary: Summary) -> Table:
-    """Every process of the last completed run of each arm."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Process", numeric=False),
-        Column("p50", "ms"),
-        Column("p95", "ms"),
-        Column("p99", "ms"),
-        Column("Start-up", "s"),
-        Column("Peak memory", "PSS, GiB"),
-        Column("CPU", "s"),
-        Column("Start-up CPU", "s"),
-    )
-    last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(one.task),
-            *(
-                figure_cell(value)
-                for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
-            ),
-            figure_cell(one.peak_pss_bytes, scale=1 / 2**30),
-            figure_cell(one.cpu_s),
-            figure_cell(one.startup_cpu_s),
-        )
-        for row in summary.arms
-        if row.arm.label in last
-        for one in process_figures(last[row.arm.label])
-    )
-    return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
-
-
 def resources_table(placed: Sequence[ArmResources]) -> Table:
     """Processes, cores and threads of each arm, and the CPU time that it took."""
     columns = (
@@ -160,7 +126,7 @@ def resources_table(placed: Sequence[ArmResources]) -> Table:
     return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
 
 
-def resources_section(placed: Sequence[ArmResources], summary: Summary) -> Section:
+def resources_section(placed: Sequence[ArmResources]) -> Section:
     """Whether all arms had the same share of the machine."""
     sharing = [one.arm.arm.label for one in placed if one.shares]
     shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
@@ -177,13 +143,6 @@ def resources_section(placed: Sequence[ArmResources], summary: Summary) -> Secti
         "Had all arms the same resources?",
         "Resources",
         answer,
-        (
-            resources_table(placed),
-            Folded(
-                "Every process of the last run of each arm",
-                (processes_table(summary),),
-                ("report.html",),
-            ),
-        ),
+        (resources_table(placed),),
         sure=len(shares) == 1 and not sharing,
     )

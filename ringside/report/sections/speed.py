@@ -61,8 +61,7 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
         return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
     told = (
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
-        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. In "
-        "slots: the padding that fills the last batch of an epoch counts as examples do. The "
+        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. The "
         "ceiling is what as many separate trainings reach at once, each of a model of its own; "
         "only an arm whose replicas share work can exceed it. ringside compare --why measures it."
     )

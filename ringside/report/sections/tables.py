@@ -6,7 +6,7 @@ from ringside.report.blocks import Cell, Column, Table
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, range_of, with_interval
-from ringside.stats.figure import Figure, Spread
+from ringside.stats.figure import Spread
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
@@ -42,7 +42,7 @@ def target_cell(spread: Spread) -> Cell:
 
 
 def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
-    """An efficiency with its base, and in slots if padding changes it; or why there is none."""
+    """An efficiency with its base, or why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
     if row.arm.twin_of:
@@ -55,9 +55,7 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    told, in_slots = efficiency(value), efficiency(value.in_slots)
-    padded = "" if in_slots == told else f"; {in_slots} in slots"
-    return Cell(told, f"{span}of {value.base}{padded}")
+    return Cell(efficiency(value), f"{span}of {value.base}")
 
 
 def results_table(summary: Summary) -> Table:
@@ -151,13 +149,6 @@ def evidence_table(summary: Summary) -> Table:
         for row in summary.arms
     )
     return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
-
-
-def figure_cell(figure: Figure, *, scale: float = 1.0) -> Cell:
-    """One number of one run; if there is none, a dash with the reason."""
-    if figure.value is None:
-        return Cell(NOTHING, figure.reason)
-    return Cell(number(figure.value * scale))
 
 
 def runs_table(summary: Summary, folder: Path | None) -> Table:

@@ -316,7 +316,6 @@ def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
 
     assert len(text) < 65_536
     assert "All 272 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
-    assert "Every process of the last run of each arm: see [report.html](report.html)." in text
 
 
 def test_advice_leads_to_its_section(folder: Path) -> None:

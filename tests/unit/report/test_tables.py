@@ -1,7 +1,5 @@
 """Cells of the tables of arms, and captions: what a reader could take for something else."""
 
-from dataclasses import replace
-
 from ringside.report.blocks import Folded, Text
 from ringside.report.plots import plots_of
 from ringside.report.sections.accuracy import accuracy_section
@@ -19,15 +17,13 @@ from tests.unit.report.views import bout_plots, bout_view, mixed_view
 
 
 def test_an_efficiency_has_its_unit_and_its_base() -> None:
-    """Value and interval are percentages of the arm that is named; slots only where they differ."""
+    """Value and interval are percentages of the arm that is named."""
     (row, *_) = judged().arms
     value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
     cell = efficiency_cell(value, row, "none")
-    padded = efficiency_cell(replace(value, slots_ratio=1.25), row, "none")
 
     assert (cell.main, cell.note) == ("87 %", "[84, 90] % of serial ×9")
-    assert (padded.main, padded.note) == ("87 %", "[84, 90] % of serial ×9; 109 % in slots")
 
 
 def test_an_arm_without_a_base_says_which_is_missing() -> None:

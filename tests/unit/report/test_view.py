@@ -24,7 +24,6 @@ from tests.unit.stats.factory import (
     run_of,
     simple_run,
     spec_of,
-    weak,
 )
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
@@ -117,23 +116,6 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
         "examples/s)" in told_of(0.5, 1e-5)
     )
     assert "changes the order" not in told_of(0.5, 0.5)
-
-
-def test_padding_that_changes_an_efficiency_is_a_caveat() -> None:
-    """From 2 % on: serial needs no padding, and two replicas make (batches + 1) ÷ 2 steps."""
-
-    def told_of(batches: int) -> str:
-        arms, runs = [arm_of("serial"), arm_of("horovod", 2)], []
-        for arm, steps in zip(arms, (batches, (batches + 1) // 2), strict=True):
-            spec = spec_of(arm.backend, arm.replicas, global_batch=32 * arm.replicas)
-            ends = [0.1 * (step + 1) for step in range(steps)]
-            epochs = [epoch(0.1 * steps, examples=32 * batches, step_end_s=ends)] * 2
-            runs.append(run_of(arm, [record(spec, epochs, rank) for rank in range(arm.replicas)]))
-        return told(view_of(verified(weak(comparison_of(arms, runs)))).caveats)
-
-    assert "Padding alone" not in told_of(50)
-    assert "Padding alone" not in told_of(51)  # 52 ÷ 51
-    assert "of horovod ×2 (98 %, in slots 100 %) by more than 2.0 %" in told_of(49)
 
 
 def test_few_rounds_are_a_caveat() -> None:

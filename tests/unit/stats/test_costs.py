@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from ringside.stats import costs
-from ringside.stats.run_figures import process_figures
 from ringside_core.specs import Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
@@ -37,8 +36,6 @@ def test_pages_that_processes_of_a_machine_share_count_once() -> None:
 
     alone = (10_000 - 3_000) + (10_000 - 4_000) + (10_000 - 3_000)
     assert costs.peak_pss_bytes(run).value == alone + 4_000 + 3_000
-    each = [one.peak_pss_bytes.value for one in process_figures(run)]
-    assert each == [7_000 + 2_000, 6_000 + 2_000, 10_000]
     for field in ({"peak_memory_bytes": 0}, {"shared_memory_bytes": None}):
         silent = costs.peak_pss_bytes(three_processes(**field))
         assert silent.reason == "a process did not record it"

@@ -131,23 +131,6 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
     assert run_figures.startup_s(run).value == 5.0
 
 
-def test_padding_is_what_the_slots_have_beyond_the_examples() -> None:
-    """40 examples in two steps of 32; of two workers, 90 examples in three steps of 16."""
-    both = run_of(ARM, [record(SPEC, [epoch(1.0, examples=40)] * 2, rank) for rank in (0, 1)])
-    alone = parameter_server_run()
-    alone = alone.replace(
-        records=(
-            alone.records[0].replace(
-                epochs=[one.replace(examples=42) for one in alone.records[0].epochs]
-            ),
-            *alone.records[1:],
-        )
-    )
-
-    assert run_figures.padding_share(both).value == pytest.approx(24 / 64)
-    assert run_figures.padding_share(alone).value == pytest.approx(6 / 48)
-
-
 def test_missing_process_gives_no_number() -> None:
     """The process without a record may be the slowest or the largest."""
     run = parameter_server_run()
@@ -352,41 +335,6 @@ def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
 
     assert known.value == pytest.approx(4e-5)
     assert unknown.reason == "a process did not record it"
-
-
-def test_every_process_has_figures_of_its_own() -> None:
-    """Each by its own clock, so the slower rank does not hide the quicker one."""
-    run, durations = many_steps()
-    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=2**29, cpu_s=3.0)
-    run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
-
-    first, second = run_figures.process_figures(run)
-
-    assert first.task == "rank-0"
-    for one, times in ((first, durations[0, 1:]), (second, durations[1, 1:])):
-        assert one.step_p50_ms.value == pytest.approx(1000 * np.quantile(times, 0.5))
-        assert one.step_p95_ms.value == pytest.approx(1000 * np.quantile(times, 0.95))
-        assert one.step_p99_ms.value == pytest.approx(1000 * np.quantile(times, 0.99))
-    assert (second.startup_s.value, second.peak_pss_bytes.value, second.cpu_s.value) == (
-        6.5,
-        2**29 - 2**28 / 2,  # half of what both share
-        3.0,
-    )
-    assert second.clock_s_per_step.value == 1e-5
-    assert first.clock_s_per_step.reason == "a process did not record it"
-
-
-def test_servers_have_memory_and_no_steps() -> None:
-    """In a run with a coordinator, and in a failed run."""
-    run = parameter_server_run()
-
-    chief, worker, *_ = run_figures.process_figures(run)
-
-    assert chief.step_p50_ms.value == pytest.approx(100)
-    assert worker.step_p50_ms.reason == "it trains no step of its own"
-    assert worker.peak_pss_bytes.value == 200
-    failed = run.replace(outcome={"kind": "failed", "reason": "boom"})
-    assert run_figures.process_figures(failed) == ()
 
 
 def test_counted_are_the_epochs_after_warm_up() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ringside.stats import step_times as module
-from ringside.stats.run_figures import process_figures, run_figures
+from ringside.stats.run_figures import run_figures
 from ringside.stats.step_times import counted_epochs, settled_after, warm_up
 from ringside_core.specs import EpochRecord, Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
@@ -198,7 +198,6 @@ def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) ->
     run, same, other = run_with(times, 30), run_with(times, 30), run_with(times[:60], 30)
 
     figures = [run_figures(run, "yes") for _ in range(3)]
-    process_figures(run)
     found = [warm_up(one) for one in (run, same, other)]
 
     assert asked == [90, 90, 60]
