@@ -36,6 +36,15 @@ class Column:
     numeric: bool = True
 
 
+def heads(line: str) -> tuple[Column, ...]:
+    """Columns as `<Arm | Step (ms)`: a note is in parentheses, and `<` stands before text."""
+    found = []
+    for head in line.split(" | "):
+        name, _, note = head.removeprefix("<").partition(" (")
+        found.append(Column(name, note.removesuffix(")"), numeric=not head.startswith("<")))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table one of whose columns names its rows.

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
+from ringside.report.blocks import Block, Bullets, Cell, Section, Table, Text, heads
 from ringside.report.terminal import rich_table
 from ringside.report.words import (
     NOTHING,
@@ -93,11 +93,7 @@ def _ratio(change: Change) -> str:
 def _circumstances(told: SideBySide) -> Section:
     """What differs between the two although the experiment is the same."""
     names = [name for name, _, _ in told.differs]
-    columns = (
-        Column("What", numeric=False),
-        Column("Before", numeric=False),
-        Column("Now", numeric=False),
-    )
+    columns = heads("<What | <Before | <Now")
     rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
     blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
     answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
@@ -140,13 +136,9 @@ def _notes(told: SideBySide) -> list[str]:
 
 def changes_table(told: SideBySide) -> Table:
     """One row for each arm that is in both comparisons."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Before", "examples/s"),
-        Column("Now", "examples/s"),
-        Column("Now ÷ before", "95 % interval"),
-        Column("Verdict", numeric=False),
-        Column("Comparable", numeric=False),
+    columns = heads(
+        "<Arm | Before (examples/s) | Now (examples/s) | Now ÷ before (95 % interval) | <Verdict | "
+        "<Comparable"
     )
     rows = tuple(
         (

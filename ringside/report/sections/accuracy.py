@@ -1,6 +1,7 @@
 """Time to accuracy, and its two factors: speed of training and number of epochs."""
 
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
+from ringside.report.ranking import counted_runs
 from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from ringside.stats.figure import Figure
@@ -11,16 +12,20 @@ from ringside_core.text import number, plural
 TITLE = "How soon does it reach the target?"
 
 
-def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> Section:
+def accuracy_section(comparison: Comparison, summary: Summary) -> Section:
     """Time to accuracy by MLPerf's rule."""
     if summary.quality_target is None:
         told = "The workload has no quality target, so there is no time to accuracy."
         return Section("accuracy", TITLE, "Accuracy", told, (Picture("quality"),))
     own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
     rows = [one for one in accuracy_of(comparison) if one.label in own]
+    reached = sum(row.spreads["time_to_target_s"].n for row in summary.arms)
+    completed = sum(counted_runs(summary, row) for row in summary.arms)
     blocks: list[Block] = [
         Text(
-            f"{quality} Time = paid once + epochs × seconds for an epoch. MLPerf's mean leaves out "
+            f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "
+            f"{reached} of {completed} completed runs. Time = paid once + epochs × seconds for an "
+            "epoch. MLPerf's mean leaves out "
             "the fastest and the slowest run, and has no interval."
         ),
         _table(summary, rows),

@@ -104,7 +104,7 @@ def tail(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])
 
 
-def failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
+def failures_section(lost: Sequence[Failure]) -> Iterator[Section]:
     """The runs that did not complete, with their last lines; no section if all completed."""
     if not lost:
         return

@@ -2,7 +2,7 @@
 
 import math
 
-from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text, heads
 from ringside.report.ranking import verdict_cell, word_of
 from ringside.report.sections.machine import beside_line
 from ringside.report.sections.verdicts import SURE, visible_cell
@@ -150,11 +150,7 @@ def _looks(comparison: Comparison, summary: Summary) -> str:
 
 
 def _disturbed(summary: Summary) -> Table:
-    columns = (
-        Column("Round", numeric=False),
-        Column("What happened", numeric=False),
-        Column("Used", numeric=False),
-    )
+    columns = heads("<Round | <What happened | <Used")
     rows = tuple(
         (
             Cell(str(number + 1)),

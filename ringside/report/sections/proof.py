@@ -14,6 +14,7 @@ from ringside.report.blocks import (
     Table,
     Terms,
     Text,
+    heads,
 )
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
@@ -321,7 +322,7 @@ def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell
     return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)
 
 
-def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Section:
     """Certificates, deliberate mistakes, and what the timed runs recorded."""
     blocks: list[Block] = []
     if proof.coverage:
@@ -345,13 +346,28 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
             blocks.append(Terms(notes, label="Notes to the mistakes"))
         if one.alarms:
             blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
-    blocks += [Heading("What the timed runs computed"), evidence]
+    blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
     sure = proof.certain and (proof.detection is None or proof.detection.passed)
     return Section(
         "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
     )
+
+
+def evidence_table(summary: Summary) -> Table:
+    """What the records of the timed runs prove."""
+    columns = heads("<Arm | Completed (of runs started) | <Each example once | <Replicas equal")
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
+            Cell(row.each_example_once, bad=row.each_example_once == "no"),
+            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
+        )
+        for row in summary.arms
+    )
+    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
 
 
 def _about_mistakes(one: Detection) -> str:

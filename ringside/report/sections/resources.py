@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.report.blocks import Cell, Column, Section, Table
+from ringside.report.blocks import Cell, Section, Table, heads
 from ringside.report.sections.tables import spread_cell
 from ringside.stats.step_times import expected_processes
 from ringside.stats.summary import ArmRow, RunRow, Summary
@@ -94,16 +94,11 @@ def _shares(run: Run, processes: int) -> str:
 
 def resources_table(placed: Sequence[ArmResources]) -> Table:
     """Processes, cores and threads of each arm, and the CPU time that it took."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Processes", "in all; extra ones hold no replica"),
-        Column("Cores", "for each replica"),
-        Column("Cores in use"),
-        Column("Intra-op threads", "for each replica"),
-        Column("Inter-op threads", "for each process"),
-        Column("Shared cores", numeric=False),
-        Column("CPU", "s / 1000 examples"),
-        Column("Start-up CPU", "s"),
+    columns = heads(
+        "<Arm | Processes (in all; extra ones hold no replica) | Cores (for each replica) | "
+        "Cores in use | Intra-op threads (for each replica) | "
+        "Inter-op threads (for each process) | <Shared cores | CPU (s / 1000 examples) | "
+        "Start-up CPU (s)"
     )
     rows = tuple(
         (

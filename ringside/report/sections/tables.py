@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ringside.report.blocks import Cell, Column, Table
+from ringside.report.blocks import Cell, Column, Table, heads
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, range_of, with_interval
@@ -108,13 +108,8 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
 
 def steps_table(summary: Summary) -> Table:
     """Step times, rank skew, and the cost of the clock itself."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("p50", "ms"),
-        Column("p95", "ms"),
-        Column("p99", "ms"),
-        Column("Rank skew", "ms"),
-        Column("Ringside's clock", "% of a step"),
+    columns = heads(
+        "<Arm | p50 (ms) | p95 (ms) | p99 (ms) | Rank skew (ms) | Ringside's clock (% of a step)"
     )
     rows = tuple(
         (
@@ -131,37 +126,9 @@ def steps_table(summary: Summary) -> Table:
     return Table(columns, rows, apart, "Step times, one row for each arm", "steps")
 
 
-def evidence_table(summary: Summary) -> Table:
-    """What the records of the timed runs prove."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Completed", "of runs started"),
-        Column("Each example once", numeric=False),
-        Column("Replicas equal", numeric=False),
-    )
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
-            Cell(row.each_example_once, bad=row.each_example_once == "no"),
-            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
-        )
-        for row in summary.arms
-    )
-    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
-
-
 def runs_table(summary: Summary, folder: Path | None) -> Table:
     """Every run in the order in which they were started."""
-    columns = (
-        Column("Order"),
-        Column("Round"),
-        Column("Arm", numeric=False),
-        Column("Outcome", numeric=False),
-        Column("Examples/s"),
-        Column("Wall time", "s"),
-        Column("Output", numeric=False),
-    )
+    columns = heads("Order | Round | <Arm | <Outcome | Examples/s | Wall time (s) | <Output")
     rows = tuple(_run(row, folder) for row in summary.runs)
     return Table(columns, rows, label="Runs as they were started", kind="runs", head=2)
 

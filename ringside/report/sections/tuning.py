@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ringside.report.blocks import Block, Cell, Column, Folded, Section, Table, Text
+from ringside.report.blocks import Block, Cell, Folded, Section, Table, Text, heads
 from ringside.report.ranking import ranked, verdict_cell
 from ringside.report.words import NOTHING, outcome_of, why_no_interval, with_interval
 from ringside.stats.run_figures import throughput_examples_s
@@ -81,12 +81,9 @@ def _known(summary: Summary, label: str) -> bool:
 
 
 def _tuned(summary: Summary) -> Table:
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Settings", numeric=False),
-        Column("Default", "examples/s [95 % interval] n"),
-        Column("Tuned", "examples/s [95 % interval] n"),
-        Column("Tuned ÷ default", numeric=False),
+    columns = heads(
+        "<Arm | <Settings | Default (examples/s [95 % interval] n) | "
+        "Tuned (examples/s [95 % interval] n) | <Tuned ÷ default"
     )
     by_label = {row.arm.label: row for row in summary.arms}
     rows = []
@@ -114,13 +111,7 @@ def _tuned(summary: Summary) -> Table:
 
 
 def _trials(trials: Sequence[Trial]) -> Table:
-    columns = (
-        Column("Tuned for", numeric=False),
-        Column("Settings", numeric=False),
-        Column("Examples/s", "one run"),
-        Column("Chosen", numeric=False),
-        Column("Outcome", numeric=False),
-    )
+    columns = heads("<Tuned for | <Settings | Examples/s (one run) | <Chosen | <Outcome")
     rows = []
     for trial in trials:
         rate = throughput_examples_s(trial.run) if trial.run.outcome.completed else None

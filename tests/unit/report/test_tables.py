@@ -30,7 +30,7 @@ def test_an_arm_without_a_base_says_which_is_missing() -> None:
     """Its group at one replica, or serial; a twin names its arm."""
     summary = summarize(bare({("horovod", 2): 1.0, ("mirrored", 2): 2.0}))
     rows = {row[0].main: row for row in results_table(summary).rows}
-    twin = next(row for row in bout_view().results.rows if "again" in row[0].main)
+    twin = next(row for row in results_table(bout_view().summary).rows if "again" in row[0].main)
 
     assert [cell.note for cell in rows["horovod ×2"][3:5]] == [
         "no horovod ×1",
@@ -45,7 +45,7 @@ def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
     summary = summarize(comparison)
 
     table = results_table(summary)
-    section = results_section(summary, table, ())
+    section = results_section(summary)
 
     assert {row[2].note.partition("] ")[2] for row in table.rows} == {"n=2, no interval"}
     reason = "Where there is no interval: 2 rounds: too few for an interval, 3 are needed."
@@ -88,7 +88,7 @@ def test_processes_are_counted_in_all() -> None:
 def test_the_rule_of_no_interval_is_said_once() -> None:
     """The cell has the number of runs; the text above has the rule."""
     view = bout_view()
-    section = accuracy_section(view.comparison, view.summary, "")
+    section = accuracy_section(view.comparison, view.summary)
     text, table = section.blocks[:2]
 
     assert isinstance(text, Text) and text.text.count("has no interval") == 1
