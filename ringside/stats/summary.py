@@ -21,6 +21,8 @@ from ringside.stats.step_times import counted_blocks
 from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
+NO_BASE = "the comparison has no such arm"
+
 
 @dataclass(frozen=True)
 class Efficiency(Figure):
@@ -106,8 +108,6 @@ class Summary:
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
         verdicts: of every pair of comparable arms without twins; the arm that is faster by ratio
             comes first. What is asked first is judged together, and the others are.
-        asked_first: labels of the pairs that are asked first: `contests`, and each arm against
-            serial.
         contests: by number of replicas: labels of the two arms that stand for the size, the faster
             by ratio first.
         level: the probability of a false word in what is asked first, and again in the others.
@@ -123,7 +123,6 @@ class Summary:
     quality_metric: str
     quality_target: float | None
     verdicts: tuple[PairVerdict, ...]
-    asked_first: frozenset[frozenset[str]]
     contests: Mapping[int, tuple[str, str]]
     level: float
     noise_floor: tuple[PairVerdict, ...]
@@ -180,45 +179,37 @@ def summarize(comparison: Comparison) -> Summary:
     rounds = rounds_used(comparison)
     rows = _run_rows(comparison, arms, rounds)
     certificates = certificates_by_arm(comparison)
+    untrusted = why_untrusted(comparison)
     measured = [
-        _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
+        _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label), untrusted)
+        for arm in comparison.arms
     ]
     measured, losses = _without_departed(measured, rows)
-    untrusted = why_untrusted(comparison)
-    if untrusted:
-        measured = [
-            replace(
-                row, mean_throughput=replace(row.mean_throughput, interval=None, reason=untrusted)
-            )
-            for row in measured
-        ]
     ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
+    label = serial.arm.label if serial else ""
     metric, target = _quality_target(comparison.runs)
-    judged = judge(
-        ranked,
-        _samples_by_arm(ranked, rows),
-        serial.arm.label if serial else "",
-        level(comparison),
-        untrusted,
-    )
+    samples = {row.arm.label: _samples(row.arm, rows) for row in ranked}
+    by_pair, contests, floor = judge(ranked, samples, label, level(comparison), untrusted)
+    alone = {row.arm.group: row for row in reversed(ranked) if row.arm.replicas == 1}
     return Summary(
         arms=tuple(
             replace(
-                _with_efficiency(row, ranked, serial, judged.by_pair),
+                row,
+                against_group=efficiency(row, alone.get(row.arm.group), by_pair),
+                against_serial=efficiency(row, serial, by_pair),
                 of_ceiling=_of_ceiling(row, measured, rows, untrusted),
             )
             for row in ranked
         ),
         runs=rows,
-        serial=serial.arm.label if serial else "",
+        serial=label,
         quality_metric=metric,
         quality_target=target,
-        verdicts=tuple(judged.by_pair.values()),
-        asked_first=judged.asked_first,
-        contests=judged.contests,
+        verdicts=tuple(by_pair.values()),
+        contests=contests,
         level=level(comparison),
-        noise_floor=judged.noise_floor,
+        noise_floor=floor,
         rounds=rounds,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,
@@ -243,19 +234,10 @@ def efficiency(
         verdicts: by the labels of the two arms.
     """
     if base is None:
-        return Efficiency(None, "the comparison has no such arm")
-    label = base.arm.label
-    if not row.comparable:
-        return Efficiency(None, "not comparable", base=label)
-    if not base.comparable:
-        return Efficiency(None, f"{label}: not comparable", base=label)
-    for one, name in ((base, f"{label}: "), (row, "")):
-        throughput = one.spreads["throughput_examples_s"]
-        if throughput.value is None:
-            return Efficiency(None, f"{name}{throughput.reason}", base=label)
-    if row.arm.twin_of:
-        return Efficiency(None, f"it is {row.arm.twin_of} again", base=label)
-    replicas = row.arm.replicas
+        return Efficiency(None, NO_BASE)
+    label, replicas = base.arm.label, row.arm.replicas
+    if why_not := _no_efficiency(row, base):
+        return Efficiency(None, why_not, base=label)
     if row is base:
         return Efficiency(1 / replicas, base=label)
     pair = verdicts[frozenset((row.arm.label, label))]
@@ -264,12 +246,19 @@ def efficiency(
         return Efficiency(None, ratio.reason, base=label)
     within = ratio.interval
     interval = within and Interval(within.low / replicas, within.high / replicas)
-    return Efficiency(
-        ratio.value / replicas,
-        ratio.reason,
-        interval=interval,
-        base=label,
-    )
+    return Efficiency(ratio.value / replicas, ratio.reason, interval=interval, base=label)
+
+
+def _no_efficiency(row: ArmRow, base: ArmRow) -> str:
+    """Why an arm has no efficiency against another; empty: it has one."""
+    for one, name in ((row, ""), (base, f"{base.arm.label}: ")):
+        if not one.comparable:
+            return f"{name}not comparable"
+    for one, name in ((base, f"{base.arm.label}: "), (row, "")):
+        throughput = one.spreads["throughput_examples_s"]
+        if throughput.value is None:
+            return f"{name}{throughput.reason}"
+    return f"it is {row.arm.twin_of} again" if row.arm.twin_of else ""
 
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
@@ -304,30 +293,32 @@ def _run_rows(
     )
 
 
-def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) -> ArmRow:
+def _arm_row(
+    arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None, untrusted: str
+) -> ArmRow:
     """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
     counted = [row.figures for row in completed if row.used]
     once = worst([row.figures.each_example_once for row in completed])
     runs = [row.run for row in own]
+    mean = geometric_mean_with_interval([one.value for one in _samples(arm, rows)])
     nothing = Efficiency(None)
-    why_not = why_not_comparable(certificate, runs, once)
+    lost = [run for run in runs if not run.outcome.completed]
+    why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, once)
     return ArmRow(
         arm=arm,
         started=len(own),
         completed=len(completed),
-        not_completed=tuple(
-            sorted((run for run in runs if not run.outcome.completed), key=lambda run: run.round)
-        ),
+        not_completed=tuple(sorted(lost, key=lambda run: run.round)),
         spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
-        mean_throughput=geometric_mean_with_interval([one.value for one in _samples(own)]),
+        mean_throughput=replace(mean, interval=None, reason=untrusted) if untrusted else mean,
         against_group=nothing,
         against_serial=nothing,
         of_ceiling=nothing,
         each_example_once=once,
         replicas_equal=worst([row.figures.replicas_equal for row in completed]),
-        not_comparable_because=FOR_BREAKDOWN if arm.for_breakdown else why_not,
+        not_comparable_because=why_not,
         certificate=None if arm.for_breakdown else certificate,
     )
 
@@ -351,42 +342,18 @@ def _without_departed(
     ], losses
 
 
-def _samples(rows: Sequence[RunRow]) -> list[Sample]:
-    """The throughputs of the runs that count and completed.
-
-    Raises:
-        RefusalError: one is zero, negative or not finite.
-    """
+def _samples(arm: Arm, rows: Sequence[RunRow]) -> list[Sample]:
+    """The throughputs of the runs of an arm that count and completed."""
     samples = []
     for row in rows:
         value = row.figures.throughput_examples_s.value
-        if row.used and value is not None:
+        if row.arm == arm and row.used and value is not None:
             counted = counted_blocks(row.run).items()
             blocks = {number: one.examples / one.seconds for number, one in counted}
-            samples.append(Sample(row.run.round, row.run.position, value, blocks))
-            checked(row.arm.label, samples[-1])
+            samples.append(
+                checked(arm.label, Sample(row.run.round, row.run.position, value, blocks))
+            )
     return samples
-
-
-def _samples_by_arm(ranked: Sequence[ArmRow], rows: Sequence[RunRow]) -> dict[str, list[Sample]]:
-    return {row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked}
-
-
-def _with_efficiency(
-    row: ArmRow,
-    rows: Sequence[ArmRow],
-    serial: ArmRow | None,
-    verdicts: Mapping[frozenset[str], PairVerdict],
-) -> ArmRow:
-    """The row with its efficiency against its two bases."""
-    alone = next(
-        (one for one in rows if one.arm.group == row.arm.group and one.arm.replicas == 1), None
-    )
-    return replace(
-        row,
-        against_group=efficiency(row, alone, verdicts),
-        against_serial=efficiency(row, serial, verdicts),
-    )
 
 
 def _of_ceiling(
@@ -394,32 +361,22 @@ def _of_ceiling(
 ) -> Efficiency:
     """What the arm reaches of as many independent replicas with its settings, round by round."""
     size, settings = row.arm.replicas, row.arm.settings
-    ceiling = next(
-        (
-            one.arm.label
-            for one in measured
-            if not one.arm.capabilities.one_model
-            and (one.arm.replicas, one.arm.settings) == (size, settings)
-        ),
-        None,
-    )
-    if ceiling is None:
-        return Efficiency(None, "the comparison has no such arm")
-    if row.arm.twin_of:
-        return Efficiency(None, f"it is {row.arm.twin_of} again", base=ceiling)
-    if not row.comparable:
-        return Efficiency(None, "not comparable", base=ceiling)
+    ceilings = [
+        one.arm
+        for one in measured
+        if not one.arm.capabilities.one_model
+        and (one.arm.replicas, one.arm.settings) == (size, settings)
+    ]
+    if not ceilings:
+        return Efficiency(None, NO_BASE)
+    base = ceilings[0].label
+    if row.arm.twin_of or not row.comparable:
+        why_not = f"it is {row.arm.twin_of} again" if row.arm.twin_of else "not comparable"
+        return Efficiency(None, why_not, base=base)
     own, most = (
-        {
-            one.run.round: value
-            for one in rows
-            if one.used
-            and one.arm.label == label
-            and (value := one.figures.throughput_examples_s.value) is not None
-        }
-        for label in (row.arm.label, ceiling)
+        {one.round: one.value for one in _samples(arm, rows)} for arm in (row.arm, ceilings[0])
     )
     ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
     mean = geometric_mean_with_interval(ratios)
     interval = None if untrusted else mean.interval
-    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=ceiling)
+    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=base)
