@@ -1,47 +1,21 @@
 """Time to accuracy by MLPerf's rule."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ringside.stats.figure import Figure
 from ringside.stats.rounds import rounds_used
+from ringside.stats.run_figures import epochs_to_target, time_to_target_s
 from ringside.stats.step_times import chief_of, warm_up
-from ringside_core.specs import Arm, Comparison, Run
+from ringside_core.specs import Comparison, Run
 from ringside_core.text import plural
 
 # MLPerf Training asked this of its image benchmarks (submission_runs in mlcommons/logging,
 # rcp_checker.py: resnet, ssd, maskrcnn). Without the fastest and the slowest, three runs are left.
 LEAST_RUNS = 5
-NO_TARGET = "the workload has no target"
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How one run reached its target: time_s = startup_s + epochs · s_per_epoch.
-
-    Attributes:
-        time_s: from the command (`Execution.launch_s`) to the end of the first epoch that met the
-            target, with its validation.
-        epochs: trained until then; always whole ones, because quality is measured once per epoch.
-        s_per_epoch: training and validation, mean over all epochs after warm-up; None: there are
-            no such epochs.
-        startup_s: the rest of time_s, paid once: the launcher, start of the process, tracing, the
-            first validation. It is more than the start-up that ends with the first step.
-    """
-
-    round: int
-    seed: int
-    time_s: float
-    epochs: int
-    s_per_epoch: float | None
-
-    @property
-    def startup_s(self) -> float | None:
-        """See above."""
-        return None if self.s_per_epoch is None else self.time_s - self.epochs * self.s_per_epoch
 
 
 @dataclass(frozen=True)
@@ -53,7 +27,9 @@ class ArmAccuracy:
         seeds: different seeds among them.
         time_s: mean without the fastest and the slowest run; see `accuracy_of`.
         epochs_to_target, s_per_epoch, startup_s: over the runs in that mean, so that
-            time_s = startup_s + epochs_to_target · s_per_epoch; None if there is no mean.
+            time_s = startup_s + epochs_to_target · s_per_epoch; None if there is no mean. An epoch
+            is a whole one with its validation, by the mean after warm-up. What is left is paid
+            once: the launcher, the start of the process, tracing, the first validation.
     """
 
     label: str
@@ -66,19 +42,23 @@ class ArmAccuracy:
     startup_s: float | None
 
 
+class _Reach(NamedTuple):
+    time_s: float
+    epochs: int
+    s_per_epoch: float
+
+
 def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
-    """Time to accuracy of every arm but the breakdown arms.
+    """Time to accuracy of every arm but the breakdown arms, over the rounds that count.
 
     MLPerf Training Rules (mlcommons/training_policies, "Benchmark Results"): the fastest and the
     slowest run are dropped, and the mean of the others is the result. One thing is stricter here:
-    a run that never meets the target is not dropped as the slowest; all runs must meet it. Rounds
-    that are left out as disturbed are left out here too.
+    a run that never meets the target is not dropped as the slowest; all runs must meet it.
     """
-    return tuple(
-        _row(arm.label, _runs_of(comparison, arm))
-        for arm in comparison.arms
-        if not arm.for_breakdown
-    )
+    used = rounds_used(comparison).used
+    runs = [run for run in comparison.runs if run.round in used]
+    arms = [arm.label for arm in comparison.arms if not arm.for_breakdown]
+    return tuple(_row(label, [run for run in runs if run.arm == label]) for label in arms)
 
 
 def olympic_mean(values: Sequence[float]) -> Figure:
@@ -89,49 +69,25 @@ def olympic_mean(values: Sequence[float]) -> Figure:
     """
     n = len(values)
     if n < LEAST_RUNS:
-        runs = plural(n, "run")
-        return Figure(None, f"{runs}: {LEAST_RUNS} are needed", n=n)
+        return Figure(None, f"{plural(n, 'run')}: {LEAST_RUNS} are needed", n=n)
     return Figure(float(np.mean(sorted(values)[1:-1])), "the rule gives no interval", n=n)
 
 
-def _runs_of(comparison: Comparison, arm: Arm) -> list[Run]:
-    used = rounds_used(comparison).used
-    runs = [run for run in comparison.runs if run.arm == arm.label and run.round in used]
-    return sorted(runs, key=lambda run: run.round)
-
-
-def _reach(run: Run) -> Reach | None:
-    """How a run met its target; None: it did not."""
-    chief = chief_of(run)
-    if not run.outcome.completed or chief is None or chief.quality_target is None:
-        return None
-    metric, target = chief.quality_target
-    for number, epoch in enumerate(chief.epochs, start=1):
-        if epoch.validation.get(metric, -math.inf) >= target:
-            time_s = epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0)
-            return Reach(run.round, run.spec.seed, time_s, number, _s_per_epoch(run))
-    return None
-
-
-def _s_per_epoch(run: Run) -> float | None:
-    """Mean seconds from the end of one epoch to the end of the next, after the warm-up."""
-    chief = chief_of(run)
-    ends = [epoch.end_since_process_start_s for epoch in chief.epochs] if chief else []
-    left_out = warm_up(run).epochs
-    if len(ends) <= left_out:
-        return None
-    return (ends[-1] - ends[left_out - 1]) / (len(ends) - left_out)
-
-
 def _row(label: str, runs: Sequence[Run]) -> ArmAccuracy:
-    reached = [reach for run in runs if (reach := _reach(run))]
+    reached = sorted(one for run in runs if (one := _reach(run)))
     if not any(record.quality_target for run in runs for record in run.records):
-        time_s = Figure(None, NO_TARGET if runs else "no run")
+        time_s = Figure(None, "the workload has no target" if runs else "no run")
     elif len(reached) < len(runs):
         time_s = Figure(None, f"{len(reached)} of {len(runs)} reached it", n=len(reached))
     else:
-        time_s = olympic_mean([reach.time_s for reach in reached])
-    epochs, s_per_epoch, startup_s = _parts(reached, time_s)
+        time_s = olympic_mean([one.time_s for one in reached])
+    epochs = s_per_epoch = startup_s = None
+    if time_s.value is not None:
+        kept = reached[1:-1]
+        epochs = float(np.mean([one.epochs for one in kept]))
+        training_s = float(np.mean([one.epochs * one.s_per_epoch for one in kept]))
+        if np.isfinite(training_s):
+            s_per_epoch, startup_s = training_s / epochs, time_s.value - training_s
     return ArmAccuracy(
         label=label,
         reached=len(reached),
@@ -144,17 +100,12 @@ def _row(label: str, runs: Sequence[Run]) -> ArmAccuracy:
     )
 
 
-def _parts(
-    reached: Sequence[Reach], time_s: Figure
-) -> tuple[float | None, float | None, float | None]:
-    """Epochs, seconds per epoch and start-up, over the runs that are in the mean."""
-    if time_s.value is None:
-        return None, None, None
-    kept = sorted(reached, key=lambda reach: reach.time_s)[1:-1]
-    epochs = float(np.mean([reach.epochs for reach in kept]))
-    per_epoch = [(reach.epochs, reach.s_per_epoch) for reach in kept]
-    known = [count * seconds for count, seconds in per_epoch if seconds is not None]
-    if len(known) < len(kept):
-        return epochs, None, None
-    training_s = float(np.mean(known))
-    return epochs, training_s / epochs, time_s.value - training_s
+def _reach(run: Run) -> _Reach | None:
+    """How a run met its target; None: it did not. Its speed is NaN if no epoch is after warm-up."""
+    chief, time_s = chief_of(run), time_to_target_s(run).value
+    if not run.outcome.completed or chief is None or time_s is None:
+        return None
+    ends, left_out = [one.end_since_process_start_s for one in chief.epochs], warm_up(run).epochs
+    counted = len(ends) - left_out
+    s_per_epoch = (ends[-1] - ends[left_out - 1]) / counted if counted > 0 else float("nan")
+    return _Reach(time_s, epochs_to_target(chief), s_per_epoch)

@@ -2,7 +2,7 @@
 
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import chief_of, expected_processes, missing
-from ringside_core.specs import Run, RunRecord
+from ringside_core.specs import Run
 
 NOT_RECORDED = "a process did not record it"
 
@@ -10,30 +10,18 @@ NOT_RECORDED = "a process did not record it"
 def peak_pss_bytes(run: Run) -> Figure:
     """Σ over all processes of the peak of their PSS, bytes; servers and coordinator count too.
 
-    The peaks need not be at the same time, so it is an upper bound.
+    Of each process its own pages (the highest resident set size less its shared pages), and on each
+    machine the most that one process shares: they hold the same libraries. The peaks need not be
+    at the same time, so it is an upper bound.
     """
     why_not = missing(run.records, expected_processes(run.spec)[1])
-    each = [pss_of(run, record) for record in run.records]
-    known = [size for size in each if size is not None]
-    if not why_not and len(known) < len(each):
-        why_not = NOT_RECORDED
-    return Figure(None, why_not) if why_not else Figure(sum(known))
-
-
-def pss_of(run: Run, record: RunRecord) -> float | None:
-    """Peak of the proportional set size of one process, bytes; None: not recorded.
-
-    Its own pages (the highest resident set size less its shared pages), and its part of the pages
-    that are shared on its machine: those of the process of the run that has most, ÷ processes of
-    the run there. They hold the same libraries, so the union is hardly more than the most. Other
-    programs that hold the same pages change nothing.
-    """
-    beside = [one.shared_memory_bytes for one in run.records if one.boot_id == record.boot_id]
-    shared = [size for size in beside if size is not None]
-    if not record.peak_memory_bytes or record.shared_memory_bytes is None:
-        return None
-    own = record.peak_memory_bytes - record.shared_memory_bytes
-    return own + max(shared) / len(shared)
+    own_bytes, shared = 0, dict[str, int]()
+    for one in run.records:
+        if not one.peak_memory_bytes or one.shared_memory_bytes is None:
+            return Figure(None, why_not or NOT_RECORDED)
+        own_bytes += one.peak_memory_bytes - one.shared_memory_bytes
+        shared[one.boot_id] = max(shared.get(one.boot_id, 0), one.shared_memory_bytes)
+    return Figure(None, why_not) if why_not else Figure(own_bytes + sum(shared.values()))
 
 
 def cpu_s_per_1000_examples(run: Run) -> Figure:
@@ -47,7 +35,10 @@ def cpu_s_per_1000_examples(run: Run) -> Figure:
     if began.value is None or chief is None or not chief.epochs:
         return Figure(None, began.reason or "no epoch was recorded")
     first = chief.epochs[0]
-    begun_with = min(first.examples, first.steps_per_time * slots_per_step(run))
+    plan = run.spec.batch_plan
+    synchronous = run.spec.capabilities.synchronous
+    in_step = plan.global_batch if synchronous else plan.per_replica_batch
+    begun_with = min(first.examples, first.steps_per_time * in_step)
     examples = sum(epoch.examples for epoch in chief.epochs) - begun_with
     if not examples:
         return Figure(None, "all examples were trained in the first step")
@@ -64,9 +55,3 @@ def startup_cpu_s(run: Run) -> Figure:
     if not why_not and (len(known) < len(run.records) or not all(one.cpu_s for one in run.records)):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(sum(known))
-
-
-def slots_per_step(run: Run) -> int:
-    """Places for examples in one step: the global batch, or the batch of one worker alone."""
-    plan = run.spec.batch_plan
-    return plan.global_batch if run.spec.capabilities.synchronous else plan.per_replica_batch

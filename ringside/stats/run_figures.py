@@ -26,7 +26,7 @@ from ringside.stats.step_times import (
     together_s,
     why_untimed,
 )
-from ringside_core.specs import Run
+from ringside_core.specs import Run, RunRecord
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,10 @@ def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
 def throughput_examples_s(run: Run) -> Figure:
     """Examples trained for each second of all processes together, examples/s.
 
-    Σ examples ÷ Σ `together_s` of train_s, which is the slowest process's, over the counted epochs.
-    `examples` counts all replicas; train_s begins at a barrier and ends with the last step of the
-    process. Of a live run: Σ examples ÷ Σ seconds over the blocks, see `counted_blocks`.
+    Σ examples ÷ Σ `together_s` of train_s over the counted epochs; of a live run, over the blocks
+    (`counted_blocks`). train_s begins at a barrier and ends with the last step of the process.
     """
-    why_not = why_untimed(run)
-    if why_not:
+    if why_not := why_untimed(run):
         return Figure(None, why_not)
     if run.blocks:
         blocks = counted_blocks(run).values()
@@ -166,10 +164,8 @@ def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
 def rank_skew_ms(run: Run) -> Figure:
     """How far apart the processes are in one step, ms.
 
-    For each step: max − min over the processes of the step's duration. A process measures its
-    duration by its own clock, from its own end of the step before. The figure is the median over
-    the steps of the counted epochs. A reduction makes all processes wait, so this shows what the
-    ranks do at different times, not how long the slowest one makes the others wait.
+    Median over the steps of max − min over the processes of the step's duration, each by its own
+    clock. A reduction makes all wait, so it is not how long the slowest one makes the others wait.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:
@@ -207,11 +203,7 @@ def sent_bytes_per_step(run: Run) -> Figure:
 def clock_share(run: Run, median: Figure) -> Figure:
     """The part of a step that Ringside's own clock takes.
 
-    Max over processes of clock_s_per_step ÷ the median step time of the run.
-
-    Args:
-        run: with the records of its processes.
-        median: the step time of the run in ms, see `step_quantiles_ms`.
+    Max over processes of clock_s_per_step ÷ the median step time of the run, in ms.
     """
     costs = [record.clock_s_per_step for record in timed_records(run)]
     told = [cost for cost in costs if cost is not None]
@@ -227,9 +219,8 @@ def clock_share(run: Run, median: Figure) -> Figure:
 def startup_s(run: Run) -> Figure:
     """From the command to the end of a process's first step, max over processes, s.
 
-    The command is the moment at which the run's first process was started, such as horovodrun. A
-    process on another machine has another clock and counts from its own start
-    (`Execution.launch_s`): where all wait for each other, those on this machine tell the time.
+    A process on another machine than the command has another clock and counts from its own start
+    (`Execution.launch_s`).
     """
     records = timed_records(run)
     values = [
@@ -247,28 +238,42 @@ def startup_s(run: Run) -> Figure:
 def time_to_target_s(run: Run) -> Figure:
     """When the first epoch that met the target had ended, from the command on, s.
 
-    If the chief is on another machine than the command: from the start of the chief.
-
-    An epoch meets the target if validation[metric] ≥ target. The time includes validation.
+    An epoch meets the target if validation[metric] ≥ target. The time includes validation. If the
+    chief is on another machine than the command, it is from the start of the chief.
     """
     chief = chief_of(run)
-    if chief is None or chief.quality_target is None:
-        return Figure(None, "the workload has no target" if chief else "no record of the chief")
-    metric, target = chief.quality_target
-    if not any(metric in epoch.validation for epoch in chief.epochs):
-        return Figure(None, f"no validation metric {metric!r}")
-    for epoch in chief.epochs:
-        if epoch.validation.get(metric, float("-inf")) >= target:
-            return Figure(epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0))
-    return Figure(None, "not reached")
+    if why_not := _no_metric(chief):
+        return Figure(None, why_not)
+    assert chief is not None  # else there is no metric
+    number = epochs_to_target(chief)
+    if not number:
+        return Figure(None, "not reached")
+    end_s = chief.epochs[number - 1].end_since_process_start_s
+    return Figure(end_s + (run.launch_s(chief) or 0.0))
+
+
+def epochs_to_target(chief: RunRecord) -> int:
+    """How many epochs were trained until one met the target; 0: none did."""
+    metric, target = chief.quality_target or ("", float("inf"))
+    values = (epoch.validation.get(metric, float("-inf")) for epoch in chief.epochs)
+    return next((number for number, value in enumerate(values, start=1) if value >= target), 0)
 
 
 def final_quality(run: Run) -> Figure:
     """The target's validation metric after the last epoch, as the chief recorded it."""
     chief = chief_of(run)
-    if chief is None or chief.quality_target is None:
-        return Figure(None, "the workload has no target" if chief else "no record of the chief")
+    why_not = _no_metric(chief)
+    if why_not or chief is None or chief.quality_target is None:
+        return Figure(None, why_not)
     metric = chief.quality_target[0]
-    if not chief.epochs or metric not in chief.epochs[-1].validation:
-        return Figure(None, f"no validation metric {metric!r}")
-    return Figure(chief.epochs[-1].validation[metric])
+    value = chief.epochs[-1].validation.get(metric)
+    return Figure(value, "" if value is not None else f"no validation metric {metric!r}")
+
+
+def _no_metric(chief: RunRecord | None) -> str:
+    """Why a run has no metric of a target; empty: it has."""
+    if chief is None or chief.quality_target is None:
+        return "the workload has no target" if chief else "no record of the chief"
+    metric = chief.quality_target[0]
+    known = any(metric in epoch.validation for epoch in chief.epochs)
+    return "" if known else f"no validation metric {metric!r}"
