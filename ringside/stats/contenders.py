@@ -69,9 +69,7 @@ def _judged(rows: Sequence["ArmRow"]) -> list[str]:
 def _untrusted(verdict: PairVerdict, why_not: str) -> PairVerdict:
     """The plain ratio and the reason why there is no more."""
     ratio = replace(verdict.ratio, interval=None, reason=why_not)
-    return PairVerdict(
-        verdict.first, verdict.second, ratio, "cannot tell", None, None, None, why_not
-    )
+    return PairVerdict(verdict.first, verdict.second, ratio, reason=why_not)
 
 
 def ranking(rows: Sequence["ArmRow"], replicas: int | None = None) -> list["ArmRow"]:

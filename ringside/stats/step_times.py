@@ -308,9 +308,7 @@ class _Same:
         return id(self.run)
 
 
-@functools.lru_cache(
-    maxsize=1024
-)  # every figure of a run asks for it; a report has hundreds of runs
+@functools.lru_cache(maxsize=1024)  # every figure of each of hundreds of runs asks for it
 def _warm_up(same: _Same) -> WarmUp:
     run = same.run
     if not run.outcome.completed:
