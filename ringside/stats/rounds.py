@@ -1,7 +1,7 @@
 """Which rounds of a comparison count: not those in which other programs used the machine."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ringside_core.specs import Comparison, Run
@@ -125,18 +125,13 @@ def rounds_used(comparison: Comparison) -> RoundsUsed:
     for run in sorted(comparison.runs, key=lambda run: run.position):
         if disturbance(run):
             by_round.setdefault(run.round, []).append(run)
-    disturbed = {number: _told(runs) for number, runs in by_round.items()}
+    disturbed = {}
+    for number, runs in by_round.items():
+        worst, more = max(runs, key=lambda run: sum(_shares(run))), len(runs) - 1
+        disturbed[number] = f"{worst.arm}: {disturbance(worst)}"
+        disturbed[number] += f", and {plural(more, 'more run')}" if more else ""
     begun = sorted({run.round for run in comparison.runs})
     quiet = tuple(number for number in begun if number not in disturbed)
     if not disturbed or len(quiet) >= comparison.asked.least:
         return RoundsUsed(quiet, disturbed, kept_disturbed=False)
     return RoundsUsed(tuple(begun), disturbed, kept_disturbed=True)
-
-
-def _told(runs: Sequence[Run]) -> str:
-    """The worst of the disturbed runs of a round, and how many more there were."""
-    worst = max(runs, key=lambda run: sum(_shares(run)))
-    told = f"{worst.arm}: {disturbance(worst)}"
-    if more := len(runs) - 1:
-        told += f", and {plural(more, 'more run')}"
-    return told

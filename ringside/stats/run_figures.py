@@ -31,21 +31,9 @@ from ringside_core.specs import Run, RunRecord
 
 @dataclass(frozen=True)
 class RunFigures:
-    """The figures of one run; units are in the names.
+    """The figures of one run; units are in the names, and each has a function of its name.
 
-    Attributes:
-        step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
-        rank_skew_ms: how far apart the processes are in one step.
-        whole_epochs_examples_s: throughput from epoch to epoch, without validation.
-        sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
-        clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
-        final_quality: the validation metric of the workload's target after the last epoch.
-        startup_s: from the command to the end of the first step.
-        time_to_target_s: from the command to the end of the epoch in which that metric first
-            reached the target.
-        peak_pss_bytes: peak memory, in which pages that processes of the run share count once.
-        cpu_s_per_1000_examples: CPU time after start-up; startup_cpu_s: CPU time of start-up.
-        each_example_once, replicas_equal: see `ringside.stats.evidence`.
+    step_time_ms is the median, step_p95_ms and step_p99_ms are quantiles of the same times.
     """
 
     throughput_examples_s: Figure
@@ -181,10 +169,9 @@ def rank_skew_ms(run: Run) -> Figure:
 
 
 def sent_bytes_per_step(run: Run) -> Figure:
-    """Bytes that all hosts sent in the counted epochs ÷ steps.
+    """Bytes that all interfaces of all hosts sent in the counted epochs ÷ steps.
 
-    Σ over hosts and network interfaces of sent_bytes: with loopback, and with what other programs
-    sent. Bytes that processes of one host exchange through memory are not in it.
+    With loopback and other programs, without what processes exchange through memory.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:

@@ -61,11 +61,7 @@ def by_epoch(run: Run) -> Epochs:
 
 
 def durations_s(epoch: EpochRecord) -> NDArray[np.float64]:
-    """Seconds for each step of one epoch in one process, [times].
-
-    The time between two entries of step_end_s ÷ the number of steps between them. The first time
-    starts at the barrier before the epoch.
-    """
+    """Seconds for each step of one epoch in one process, from the barrier before it on, [times]."""
     between = np.diff(np.asarray(epoch.step_end_s, np.float64), prepend=0.0)
     return between / steps_of_times(epoch)
 
@@ -85,8 +81,6 @@ def slowest_s(epochs: Sequence[EpochRecord]) -> NDArray[np.float64]:
 
 def check_records_agree(run: Run) -> None:
     """Refuse a run whose processes recorded different facts about the same epochs.
-
-    `RunRecord` already checks the times themselves.
 
     Raises:
         RefusalError: naming run, epoch, processes and field.
@@ -127,12 +121,10 @@ def counted_epochs(run: Run) -> list[list[EpochRecord]]:
 
 
 def step_times_ms(run: Run) -> list[float]:
-    """Time of every step of the counted epochs, ms.
+    """Time of every step of the counted epochs, ms: since the end of the step before.
 
-    In a synchronous run it is the max over processes of the time since the end of the step before.
-    In an asynchronous run it is the time between two completions, in the order in which the
-    coordinator learned of them. The first step of an epoch starts at the barrier before the epoch.
-    If one execution held several steps, its time is divided by their number.
+    Of a synchronous run the max over processes; of an asynchronous one, between two completions
+    that the coordinator learned of. An execution of several steps is divided by their number.
     """
     if why_untimed(run):
         return []
@@ -149,21 +141,13 @@ def step_times_ms(run: Run) -> list[float]:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Every execution of a live run, in order; arrays are [executions].
+    """Every execution of a live run, in order; arrays are [executions]."""
 
-    Attributes:
-        seconds: of each process, [processes, executions].
-        steps: updates.
-        examples: trained, as a share of their epoch.
-        epoch: in which it was.
-        block: number of the pass of the block in which it counts; -1: it does not count.
-    """
-
-    seconds: NDArray[np.float64]
+    seconds: NDArray[np.float64]  # of each process, [processes, executions]
     steps: NDArray[np.int64]
-    examples: NDArray[np.float64]
+    examples: NDArray[np.float64]  # as a share of their epoch
     epoch: NDArray[np.int64]
-    block: NDArray[np.int64]
+    block: NDArray[np.int64]  # the pass of the block in which it counts; -1: it does not count
 
 
 def counted_executions(run: Run, record: RunRecord) -> NDArray[np.bool_]:
@@ -185,11 +169,7 @@ def marked_executions(spec: RunSpec) -> int:
 
 
 def timeline(run: Run) -> Timeline:
-    """The executions of a live run, and which of them count.
-
-    The first executions of a block do not count (`marked_executions`). A block counts if all of it
-    lies behind the warm-up.
-    """
+    """The executions of a live run; blocks behind the warm-up count, but not how each begins."""
     return _timeline(_Same(run))
 
 
@@ -225,9 +205,7 @@ class Counted:
 
     Attributes:
         seconds: of all processes together (`together_s`), added up over the epochs that the block
-            touches: a barrier lies between two. It is not the sum of the slowest executions: where
-            processes see the end of one reduction a little earlier or later, that would be longer
-            than the block.
+            touches. The sum of the slowest executions would be longer than the block.
     """
 
     steps: int
@@ -271,11 +249,8 @@ class WarmUp:
     """The start of a run that is recorded and left out of the figures.
 
     Attributes:
-        steps: the step times settled after this many steps, a multiple of the batch; 0: not found.
-        epochs: how many are left out: those up to the epoch in which these steps ended, and always
-            the first one, which contains tracing and compilation.
-        found: whether the rule could be applied and the run settled.
-        reason: why it was not found.
+        steps: after which the step times settled; 0: not found, for `reason`.
+        epochs: how many are left out; always the first one, which contains tracing.
     """
 
     steps: int
@@ -285,9 +260,7 @@ class WarmUp:
 
 
 def warm_up(run: Run) -> WarmUp:
-    """How much of a run is warm-up. Only whole epochs are left out: barriers lie between epochs.
-
-    It applies `settled_after` to the times of all steps, each that of the slowest process.
+    """How much of a run is warm-up, by `settled_after`: whole epochs, as barriers lie between them.
 
     Raises:
         RefusalError: the processes of the run disagree on what was trained.

@@ -28,10 +28,8 @@ NO_BASE = "the comparison has no such arm"
 class Efficiency(Figure):
     """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs over paired rounds.
 
-    Strong scaling efficiency if the comparison's scaling is `strong` (the global batch is the same
-    at every size), weak if it is `weak` (each replica's part of it is the same). One comparison
-    never holds both. There is no value if the base or the arm has no throughput, or if one of them
-    is not comparable.
+    Strong or weak as the comparison's scaling. There is no value if the base or the arm has no
+    throughput, or if one of them is not comparable.
 
     Attributes:
         base: label of the arm that it is measured against; empty: the comparison has no such arm.
@@ -42,11 +40,7 @@ class Efficiency(Figure):
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run and its figures.
-
-    Attributes:
-        used: whether its round counts.
-    """
+    """One run and its figures; `used` says whether its round counts."""
 
     arm: Arm
     run: Run
@@ -66,9 +60,7 @@ class ArmRow:
         against_group: efficiency against the same group at one replica.
         against_serial: efficiency against the arm without distribution.
         of_ceiling: X(N) ÷ X of N independent replicas.
-        not_comparable_because: why the arm must not be ranked, see `comparability`; empty: it may
-            be.
-        certificate: None: the arm was not verified.
+        not_comparable_because: why the arm must not be ranked; empty: it may be.
     """
 
     arm: Arm
@@ -263,12 +255,7 @@ def _no_efficiency(row: ArmRow, base: ArmRow) -> str:
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
     """The target that the records name: one for all, because all train one workload."""
-    seen = {
-        record.quality_target
-        for run in runs
-        for record in run.records
-        if record.quality_target is not None
-    }
+    seen = {one.quality_target for run in runs for one in run.records if one.quality_target}
     if len(seen) > 1:
         raise RefusalError(
             "All runs that are compared must have the same quality target.",

@@ -40,9 +40,8 @@ class Sample:
     Attributes:
         round: in which it ran; the launch of a live run.
         position: 0-based place in the order in which the runs were started.
-        value: examples/s of the run.
-        blocks: of a live run: examples/s of each block that counts, by its pass, from 0. Empty: the
-            run was a fresh one, with the machine to itself from start to end.
+        value: examples/s.
+        blocks: of a live run: examples/s of each block that counts, by its pass, from 0.
     """
 
     round: int

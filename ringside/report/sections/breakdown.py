@@ -16,7 +16,14 @@ from ringside.report.blocks import (
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
-from ringside.stats.breakdown import OF_EVERY_ARM, Breakdown, Part, breakdown_between, breakdown_of
+from ringside.stats.breakdown import (
+    MEANINGS,
+    OF_EVERY_ARM,
+    Breakdown,
+    Part,
+    breakdown_between,
+    breakdown_of,
+)
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -78,7 +85,7 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     blocks += _difference_blocks(found)
     blocks += [
         Heading("What the parts are"),
-        Terms(tuple(_meanings(found).items()), label="What the parts are"),
+        Terms(tuple((name, MEANINGS[name]) for name in names), label="What the parts are"),
     ]
     if unknown := tuple((one.arm, one.reason) for one in found.arms if one.reason):
         blocks += [Heading("Not known"), Terms(unknown, label="Parts that are not known")]
@@ -170,12 +177,6 @@ def _ms(figure: Figure) -> str:
 def _names(found: Breakdowns) -> list[str]:
     """Names of all parts, in the order in which they first come."""
     return list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
-
-
-def _meanings(found: Breakdowns) -> dict[str, str]:
-    parts = [part for one in found.arms for part in one.parts]
-    meanings = {part.name: part.meaning for part in reversed(parts)}
-    return {name: meanings[name] for name in _names(found)}
 
 
 def _arms_table(found: Breakdowns, names: list[str]) -> Table:

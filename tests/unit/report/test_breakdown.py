@@ -24,8 +24,8 @@ def test_parts_that_were_not_measured_say_how() -> None:
 def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     """In the direction of the whole; a part in the other direction is not its cause."""
     parts = (
-        Part("input", estimate(0.8), "feeding"),
-        Part("exposed communication", estimate(-1.2), "waiting"),
+        Part("input", estimate(0.8)),
+        Part("exposed communication", estimate(-1.2)),
     )
     difference = Breakdown("A", estimate(-0.5), parts, estimate(-0.1, 0.2), less="B")
     one = Breakdown("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
@@ -65,7 +65,7 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
     """Without an interval a remainder is called neither chance nor more."""
     why = "1 round: too few for an interval, 3 are needed"
     once = Figure(2.96, why, n=1)
-    parts = (Part("exposed communication", Figure(1.0, why, n=1), "waiting"),)
+    parts = (Part("exposed communication", Figure(1.0, why, n=1)),)
     difference = Breakdown("A", Figure(3.96, why, n=1), parts, once, less="B")
 
     answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
@@ -78,7 +78,7 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
 
 def test_a_part_that_covers_0_is_no_cause() -> None:
     """It is the largest, but its interval says how little that means."""
-    parts = (Part("input", estimate(-0.064, 0.08), "feeding"),)
+    parts = (Part("input", estimate(-0.064, 0.08)),)
     difference = Breakdown("A", estimate(-0.22), parts, estimate(-0.136, 0.15), less="B")
 
     answer = breakdown_section(
