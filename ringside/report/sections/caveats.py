@@ -34,7 +34,6 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     return [
         *_distribution_loses(summary),
         *_what_was_computed([row for row in summary.arms if not row.arm.twin_of]),
-        *_departures(summary),
         *_chance(comparison, summary),
         *_one_side_tuned(comparison, summary),
         *_runs(comparison, summary),
@@ -48,7 +47,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_machines(summary.runs),
         *_links(comparison),
         *_unwatched(comparison),
-        *(Caveat(*one) for one in about_machine(comparison)),
+        *about_machine(comparison),
     ]
 
 
@@ -70,10 +69,7 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    """Sizes at which one of the two contenders is tuned and the other had no such chance.
-
-    It had if the search for its group found nothing faster, or if what was found is ranked too.
-    """
+    """Sizes at which one of the two contenders is tuned and the other had no such chance."""
     group_of = {arm.label: arm.group for arm in comparison.arms}
     kept = {
         group_of[trial.tuned_from]
@@ -103,24 +99,6 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
             "See the reason below the results; `ringside verify --explain` shows the first "
             "difference.",
         )
-    if uneven := [row for row in arms if row.each_example_once == "no"]:
-        yield Caveat(
-            f"{_names(uneven)}: not every example was fed exactly once in every epoch. These arms "
-            "did other work, so the verdicts leave them out.",
-            "Use a pipeline that feeds each example once.",
-        )
-    if unequal := [row for row in arms if row.replicas_equal == "no"]:
-        yield Caveat(
-            f"{_names(unequal)}: the replicas end with different weights, although the backend is "
-            "synchronous. The difference is too small to fail a run, but it should be 0.",
-            "Look for a layer or callback that acts on one replica only.",
-        )
-    unknown = [row for row in arms if row.completed and row.each_example_once == "unknown"]
-    if unknown:
-        yield Caveat(
-            f"{_names(unknown)}: it is not known which examples were fed.",
-            "Use a source of Ringside, which gives every example an id.",
-        )
     for row in arms:
         if (passes := row.arm.options.passes_per_reduction) > 1:
             yield Caveat(
@@ -128,17 +106,6 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
                 "one: not comparable.",
                 "Leave backward_passes_per_step at 1, or set it for all arms.",
             )
-
-
-def _departures(summary: Summary) -> Iterator[Caveat]:
-    for label, departure in summary.losses.departures.items():
-        yield Caveat(
-            f"{label} does not train as the other exact arms do after its certified updates: "
-            f"{departure}.",
-            "Look for what changes late in its training, such as a schedule, a counter or a "
-            "callback.",
-            "same",
-        )
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
@@ -155,11 +122,9 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         )
     share = others_share(comparison) if comparison.live else None
     if share is not None and share > DISTURBED_SHARE:
-        told = (
-            f"Beside the blocks of the arms other programs took {percent(share)} of the processors."
-        )
         yield Caveat(
-            f"{told} Stacks differ in how well they defend a processor against others.",
+            f"Beside the blocks of the arms other programs took {percent(share)} of the "
+            "processors. Stacks differ in how well they defend a processor against others.",
             "Stop the other programs, and compare again.",
         )
     if interrupted(comparison) and comparison.runs:
@@ -233,7 +198,13 @@ def _resources(placed: Sequence[ArmResources], machine: MachineFacts) -> Iterato
             f"More replicas or processes than cores: {listed(arms)}.",
             "Measure on a machine with enough cores; the numbers will be different there.",
         )
-    threads = {(one.threads_per_replica, _inter_op_per_replica(one)) for one in placed}
+    threads = {
+        (
+            one.threads_per_replica,
+            (one.inter_op_threads or 0) * (one.processes - one.extra) / one.arm.arm.replicas,
+        )
+        for one in placed
+    }
     if len(threads) > 1:
         yield Caveat(
             "The number of TensorFlow's threads for each replica is not the same in all arms (see "
@@ -246,11 +217,6 @@ def _resources(placed: Sequence[ArmResources], machine: MachineFacts) -> Iterato
             "the host.",
             "Compare throughput, which waits for the device.",
         )
-
-
-def _inter_op_per_replica(one: ArmResources) -> float | None:
-    threads, processes = one.inter_op_threads, one.processes - one.extra
-    return None if threads is None else threads * processes / one.arm.arm.replicas
 
 
 def _warm_up(summary: Summary) -> Iterator[Caveat]:
@@ -275,11 +241,8 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
 
 
 def _clock(summary: Summary) -> Iterator[Caveat]:
-    dear = []
-    for row in summary.arms:
-        spread = row.spreads["clock_share"]
-        if spread.value is not None and spread.value > MUCH_CLOCK:
-            dear.append(f"{row.arm.label} ({percent(spread.value)})")
+    shares = {row.arm.label: row.spreads["clock_share"].value or 0.0 for row in summary.arms}
+    dear = [f"{label} ({percent(one)})" for label, one in shares.items() if one > MUCH_CLOCK]
     if dear:
         yield Caveat(
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
@@ -311,21 +274,11 @@ def _asynchronous(summary: Summary, placed: Sequence[ArmResources]) -> Iterator[
 
 def _quality(summary: Summary) -> Iterator[Caveat]:
     if summary.quality_target is None:
-        if any(row.completed for row in summary.arms):
-            yield Caveat(
-                "The workload has no quality target, so this report cannot say whether the arms "
-                "learn equally well.",
-                "Give the workload a quality target.",
-            )
-        return
+        return  # the section says so
     missed = []
     for row in summary.arms:
-        if row.arm.twin_of:
-            continue
-        reached = row.spreads["time_to_target_s"]
-        of = counted_runs(summary, row)
-        count = reached.n
-        if count < of:
+        count, of = row.spreads["time_to_target_s"].n, counted_runs(summary, row)
+        if count < of and not row.arm.twin_of:
             missed.append(f"{row.arm.label} ({count} of {plural(of, 'run')})")
     if missed:
         yield Caveat(

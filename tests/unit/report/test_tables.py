@@ -1,7 +1,6 @@
 """Cells of the tables of arms, and captions: what a reader could take for something else."""
 
 from ringside.report.blocks import Folded, Text
-from ringside.report.plots import plots_of
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.resources import resources_table
 from ringside.report.sections.speed import results_section
@@ -68,14 +67,6 @@ def test_all_that_was_run_is_in_the_lead() -> None:
         bout_view().lead
     )
     assert "3 arms × 4 rounds on" in view_of(small()).lead
-
-
-def test_several_steps_at_once_are_told_of_the_distribution() -> None:
-    """Means of several steps scatter less than single steps."""
-    plots = {plot.name: plot for plot in plots_of(view_of(small()))}
-
-    assert "runs several steps at once, each time is the mean" in bout_plots()["steps"].caption
-    assert "several steps at once" not in plots["steps"].caption
 
 
 def test_processes_are_counted_in_all() -> None:
