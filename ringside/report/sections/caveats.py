@@ -8,7 +8,7 @@ from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.machine import about_machine
-from ringside.report.sections.noise import false_alarms, interrupted
+from ringside.report.sections.noise import false_alarms
 from ringside.report.sections.resources import ArmResources, arm_resources
 from ringside.stats.figure import LEAST_ROUNDS
 from ringside.stats.links import (
@@ -127,7 +127,7 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             "processors. Stacks differ in how well they defend a processor against others.",
             "Stop the other programs, and compare again.",
         )
-    if interrupted(comparison) and comparison.runs:
+    if comparison.runs and not comparison.ended_because:
         yield Caveat(
             "The comparison was interrupted before its last round.",
             "Continue it with `ringside compare --resume`.",

@@ -66,19 +66,12 @@ def _headline(summary: Summary, replicas: int) -> Headline:
     rows = ranked(summary, replicas)
     pair = contenders(summary, replicas)
     size = plural(replicas, "replica")
+    best = pair[0] if pair else rows[0]
+    beside, lost = against_serial(summary, best), loses(summary, best)
     if pair is None:
-        rate = said(rows[0].mean_throughput, "examples/s")
-        return Headline(
-            replicas,
-            size,
-            "no opponent",
-            f"{named(rows[0])} is the only comparable arm with {size}: {rate}.",
-            "",
-            against_serial(summary, rows[0]),
-            None,
-            None,
-            loses=loses(summary, rows[0]),
-        )
+        rate = said(best.mean_throughput, "examples/s")
+        only = f"{named(best)} is the only comparable arm with {size}: {rate}."
+        return Headline(replicas, size, "no opponent", only, "", beside, None, None, lost)
     verdict = summary.verdict_of(pair[0].arm.label, pair[1].arm.label)
     return Headline(
         replicas=replicas,
@@ -86,10 +79,10 @@ def _headline(summary: Summary, replicas: int) -> Headline:
         word=word_of(verdict),
         sentence=_sentence(verdict, pair),
         evidence=_evidence(verdict, pair),
-        against_serial=against_serial(summary, pair[0]),
+        against_serial=beside,
         ratio=verdict.ratio.value,
         interval=verdict.ratio.interval,
-        loses=loses(summary, pair[0]),
+        loses=lost,
     )
 
 

@@ -19,7 +19,6 @@ from ringside.report.blocks import (
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
-    ByDesign,
     Certificate,
     Check,
     Comparison,
@@ -31,7 +30,6 @@ from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
 CHECK_NAME_LENGTH = 40
-ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 EVALUATION = ("evaluation", "prediction")
 
 
@@ -84,7 +82,9 @@ def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
         answer=_answer(arms),
         certain=all(row.comparable for row in arms),
         table=_certificates_table(arms),
-        by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
+        by_design=tuple(
+            dict.fromkeys((one.layer, f"{one.differs}; {one.treated}") for one in noted)
+        ),
         detection=None if detection is None else _detection(detection),
         coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
         losses=str(summary.losses),
@@ -156,19 +156,11 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
 
 
 def _certificates_table(arms: Sequence[ArmRow]) -> Table:
-    columns = [
-        Column("Arm", numeric=False),
-        Column("Certified", numeric=False),
-        Column("Float64", "largest deviation", numeric=False),
-        Column("Float32", "largest deviation", numeric=False),
-        Column("Ledger", numeric=False),
-        Column("Evaluation, predictions", numeric=False),
-        Column("Other checks", numeric=False),
-        Column("Differs by design", numeric=False),
-    ]
+    columns = (
+        "<Arm | <Certified | <Float64 (largest deviation) | <Float32 (largest deviation) | "
+        "<Ledger | <Evaluation, predictions | <Other checks | <Differs by design"
+    )
     explained = any(not row.comparable for row in arms)
-    if explained:
-        columns.append(Column("Why not", numeric=False))
     rows = []
     for row in arms:
         cells = _certificate_cells(row.certificate)
@@ -176,7 +168,10 @@ def _certificates_table(arms: Sequence[ArmRow]) -> Table:
         why = [Cell(row.not_comparable_because)] if explained else []
         rows.append((Cell(row.arm.label), verdict, *cells, *why))
     return Table(
-        tuple(columns), tuple(rows), label="Certificates, one row for each arm", kind="proof"
+        heads(columns + (" | <Why not" if explained else "")),
+        tuple(rows),
+        label="Certificates, one row for each arm",
+        kind="proof",
     )
 
 
@@ -194,12 +189,14 @@ def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
     if certificate is None:
         return (Cell(NOTHING),) * 6
     count = len({one.layer for one in certificate.by_design})
+    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
+    others = [check for check in certificate.checks if check not in shown]
     return (
         deviation_cell(checks_of(certificate, "float64")),
         deviation_cell(float32_checks(certificate)),
         answer_cell(checks_of(certificate, "ledger")),
         evaluation_cell(certificate),
-        _others_cell(certificate),
+        replace(answer_cell(others), note=", ".join(check.name for check in others)),
         Cell(plural(count, "layer") if count else "nothing"),
     )
 
@@ -253,17 +250,6 @@ def evaluation_cell(certificate: Certificate) -> Cell:
     if worst is not None and worst.kind in ("evaluation", "predictions"):
         return Cell("failed", f"in {where}", bad=True)
     return Cell(NOTHING)
-
-
-def _others_cell(certificate: Certificate) -> Cell:
-    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
-    others = [check for check in certificate.checks if check not in shown]
-    cell = answer_cell(others)
-    return replace(cell, note=", ".join(check.name for check in others))
-
-
-def _by_design(one: ByDesign) -> tuple[str, str]:
-    return one.layer, f"{one.differs}; {one.treated}"
 
 
 # Mistakes
@@ -338,7 +324,10 @@ def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Sec
         blocks += [
             Heading("Would a mistake be caught?"),
             Text(one.answer),
-            Text(_about_mistakes(one)),
+            Text(
+                "Each deliberate mistake was made in each arm in which it is possible. "
+                f"{one.origin}"
+            ),
             one.table,
         ]
         if one.notes:
@@ -368,12 +357,3 @@ def evidence_table(summary: Summary) -> Table:
         for row in summary.arms
     )
     return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
-
-
-def _about_mistakes(one: Detection) -> str:
-    """How to read the matrix, which may have more arms than a screen shows."""
-    arms = len(one.table.columns) - 1
-    told = f"Each deliberate mistake was made in each arm in which it is possible. {one.origin}"
-    if arms > ARMS_IN_SIGHT:
-        told += f" All {arms} arms have a column; the table scrolls sideways."
-    return told

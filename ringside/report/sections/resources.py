@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ringside.report.blocks import Cell, Section, Table, heads
 from ringside.report.sections.tables import spread_cell
 from ringside.stats.step_times import expected_processes
-from ringside.stats.summary import ArmRow, RunRow, Summary
+from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Run, RunRecord
 from ringside_core.text import listed, plural
 
@@ -39,29 +39,25 @@ def arm_resources(summary: Summary) -> list[ArmResources]:
     """One for each arm that ran at all, by its first run with all its records."""
     found = []
     for row in summary.arms:
-        runs = [one for one in summary.runs if one.arm == row.arm]
+        runs = [one.run for one in summary.runs if one.arm == row.arm]
         if runs:
-            found.append(_resources_of(row, _most_telling(runs)))
+            most = max(runs, key=lambda run: (run.outcome.completed, len(run.records)))
+            found.append(_resources_of(row, most))
     return found
-
-
-def _most_telling(runs: Sequence[RunRow]) -> Run:
-    return max(runs, key=lambda row: (row.run.outcome.completed, len(row.run.records))).run
 
 
 def _resources_of(row: ArmRow, run: Run) -> ArmResources:
     resources, topology = run.spec.resources, run.spec.topology
     _, processes = expected_processes(run.spec)
     threads = resources.intra_op_threads
+    in_replica = topology.num_processes / topology.num_replicas
     return ArmResources(
         arm=row,
         processes=processes,
         extra=processes - topology.num_processes,
         cores_per_replica=resources.cores_per_replica,
         cores=_cores(run.records),
-        threads_per_replica=(
-            None if threads is None else threads * topology.num_processes / topology.num_replicas
-        ),
+        threads_per_replica=None if threads is None else threads * in_replica,
         inter_op_threads=resources.inter_op_threads,
         shares=_shares(run, processes),
     )
