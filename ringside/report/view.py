@@ -147,9 +147,7 @@ _TRAINED = {"fit": "", "loop": ", trained by a written-out loop"}
 def _not_run_section(comparison: Comparison) -> Iterator[Section]:
     if comparison.not_run:
         items = tuple((absent.label, absent.reason) for absent in comparison.not_run)
-        answer = f"{plural(len(items), 'arm')} that was asked for cannot run here."
-        if len(items) > 1:
-            answer = f"{len(items)} arms that were asked for cannot run here."
+        answer = f"{plural(len(items), 'arm')} asked for cannot run here."
         yield Section("not-run", "What did not run?", "Not run", answer, (Terms(items),))
 
 

@@ -1,5 +1,6 @@
 """Where the time of a step goes, and why one arm is faster than another."""
 
+import itertools
 from dataclasses import dataclass
 
 from ringside.report.blocks import (
@@ -78,11 +79,22 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     if not found.arms:
         told = "The breakdown runs gave no parts of any arm."
         return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
-    names = _names(found)
+    difference = found.difference
+    names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
+    shown = [*found.arms, *([difference] if difference else [])]
+    figures = [[one.whole, *(part.ms for part in one.parts), one.remainder] for one in shown]
     blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
-    if why_not := why_no_interval(_figures(found)):
+    if why_not := why_no_interval(itertools.chain(*figures)):
         blocks.append(Text(why_not))
-    blocks += _difference_blocks(found)
+    first = found.arms[0]
+    whole = NOTHING if first.whole.value is None else f"{number(first.whole.value)} ms"
+    answer = f"{first.arm}: {whole} per global batch, {_largest(first.parts)}."
+    if difference is not None:
+        title = f"{difference.arm} and {difference.less}: where they differ"
+        if found.faster:
+            title = f"Why is {difference.arm} faster than {difference.less}?"
+        answer = _difference_line(difference)
+        blocks += [Heading(title), Text(answer), _difference_table(difference)]
     blocks += [
         Heading("What the parts are"),
         Terms(tuple((name, MEANINGS[name]) for name in names), label="What the parts are"),
@@ -93,37 +105,10 @@ def breakdown_section(found: Breakdowns | None) -> Section:
         "breakdown",
         TITLE,
         "Where time goes",
-        _answer(found),
+        answer,
         tuple(blocks),
         sure=found.difference is None or found.difference.adds_up,
     )
-
-
-def _difference_blocks(found: Breakdowns) -> list[Block]:
-    """Part by part, what the two arms differ in."""
-    difference = found.difference
-    if difference is None:
-        return []
-    asked = f"Why is {difference.arm} faster than {difference.less}?"
-    title = asked if found.faster else f"{difference.arm} and {difference.less}: where they differ"
-    return [Heading(title), Text(_difference_line(difference)), _difference_table(difference)]
-
-
-def _figures(found: Breakdowns) -> list[Figure]:
-    """Everything of which an interval is shown."""
-    pictures: list[Breakdown] = [*found.arms, *([found.difference] if found.difference else [])]
-    return [
-        figure
-        for one in pictures
-        for figure in (one.whole, *(part.ms for part in one.parts), one.remainder)
-    ]
-
-
-def _answer(found: Breakdowns) -> str:
-    if found.difference is not None:
-        return _difference_line(found.difference)
-    first = found.arms[0]
-    return f"{first.arm}: {_ms(first.whole)} per global batch, {_largest(first.parts)}."
 
 
 def _difference_line(between: Breakdown) -> str:
@@ -138,7 +123,7 @@ def _difference_line(between: Breakdown) -> str:
     )
     if remainder.value is None:
         return told + f"There is no remainder: {remainder.reason}."
-    rest = f"the remainder is {_signed(remainder.value)} ms"
+    rest = f"the remainder is {'+' * (remainder.value >= 0)}{number(remainder.value)} ms"
     if whole.value:
         rest += f", {percent(abs(remainder.value / whole.value))} of the difference"
     if remainder.interval is None:
@@ -164,19 +149,6 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
         told = said(part.ms, "ms")
         return f"no single part differs from 0 for certain; the largest is {part.name}, {told}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
-
-
-def _signed(value: float) -> str:
-    return number(value) if value < 0 else f"+{number(value)}"
-
-
-def _ms(figure: Figure) -> str:
-    return NOTHING if figure.value is None else f"{number(figure.value)} ms"
-
-
-def _names(found: Breakdowns) -> list[str]:
-    """Names of all parts, in the order in which they first come."""
-    return list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
 
 
 def _arms_table(found: Breakdowns, names: list[str]) -> Table:
