@@ -29,25 +29,18 @@ from ringside_core.text import byte_size, listed, plural
 
 @dataclass(frozen=True)
 class View:
-    """Everything that a report says, apart from the plots.
-
-    Attributes:
-        headlines: who wins at each size, largest first.
-        facts: the evidence behind the headlines: (question, answer, whether one may rely on it).
-        sections: everything below the first screen, in order.
-        breakdown: parts of a step, for the plot too; None: not measured.
-    """
+    """Everything that a report says, apart from the plots."""
 
     comparison: Comparison
     summary: Summary
     title: str
     lead: str
-    headlines: tuple[Headline, ...]
-    facts: tuple[tuple[str, str, bool], ...]
+    headlines: tuple[Headline, ...]  # who wins at each size, largest first
+    facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
     proof: Proof
     caveats: tuple[Caveat, ...]
-    breakdown: Breakdowns | None
-    sections: tuple[Section, ...]
+    breakdown: Breakdowns | None  # parts of a step, for the plot too
+    sections: tuple[Section, ...]  # everything below the first screen, in order
 
     def section(self, name: str) -> Section:
         """The section of this name."""

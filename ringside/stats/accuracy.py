@@ -24,19 +24,17 @@ class ArmAccuracy:
 
     Attributes:
         reached, of: runs that met the target, and all started runs.
-        seeds: different seeds among them.
-        time_s: mean without the fastest and the slowest run; see `accuracy_of`.
-        epochs_to_target, s_per_epoch, startup_s: over the runs in that mean, so that
-            time_s = startup_s + epochs_to_target · s_per_epoch; None if there is no mean. An epoch
-            is a whole one with its validation, by the mean after warm-up. What is left is paid
-            once: the launcher, the start of the process, tracing, the first validation.
+        epochs_to_target, s_per_epoch, startup_s: over the runs in that mean, so that time_s =
+            startup_s + epochs_to_target · s_per_epoch; None if there is no mean. An epoch is a
+            whole one with its validation, by the mean after warm-up. What is left is paid once: the
+            launcher, the start of the process, tracing, the first validation.
     """
 
     label: str
     reached: int
     of: int
-    seeds: int
-    time_s: Figure
+    seeds: int  # different seeds among them
+    time_s: Figure  # mean without the fastest and the slowest run; see `accuracy_of`
     epochs_to_target: float | None
     s_per_epoch: float | None
     startup_s: float | None

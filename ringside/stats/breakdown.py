@@ -68,17 +68,14 @@ class Breakdown:
     Attributes:
         parts: the known ones; of two arms, those known of both. Empty: the arm has no breakdown
             runs.
-        remainder: the rest of the whole: parts that overlap, and parts that are not known.
-        reason: which parts are not known, and why.
-        less: label of the arm whose time is subtracted; empty: none is.
     """
 
     arm: str
     whole: Figure
     parts: tuple[Part, ...]
-    remainder: Figure
-    reason: str = ""
-    less: str = ""
+    remainder: Figure  # the rest of the whole: parts that overlap, and parts that are not known
+    reason: str = ""  # which parts are not known, and why
+    less: str = ""  # label of the arm whose time is subtracted; empty: none is
 
     @property
     def adds_up(self) -> bool:

@@ -29,20 +29,17 @@ class Departure:
     """The first loss in which an arm differs from another one by more than rounding.
 
     Attributes:
-        other: label of the arm that it is held against; `expected` is its loss.
         round, epoch: from 0; from 1.
-        kind: training or validation.
-        share: their difference ÷ the largest loss of that kind in the other arm.
         doubtful: no arm agrees with more than half of the arms, so nobody knows which one is right.
     """
 
-    other: str
+    other: str  # label of the arm that it is held against; `expected` is its loss
     round: int
     epoch: int
-    kind: str
+    kind: str  # training or validation
     loss: float
     expected: float
-    share: float
+    share: float  # their difference ÷ the largest loss of that kind in the other arm
     tolerance: float
     doubtful: bool = False
 
@@ -61,16 +58,14 @@ class Losses:
 
     Attributes:
         departures: the first one of each arm that departs, by its label; a twin has its arm's.
-        held: labels of the arms that were held against another one.
-        largest: the largest share by which two of them differ and pass.
         splitting: layers that depend on the split of a batch; if there are any, only arms of one
             size were held against each other.
         drawing: layers that draw random numbers; if there are any, nothing was held.
     """
 
     departures: Mapping[str, Departure] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
-    largest: float = 0.0
+    held: frozenset[str] = frozenset()  # labels of the arms that were held against another one
+    largest: float = 0.0  # the largest share by which two of them differ and pass
     splitting: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
 

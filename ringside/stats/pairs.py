@@ -32,16 +32,14 @@ class PairFits:
     Attributes:
         difference: mean of log(first) − log(second). In fresh rounds the drift is removed if there
             is an interval, else not; NaN: no common round.
-        error: its standard error; NaN if freedom is 0.
         freedom: degrees of freedom, with what is borrowed from the other pairs; 0: too few rounds,
             or drift and difference cannot be separated.
-        rounds: in which both ran.
     """
 
     difference: Array
-    error: Array
+    error: Array  # its standard error; NaN if freedom is 0
     freedom: Array
-    rounds: Array
+    rounds: Array  # in which both ran
 
     def half_widths(self, level: Array | float) -> Array:
         """What lies beyond `difference` ± this has so much probability in the two tails together.

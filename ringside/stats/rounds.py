@@ -18,15 +18,13 @@ class RoundsUsed:
     """The rounds that all figures are computed from.
 
     Attributes:
-        used: their 0-based numbers, rising.
-        disturbed: each disturbed round with its worst run, why it was disturbed, and how many
-            more runs were.
-        kept_disturbed: whether disturbed rounds are used because there were too few others.
+        disturbed: each disturbed round with its worst run, why it was disturbed, and how many more
+            runs were.
     """
 
-    used: tuple[int, ...]
+    used: tuple[int, ...]  # their 0-based numbers, rising
     disturbed: Mapping[int, str]
-    kept_disturbed: bool
+    kept_disturbed: bool  # whether disturbed rounds are used because there were too few others
 
 
 def disturbance(run: Run) -> str:

@@ -45,7 +45,6 @@ class Change:
         ratio: throughput ÷ throughput of the serial arm in the same round, now ÷ before. For the
             serial arm, or if there is none, it is throughput now ÷ before, and there is no word.
         word: `faster` or `slower` now, by Holm's method over all arms that are comparable in both.
-        reason: why there is no word for any ratio; empty: there can be one.
         not_comparable_before, not_comparable_now: why it must not be ranked; empty: it may be.
     """
 
@@ -58,7 +57,7 @@ class Change:
     p_adjusted: float | None
     not_comparable_before: str
     not_comparable_now: str
-    reason: str = ""
+    reason: str = ""  # why there is no word for any ratio; empty: there can be one
 
     @property
     def regression(self) -> bool:
@@ -82,19 +81,17 @@ class SideBySide:
     """Two comparisons.
 
     Attributes:
-        changes: of the arms that are in both, in the order of the second.
         only_before, only_now: labels of the other arms.
-        differs: (what, before, now) of software and circumstances.
         serial: the change of the arm without distribution, which shows machine and TensorFlow; all
             other ratios are relative to it. None: it is not in both.
     """
 
     before: Comparison
     now: Comparison
-    changes: tuple[Change, ...]
+    changes: tuple[Change, ...]  # of the arms that are in both, in the order of the second
     only_before: tuple[str, ...]
     only_now: tuple[str, ...]
-    differs: tuple[tuple[str, str, str], ...]
+    differs: tuple[tuple[str, str, str], ...]  # (what, before, now) of software and circumstances
     serial: Change | None
 
 

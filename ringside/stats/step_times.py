@@ -246,15 +246,10 @@ def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> floa
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The start of a run that is recorded and left out of the figures.
+    """The start of a run that is recorded and left out of the figures."""
 
-    Attributes:
-        steps: after which the step times settled; 0: not found, for `reason`.
-        epochs: how many are left out; always the first one, which contains tracing.
-    """
-
-    steps: int
-    epochs: int
+    steps: int  # after which the step times settled; 0: not found, for `reason`
+    epochs: int  # how many are left out; always the first one, which contains tracing
     found: bool
     reason: str = ""
 

@@ -54,27 +54,20 @@ class ArmRow:
 
     Attributes:
         started, completed: numbers of runs, in all rounds.
-        not_completed: the other runs, in the order of rounds.
-        spreads: by the names of `RunFigures`, over the rounds that count.
-        mean_throughput: geometric mean with its interval, over the rounds that count.
-        against_group: efficiency against the same group at one replica.
-        against_serial: efficiency against the arm without distribution.
-        of_ceiling: X(N) ÷ X of N independent replicas.
-        not_comparable_because: why the arm must not be ranked; empty: it may be.
     """
 
     arm: Arm
     started: int
     completed: int
-    not_completed: tuple[Run, ...]
-    spreads: Mapping[str, Spread]
-    mean_throughput: Figure
-    against_group: Efficiency
-    against_serial: Efficiency
-    of_ceiling: Efficiency
+    not_completed: tuple[Run, ...]  # the other runs, in the order of rounds
+    spreads: Mapping[str, Spread]  # by the names of `RunFigures`, over the rounds that count
+    mean_throughput: Figure  # geometric mean with its interval, over the rounds that count
+    against_group: Efficiency  # efficiency against the same group at one replica
+    against_serial: Efficiency  # efficiency against the arm without distribution
+    of_ceiling: Efficiency  # X(N) ÷ X of N independent replicas
     each_example_once: Answer
     replicas_equal: Answer
-    not_comparable_because: str
+    not_comparable_because: str  # why the arm must not be ranked; empty: it may be
     certificate: Certificate | None
 
     @property
@@ -95,32 +88,27 @@ class Summary:
 
     Attributes:
         arms: all but the breakdown arms; comparable ones are ranked, twins are not.
-        breakdown_arms: see `Arm.for_breakdown`; never ranked.
-        serial: label of the arm without distribution; empty if there is none.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
         verdicts: of every pair of comparable arms without twins; the arm that is faster by ratio
             comes first. What is asked first is judged together, and the others are.
         contests: by number of replicas: labels of the two arms that stand for the size, the faster
             by ratio first.
-        level: the probability of a false word in what is asked first, and again in the others.
         noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
             false alarm (one of twenty experiments has one) or a fault of the experiment.
-        rounds: that count.
-        losses: of every epoch, held against each other; an arm that departs is not comparable.
     """
 
     arms: tuple[ArmRow, ...]
     runs: tuple[RunRow, ...]
-    serial: str
+    serial: str  # label of the arm without distribution; empty if there is none
     quality_metric: str
     quality_target: float | None
     verdicts: tuple[PairVerdict, ...]
     contests: Mapping[int, tuple[str, str]]
-    level: float
+    level: float  # the probability of a false word in what is asked first, and again in the others
     noise_floor: tuple[PairVerdict, ...]
-    rounds: RoundsUsed
-    breakdown_arms: tuple[ArmRow, ...]
-    losses: Losses
+    rounds: RoundsUsed  # that count
+    breakdown_arms: tuple[ArmRow, ...]  # see `Arm.for_breakdown`; never ranked
+    losses: Losses  # of every epoch, held against each other; an arm that departs is not comparable
 
     def verdict_of(self, first: str, second: str) -> PairVerdict:
         """The verdict of a pair, in the order that is asked for.

@@ -38,15 +38,12 @@ class Sample:
     """The throughput of one run.
 
     Attributes:
-        round: in which it ran; the launch of a live run.
-        position: 0-based place in the order in which the runs were started.
-        value: examples/s.
         blocks: of a live run: examples/s of each block that counts, by its pass, from 0.
     """
 
-    round: int
-    position: int
-    value: float
+    round: int  # in which it ran; the launch of a live run
+    position: int  # 0-based place in the order in which the runs were started
+    value: float  # examples/s
     blocks: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -70,27 +67,23 @@ class PairVerdict:
     """Two arms, and whether the first is faster than the second.
 
     Attributes:
-        ratio: throughput of the first ÷ throughput of the second, with its own 95 % interval.
         word: follows from p_adjusted. The words of one family of questions are right together with
             a probability of 1 − level.
-        p_value: of this pair alone; None if there is no interval.
-        p_adjusted: by Holm's method over its family.
         smallest_visible: a relative difference, such as 0.03, that would have got a word with a
-            probability of 80 %, even if the noise is as large as it may be; infinite: none of up
-            to 100 % would. None if there is no interval.
-        reason: why one cannot tell, or why there is no interval.
+            probability of 80 %, even if the noise is as large as it may be; infinite: none of up to
+            100 % would. None if there is no interval.
         chosen_of: of how many arms the first and the second were chosen as the fastest; the
             interval accounts for it.
     """
 
     first: str
     second: str
-    ratio: Figure
+    ratio: Figure  # throughput of the first ÷ throughput of the second, with its own 95 % interval
     word: Word = "cannot tell"
-    p_value: float | None = None
-    p_adjusted: float | None = None
+    p_value: float | None = None  # of this pair alone; None if there is no interval
+    p_adjusted: float | None = None  # by Holm's method over its family
     smallest_visible: float | None = None
-    reason: str = ""
+    reason: str = ""  # why one cannot tell, or why there is no interval
     chosen_of: tuple[int, int] = (1, 1)
 
 

@@ -38,17 +38,11 @@ NOT_MEASURED = (
 
 @dataclass(frozen=True)
 class Breakdowns:
-    """The breakdowns of the arms of the largest size, and of what two of them differ in.
-
-    Attributes:
-        difference: of the two arms that the headline is about; None: there are no two, or their
-            parts are not known.
-        faster: whether the first of these two has the verdict `faster`.
-    """
+    """The breakdowns of the arms of the largest size, and of what two of them differ in."""
 
     arms: tuple[Breakdown, ...]
-    difference: Breakdown | None
-    faster: bool = False
+    difference: Breakdown | None  # of the two arms that the headline is about
+    faster: bool = False  # the first of these two has the verdict `faster`
 
 
 def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None:

@@ -17,28 +17,17 @@ MAX_LOGS = 8
 
 @dataclass(frozen=True)
 class Failure:
-    """One run that did not complete.
-
-    Attributes:
-        lines: (process, its last lines).
-        link: to the folder of its output, relative to the report; empty if it is not there.
-    """
+    """One run that did not complete, with (process, its last lines) and a link to its output."""
 
     arm: str
     round: int
     outcome: str
     lines: tuple[tuple[str, str], ...]
-    log_dir: str
     link: str
 
 
 def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
-    """All runs that did not complete, in the order in which they were started.
-
-    Args:
-        comparison: the records.
-        folder: where logs lie; None: only records are looked at.
-    """
+    """All runs that did not complete, in the order in which they were started."""
     runs = sorted(comparison.runs, key=lambda run: run.position)
     return [
         Failure(
@@ -46,7 +35,6 @@ def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
             round=run.round + 1,
             outcome=outcome_of(run.outcome),
             lines=tuple(_last_lines(run, folder)),
-            log_dir=run.log_dir,
             link=link_to(folder, run.log_dir),
         )
         for run in runs

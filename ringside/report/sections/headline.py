@@ -13,27 +13,17 @@ from ringside_core.text import percent, plural
 
 @dataclass(frozen=True)
 class Headline:
-    """What is said of one size.
-
-    Attributes:
-        size: such as `2 replicas`.
-        word: the verdict; `no verdict` without an interval, `no opponent` where only one arm ran.
-        sentence: who against whom; it holds the ratio.
-        evidence: interval, rounds, and whether the two compute the same.
-        against_serial: how the faster one compares with the run without distribution; or empty.
-        loses: whether that run is faster by the 95 % interval of the two.
-        ratio, interval: for the picture; None where there is none.
-    """
+    """What is said of one size."""
 
     replicas: int
-    size: str
-    word: str
-    sentence: str
-    evidence: str
-    against_serial: str
+    size: str  # such as `2 replicas`
+    word: str  # the verdict, `no verdict` without an interval, or `no opponent`
+    sentence: str  # who against whom; it holds the ratio
+    evidence: str  # interval, rounds, and whether the two compute the same
+    against_serial: str  # how the faster one compares with the run without distribution
     ratio: float | None
     interval: Interval | None
-    loses: bool = False
+    loses: bool = False  # that run is faster by the 95 % interval of the two
 
     @property
     def told(self) -> bool:

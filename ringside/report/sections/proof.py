@@ -35,42 +35,27 @@ EVALUATION = ("evaluation", "prediction")
 
 @dataclass(frozen=True)
 class Detection:
-    """The detection matrix in words.
-
-    Attributes:
-        passed: whether every mistake was caught, and nothing else was.
-        notes: on cells of the table: (number, text).
-        alarms: false alarms, in clean runs.
-        origin: where and when the matrix was made.
-    """
+    """The detection matrix in words."""
 
     answer: str
-    passed: bool
+    passed: bool  # every mistake was caught, and nothing else was
     table: Table
-    notes: tuple[tuple[str, str], ...]
-    alarms: tuple[str, ...]
-    origin: str
+    notes: tuple[tuple[str, str], ...]  # on cells of the table: (number, text)
+    alarms: tuple[str, ...]  # false ones, in clean runs
+    origin: str  # where and when the matrix was made
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Did they compute the same?
-
-    Attributes:
-        answer: in one sentence.
-        certain: whether every arm is certified.
-        by_design: what differs on purpose between arms, and how it was treated: (layer, how).
-        coverage: what certificates cover and what not: (arms, one line).
-        losses: what came of holding the losses of all epochs against each other; empty: nothing.
-    """
+    """Did they compute the same?"""
 
     answer: str
-    certain: bool
+    certain: bool  # every arm is certified
     table: Table
-    by_design: tuple[tuple[str, str], ...]
+    by_design: tuple[tuple[str, str], ...]  # what differs on purpose: (layer, how it was treated)
     detection: Detection | None
-    coverage: tuple[tuple[str, str], ...]
-    losses: str
+    coverage: tuple[tuple[str, str], ...]  # of certificates: (arms, one line)
+    losses: str  # what came of holding the losses of all epochs against each other
 
 
 def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:

@@ -14,25 +14,16 @@ from ringside_core.text import listed, plural
 
 @dataclass(frozen=True)
 class ArmResources:
-    """The resources of one arm.
-
-    Attributes:
-        processes: all of them, servers and coordinator too.
-        extra: those that hold no replica.
-        cores_per_replica: None if nothing was pinned.
-        cores: distinct processors that its processes could use, over all hosts; 0 if unknown.
-        threads_per_replica: of TensorFlow's intra-op pools; None if TensorFlow chose.
-        shares: why its processes share processors; empty if they do not.
-    """
+    """The resources of one arm."""
 
     arm: ArmRow
-    processes: int
-    extra: int
-    cores_per_replica: int | None
-    cores: int
-    threads_per_replica: float | None
+    processes: int  # all of them, servers and coordinator too
+    extra: int  # those that hold no replica
+    cores_per_replica: int | None  # None if nothing was pinned
+    cores: int  # distinct processors that its processes could use, over all hosts; 0 if unknown
+    threads_per_replica: float | None  # of TensorFlow's intra-op pools; None if TensorFlow chose
     inter_op_threads: int | None
-    shares: str
+    shares: str  # why its processes share processors
 
 
 def arm_resources(summary: Summary) -> list[ArmResources]:
