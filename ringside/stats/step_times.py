@@ -22,8 +22,6 @@ SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no
 MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
-Epochs = list[list[tuple[RunRecord, EpochRecord]]]  # [epoch][process]
-
 
 def timed_records(run: Run) -> tuple[RunRecord, ...]:
     """The records whose clocks count: those of the replicas or the coordinator, not of servers."""
@@ -50,14 +48,11 @@ def missing(records: Sequence[RunRecord], expected: int) -> str:
     return f"{len(records)} of {expected} processes left a record"
 
 
-def by_epoch(run: Run) -> Epochs:
-    """The epochs of a run, each with the records of all processes whose clocks count."""
-    records = timed_records(run)
-    longest = max((len(record.epochs) for record in records), default=0)
-    return [
-        [(record, record.epochs[k]) for record in records if k < len(record.epochs)]
-        for k in range(longest)
-    ]
+def by_epoch(run: Run) -> list[list[EpochRecord]]:
+    """The epochs of all processes whose clocks count, [epoch][process]."""
+    each = [record.epochs for record in timed_records(run)]
+    longest = max(map(len, each), default=0)
+    return [[epochs[k] for epochs in each if k < len(epochs)] for k in range(longest)]
 
 
 def durations_s(epoch: EpochRecord) -> NDArray[np.float64]:
@@ -86,10 +81,14 @@ def check_records_agree(run: Run) -> None:
         RefusalError: naming run, epoch, processes and field.
     """
     records = timed_records(run)
-    for number, epochs in enumerate(by_epoch(run)):
+    for number in range(len(by_epoch(run))):
         where = f"run {run.arm!r} of round {run.round + 1}, epoch {number + 1}"
         for what in ("examples", "steps", "steps_per_time"):
-            seen = {record.task: getattr(epoch, what) for record, epoch in epochs}
+            seen = {
+                record.task: getattr(record.epochs[number], what)
+                for record in records
+                if number < len(record.epochs)
+            }
             told = [f"{task} {value}" for task, value in seen.items()]
             told += [f"{record.task} none" for record in records if record.task not in seen]
             if len(set(seen.values())) > 1 or len(seen) < len(records):
@@ -116,8 +115,7 @@ def counted_epochs(run: Run) -> list[list[EpochRecord]]:
 
     The first epoch never counts: it contains tracing and compilation. See `warm_up`.
     """
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
-    return epochs[warm_up(run).epochs :]
+    return by_epoch(run)[warm_up(run).epochs :]
 
 
 def step_times_ms(run: Run) -> list[float]:
@@ -176,7 +174,7 @@ def timeline(run: Run) -> Timeline:
 @functools.lru_cache(maxsize=64)  # each process of a run asks, for its figures and its samples
 def _timeline(same: "_Same") -> Timeline:
     run = same.run
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    epochs = by_epoch(run)
     steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
     done = np.cumsum(steps)
     warm = sum(records[0].steps for records in epochs[: warm_up(run).epochs])
@@ -248,9 +246,8 @@ def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> floa
 class WarmUp:
     """The start of a run that is recorded and left out of the figures."""
 
-    steps: int  # after which the step times settled; 0: not found, for `reason`
+    steps: int  # after which the step times settled; with a `reason` they did not, or nobody knows
     epochs: int  # how many are left out; always the first one, which contains tracing
-    found: bool
     reason: str = ""
 
 
@@ -280,25 +277,24 @@ class _Same:
 def _warm_up(same: _Same) -> WarmUp:
     run = same.run
     if not run.outcome.completed:
-        return WarmUp(0, 1, found=False, reason=f"the run {run.outcome.kind}")
+        return WarmUp(0, 1, f"the run {run.outcome.kind}")
     check_records_agree(run)
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    epochs = by_epoch(run)
     if len(epochs) < 2:
-        return WarmUp(0, 1, found=False, reason=NEEDS_TWO_EPOCHS)
+        return WarmUp(0, 1, NEEDS_TWO_EPOCHS)
     times = np.concatenate([slowest_s(records) for records in epochs])
     if len(times) < BATCH * LEAST_BATCHES:
-        why_not = f"{len(times)} step times: {BATCH * LEAST_BATCHES} are needed to find warm-up"
-        return WarmUp(0, 1, found=False, reason=why_not)
+        needed = BATCH * LEAST_BATCHES
+        return WarmUp(0, 1, f"{len(times)} step times: {needed} are needed to find warm-up")
     settled = settled_after(times, first_epoch=len(epochs[0][0].step_end_s))
     if settled is None:
-        why_not = "the step times still change in the second half of the run"
-        return WarmUp(0, 1, found=False, reason=why_not)
+        return WarmUp(0, 1, "the step times still change in the second half of the run")
     steps = int(np.concatenate([steps_of_times(one[0]) for one in epochs])[:settled].sum())
     ends = np.cumsum([len(records[0].step_end_s) for records in epochs])
     left_out = max(1, int(np.searchsorted(ends, settled)) + 1 if settled else 1)
     if left_out >= len(epochs):
-        return WarmUp(steps, 1, found=False, reason="less than one epoch is left after warm-up")
-    return WarmUp(steps, left_out, found=True)
+        return WarmUp(steps, 1, "less than one epoch is left after warm-up")
+    return WarmUp(steps, left_out)
 
 
 def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None:

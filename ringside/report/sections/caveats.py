@@ -229,7 +229,7 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
     reasons: dict[str, list[str]] = {}
     for run in ranked_runs:
         found = warm_up(run)
-        if not found.found and len(run.records[0].epochs) > 1:
+        if found.reason and len(run.records[0].epochs) > 1:
             reasons.setdefault(re.sub(r"^\d+", "too few", found.reason), []).append(run.arm)
     for reason, labels in reasons.items():
         yield Caveat(

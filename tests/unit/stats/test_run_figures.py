@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.stats import costs, run_figures
+from ringside.stats import run_figures
 from ringside.stats.step_times import (
     MARKED,
     counted_blocks,
@@ -124,10 +124,10 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
 
     assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
     assert step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
-    assert costs.peak_pss_bytes(run).value == 43_210
+    assert run_figures.peak_pss_bytes(run).value == 43_210
     # A second until the first step, which has 16 slots.
-    assert costs.startup_cpu_s(run).value == 1.0
-    assert costs.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 9 / (270 - 16))
+    assert run_figures.startup_cpu_s(run).value == 1.0
+    assert run_figures.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 9 / (270 - 16))
     assert run_figures.startup_s(run).value == 5.0
 
 
@@ -139,8 +139,8 @@ def test_missing_process_gives_no_number() -> None:
         records=two_ranks([1.0, 1.0], [1.0, 1.0]).records[:1]
     )
 
-    assert costs.peak_pss_bytes(without_server).reason == ("3 of 4 processes left a record")
-    assert costs.cpu_s_per_1000_examples(without_server).value is None
+    assert run_figures.peak_pss_bytes(without_server).reason == ("3 of 4 processes left a record")
+    assert run_figures.cpu_s_per_1000_examples(without_server).value is None
     assert run_figures.throughput_examples_s(without_server).value is not None
     for figure in (run_figures.throughput_examples_s, run_figures.startup_s):
         assert figure(without_rank).value is None
