@@ -54,12 +54,9 @@ def _shares(run: Run) -> tuple[float, float]:
 
 
 def others_share(comparison: Comparison) -> float | None:
-    """Share of the runs' processors that others and the hypervisor took beside them.
+    """Share of the runs' processors that others and the hypervisor took; None: not counted.
 
     Σ (others_cpu_s + steal_cpu_s) ÷ Σ (cores · wall_s) over all runs.
-
-    Returns:
-        None: nobody counted.
     """
     loads = [run.load for run in comparison.runs if run.load is not None]
     if not loads:
@@ -84,10 +81,7 @@ def beside(run: Run) -> float | None:
     """Share of all processors of the machines that others used, or the hypervisor took away.
 
     It disturbs no round by itself: whether it slows a run on other cores down depends on memory,
-    caches and clock rates that both share.
-
-    Returns:
-        None: it was not counted, or the run could use all processors.
+    caches and clock rates that both share. None: not counted, or the run could use all.
     """
     load = run.load
     if load is None or load.machine_cores <= load.cores:

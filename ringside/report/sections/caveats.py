@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.machine import about_machine
 from ringside.report.sections.noise import false_alarms
@@ -20,10 +19,10 @@ from ringside.stats.links import (
 )
 from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
 from ringside.stats.rounds import DISTURBED_SHARE, others_share
-from ringside.stats.step_times import warm_up
+from ringside.stats.step_times import chief_of, warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Comparison, MachineFacts
-from ringside_core.text import listed, percent, plural
+from ringside_core.text import listed, number, percent, plural
 
 MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
@@ -40,8 +39,8 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
-        *epochs_in_another_order(summary),
-        *launchers_left_out(summary),
+        *_epochs_in_another_order(summary),
+        *_launchers_left_out(summary),
         *_asynchronous(summary, placed),
         *_quality(summary),
         *_machines(summary.runs),
@@ -248,6 +247,46 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
             "All arms have this cost; its share falls when steps are longer.",
+        )
+
+
+def _epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
+    """Pairs of arms of which one has the faster steps, and the other the faster epochs."""
+    whole = {row.arm.label: row.spreads["whole_epochs_examples_s"].value for row in summary.arms}
+    told = []
+    for one in summary.verdicts:
+        if one.word == "cannot tell":
+            continue
+        pair = (one.first, one.second)
+        winner, other = pair if one.word == "faster" else reversed(pair)
+        ahead, behind = whole[winner], whole[other]
+        if ahead is not None and behind is not None and ahead < behind:
+            rates = f"{number(ahead)} and {number(behind)} examples/s"
+            told.append(f"{winner} is faster than {other}, and over whole epochs slower ({rates})")
+    if told:
+        yield Caveat(
+            f"Examples/s leaves out what is paid between two epochs, which changes the order: "
+            f"{listed(told, limit=3)}.",
+            "If your epochs are as short as these, compare whole epochs; in longer ones the "
+            "difference vanishes.",
+            "results",
+        )
+
+
+def _launchers_left_out(summary: Summary) -> Iterator[Caveat]:
+    """Arms whose start-up and time to target begin with their first process, not the command."""
+    chiefs = [(one, chief_of(one.run)) for one in summary.runs if one.run.outcome.completed]
+    arms = [
+        one.arm.label
+        for one, chief in chiefs
+        if chief is not None and not one.arm.for_breakdown and one.run.launch_s(chief) is None
+    ]
+    if arms:
+        yield Caveat(
+            f"Start-up and time to target of {listed(list(dict.fromkeys(arms)), limit=3)} leave "
+            "out the launcher: the chief ran on another machine than the command, or the file is "
+            "older than this time.",
+            "Start the command on the first host of the hostfile.",
         )
 
 
