@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ringside.stats.rounds import disturbance
-from ringside.stats.run_figures import FIGURES
 from ringside.stats.step_times import counted_executions
 from ringside.stats.summary import RunRow, Summary
 from ringside_core.specs import Comparison, Run
@@ -26,10 +25,9 @@ def render_csv(summary: Summary) -> str:
 
 def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str, object]:
     run, spec = row.run, row.run.spec
-    figures = {name: getattr(row.figures, name) for name in FIGURES}
     arm = ("group", "backend", "replicas", "twin_of", "tuned_from", "ablation")
     ran = ("workload", "global_batch", "epochs", "precision", "policy", "trained_by")
-    missing = [f"{name}: {one.reason}" for name, one in figures.items() if one.value is None]
+    missing = [f"{name}: {one.reason}" for name, one in row.figures.items() if one.value is None]
     return {
         "position": run.position,
         "round": run.round,
@@ -44,11 +42,11 @@ def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str
         "round_counts": "yes" if row.used else "no",
         "disturbed_by": disturbance(run),
         "wall_s": run.wall_s,
-        **{name: figure.value for name, figure in figures.items()},
+        **{name: figure.value for name, figure in row.figures.items()},
         "quality_metric": summary.quality_metric,
         "quality_target": summary.quality_target,
-        "each_example_once": row.figures.each_example_once,
-        "replicas_equal": row.figures.replicas_equal,
+        "each_example_once": row.each_example_once,
+        "replicas_equal": row.replicas_equal,
         "comparable": "no" if why_not_comparable else "yes",
         "not_comparable_because": why_not_comparable,
         "why_missing": "; ".join(missing),

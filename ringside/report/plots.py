@@ -70,7 +70,7 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     caption += _set_apart(rows)
     rates: dict[str, list[float]] = {row.arm.label: [] for row in rows}
     for run in summary.runs:
-        rate = run.figures.throughput_examples_s.value
+        rate = run.figures["throughput_examples_s"].value
         if run.used and rate is not None and run.arm.label in rates:
             rates[run.arm.label].append(rate)
 

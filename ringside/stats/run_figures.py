@@ -1,11 +1,9 @@
-"""The figures of one run, and of each of its processes, computed from the raw times."""
+"""The figures of one run, computed from the raw times; units are in the names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ringside.stats.evidence import Answer, replicas_equal
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
     check_records_agree,
@@ -23,70 +21,6 @@ from ringside.stats.step_times import (
 from ringside_core.specs import Run, RunRecord
 
 NOT_RECORDED = "a process did not record it"
-
-
-@dataclass(frozen=True)
-class RunFigures:
-    """The figures of one run; units are in the names, and each has a function of its name.
-
-    step_time_ms is the median, step_p95_ms and step_p99_ms are quantiles of the same times.
-    """
-
-    throughput_examples_s: Figure
-    whole_epochs_examples_s: Figure
-    step_time_ms: Figure
-    step_p95_ms: Figure
-    step_p99_ms: Figure
-    rank_skew_ms: Figure
-    sent_bytes_per_step: Figure
-    clock_share: Figure
-    startup_s: Figure
-    time_to_target_s: Figure
-    final_quality: Figure
-    peak_pss_bytes: Figure
-    cpu_s_per_1000_examples: Figure
-    startup_cpu_s: Figure
-    each_example_once: Answer
-    replicas_equal: Answer
-
-
-FIGURES = tuple(one.name for one in fields(RunFigures) if one.type is Figure)
-
-
-def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
-    """All figures of a run. If it did not complete, each figure has the reason instead of a value.
-
-    Args:
-        run: with the records of its processes.
-        each_example_once: its answer; it takes all runs of a comparison to find it.
-
-    Raises:
-        RefusalError: the processes of the run disagree on what was trained.
-    """
-    if not run.outcome.completed:
-        none = Figure(None, f"the run {run.outcome.kind}")
-        empty = dict.fromkeys(FIGURES, none)
-        return RunFigures(**empty, each_example_once="unknown", replicas_equal="unknown")
-    check_records_agree(run)
-    p50, p95, p99 = step_quantiles_ms(run)
-    return RunFigures(
-        throughput_examples_s=throughput_examples_s(run),
-        whole_epochs_examples_s=whole_epochs_examples_s(run),
-        step_time_ms=p50,
-        step_p95_ms=p95,
-        step_p99_ms=p99,
-        rank_skew_ms=rank_skew_ms(run),
-        sent_bytes_per_step=sent_bytes_per_step(run),
-        clock_share=clock_share(run, p50),
-        startup_s=startup_s(run),
-        time_to_target_s=time_to_target_s(run),
-        final_quality=final_quality(run),
-        peak_pss_bytes=peak_pss_bytes(run),
-        cpu_s_per_1000_examples=cpu_s_per_1000_examples(run),
-        startup_cpu_s=startup_cpu_s(run),
-        each_example_once=each_example_once,
-        replicas_equal=replicas_equal(run),
-    )
 
 
 # Time
@@ -313,3 +247,33 @@ def _no_metric(chief: RunRecord | None) -> str:
     metric = chief.quality_target[0]
     known = any(metric in epoch.validation for epoch in chief.epochs)
     return "" if known else f"no validation metric {metric!r}"
+
+
+OF_A_RUN = (
+    throughput_examples_s,
+    whole_epochs_examples_s,
+    rank_skew_ms,
+    sent_bytes_per_step,
+    startup_s,
+    time_to_target_s,
+    final_quality,
+    peak_pss_bytes,
+    cpu_s_per_1000_examples,
+    startup_cpu_s,
+)
+TIMED = ("step_time_ms", "step_p95_ms", "step_p99_ms", "clock_share")  # step_time_ms is the median
+FIGURES = (*TIMED, *(one.__name__ for one in OF_A_RUN))
+
+
+def run_figures(run: Run) -> dict[str, Figure]:
+    """All FIGURES of a run; if it did not complete, each has the reason instead of a value.
+
+    Raises:
+        RefusalError: the processes of the run disagree on what was trained.
+    """
+    if not run.outcome.completed:
+        return dict.fromkeys(FIGURES, Figure(None, f"the run {run.outcome.kind}"))
+    check_records_agree(run)
+    p50, p95, p99 = step_quantiles_ms(run)
+    timed = (p50, p95, p99, clock_share(run, p50))
+    return dict(zip(FIGURES, (*timed, *(one(run) for one in OF_A_RUN)), strict=True))

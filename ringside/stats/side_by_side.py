@@ -162,7 +162,7 @@ def _rates(summary: Summary) -> dict[str, dict[int, float]]:
     """Examples/s of every run that counts, by arm and round."""
     found: dict[str, dict[int, float]] = {row.arm.label: {} for row in summary.arms}
     for row in summary.runs:
-        value = row.figures.throughput_examples_s.value
+        value = row.figures["throughput_examples_s"].value
         if row.used and value is not None and row.arm.label in found:
             found[row.arm.label][row.run.round] = value
     return found

@@ -12,11 +12,11 @@ from ringside.stats.comparability import (
 )
 from ringside.stats.contenders import judge
 from ringside.stats.epoch_losses import Losses, held_losses
-from ringside.stats.evidence import Answer, examples_once, worst
+from ringside.stats.evidence import Answer, examples_once, replicas_equal, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.looks import level
 from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
-from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
+from ringside.stats.run_figures import FIGURES, run_figures
 from ringside.stats.step_times import counted_blocks
 from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
@@ -44,7 +44,9 @@ class RunRow:
 
     arm: Arm
     run: Run
-    figures: RunFigures
+    figures: Mapping[str, Figure]
+    each_example_once: Answer
+    replicas_equal: Answer
     used: bool = True
 
 
@@ -60,7 +62,7 @@ class ArmRow:
     started: int
     completed: int
     not_completed: tuple[Run, ...]  # the other runs, in the order of rounds
-    spreads: Mapping[str, Spread]  # by the names of `RunFigures`, over the rounds that count
+    spreads: Mapping[str, Spread]  # by the names of `FIGURES`, over the rounds that count
     mean_throughput: Figure  # geometric mean with its interval, over the rounds that count
     against_group: Efficiency  # efficiency against the same group at one replica
     against_serial: Efficiency  # efficiency against the arm without distribution
@@ -263,7 +265,14 @@ def _run_rows(
         answers = examples_once(of_kind)
         once |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
     return tuple(
-        RunRow(arms[run.arm], run, run_figures(run, once[id(run)]), run.round in rounds.used)
+        RunRow(
+            arm=arms[run.arm],
+            run=run,
+            figures=run_figures(run),
+            each_example_once=once[id(run)],
+            replicas_equal=replicas_equal(run) if run.outcome.completed else "unknown",
+            used=run.round in rounds.used,
+        )
         for run in ordered
     )
 
@@ -275,7 +284,7 @@ def _arm_row(
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
     counted = [row.figures for row in completed if row.used]
-    once = worst([row.figures.each_example_once for row in completed])
+    once = worst([row.each_example_once for row in completed])
     runs = [row.run for row in own]
     mean = geometric_mean_with_interval([one.value for one in _samples(arm, rows)])
     nothing = Efficiency(None)
@@ -286,13 +295,13 @@ def _arm_row(
         started=len(own),
         completed=len(completed),
         not_completed=tuple(sorted(lost, key=lambda run: run.round)),
-        spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
+        spreads={name: spread_of([one[name] for one in counted]) for name in FIGURES},
         mean_throughput=replace(mean, interval=None, reason=untrusted) if untrusted else mean,
         against_group=nothing,
         against_serial=nothing,
         of_ceiling=nothing,
         each_example_once=once,
-        replicas_equal=worst([row.figures.replicas_equal for row in completed]),
+        replicas_equal=worst([row.replicas_equal for row in completed]),
         not_comparable_because=why_not,
         certificate=None if arm.for_breakdown else certificate,
     )
@@ -321,7 +330,7 @@ def _samples(arm: Arm, rows: Sequence[RunRow]) -> list[Sample]:
     """The throughputs of the runs of an arm that count and completed."""
     samples = []
     for row in rows:
-        value = row.figures.throughput_examples_s.value
+        value = row.figures["throughput_examples_s"].value
         if row.arm == arm and row.used and value is not None:
             counted = counted_blocks(row.run).items()
             blocks = {number: one.examples / one.seconds for number, one in counted}

@@ -134,7 +134,7 @@ def runs_table(summary: Summary, folder: Path | None) -> Table:
 
 
 def _run(row: RunRow, folder: Path | None) -> tuple[Cell, ...]:
-    run, throughput = row.run, row.figures.throughput_examples_s
+    run, throughput = row.run, row.figures["throughput_examples_s"]
     return (
         Cell(str(run.position + 1)),
         Cell(str(run.round + 1)),

@@ -199,7 +199,7 @@ def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
     ]
 
     with pytest.raises(RefusalError) as refused:
-        run_figures.run_figures(run_of(ARM, records, number=1), "yes")
+        run_figures.run_figures(run_of(ARM, records, number=1))
 
     message = str(refused.value)
     assert "the same examples of each epoch" in message
@@ -211,7 +211,7 @@ def test_epochs_that_only_one_process_recorded_are_refused() -> None:
     records = [record(SPEC, [epoch(1.0)] * 3, 0), record(SPEC, [epoch(1.0)] * 2, 1)]
 
     with pytest.raises(RefusalError, match="epoch 3: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_disagreeing_numbers_of_steps_are_refused() -> None:
@@ -222,19 +222,17 @@ def test_disagreeing_numbers_of_steps_are_refused() -> None:
     ]
 
     with pytest.raises(RefusalError, match="the same steps of each epoch"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_failed_run_has_no_figures() -> None:
     """Half a run gives no number, whatever its records hold."""
     run = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(outcome={"kind": "failed", "reason": "boom"})
 
-    figures = run_figures.run_figures(run, "yes")
+    figures = run_figures.run_figures(run)
 
-    for name in run_figures.FIGURES:
-        assert getattr(figures, name).value is None
-        assert getattr(figures, name).reason == "the run failed"
-    assert figures.each_example_once == "unknown"
+    assert figures.keys() == set(run_figures.FIGURES)
+    assert {(one.value, one.reason) for one in figures.values()} == {(None, "the run failed")}
 
 
 def epoch_of(durations: np.ndarray) -> EpochRecord:
@@ -257,20 +255,20 @@ def test_quantiles_are_those_of_the_slowest_ranks_steps() -> None:
     run, durations = many_steps()
     slowest = 1000 * durations[:, 1:].max(axis=0).ravel()
 
-    figures = run_figures.run_figures(run, "yes")
+    figures = run_figures.run_figures(run)
 
-    assert figures.step_time_ms.value == pytest.approx(np.median(slowest))
-    assert figures.step_p95_ms.value == pytest.approx(np.quantile(slowest, 0.95))
-    assert figures.step_p99_ms.value == pytest.approx(np.quantile(slowest, 0.99))
+    assert figures["step_time_ms"].value == pytest.approx(np.median(slowest))
+    assert figures["step_p95_ms"].value == pytest.approx(np.quantile(slowest, 0.95))
+    assert figures["step_p99_ms"].value == pytest.approx(np.quantile(slowest, 0.99))
 
 
 def test_a_quantile_needs_a_step_beyond_it() -> None:
     """4 steps cannot show what one in twenty takes."""
-    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]), "yes")
+    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]))
 
-    assert figures.step_time_ms.value == pytest.approx(500)
-    assert figures.step_p95_ms.reason == "4 step times: p95 needs 20"
-    assert figures.step_p99_ms.reason == "4 step times: p99 needs 100"
+    assert figures["step_time_ms"].value == pytest.approx(500)
+    assert figures["step_p95_ms"].reason == "4 step times: p95 needs 20"
+    assert figures["step_p99_ms"].reason == "4 step times: p99 needs 100"
 
 
 def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
@@ -329,9 +327,9 @@ def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
         record(SPEC, epochs, 1, clock_s_per_step=2e-5),
     ]
 
-    known = run_figures.run_figures(run_of(ARM, ranks), "yes").clock_share
+    known = run_figures.run_figures(run_of(ARM, ranks))["clock_share"]
     silent = run_of(ARM, [ranks[0], ranks[1].replace(clock_s_per_step=None)])
-    unknown = run_figures.run_figures(silent, "yes").clock_share
+    unknown = run_figures.run_figures(silent)["clock_share"]
 
     assert known.value == pytest.approx(4e-5)
     assert unknown.reason == "a process did not record it"
@@ -354,7 +352,7 @@ def test_a_process_without_any_epoch_is_refused() -> None:
     records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
 
     with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
@@ -364,7 +362,7 @@ def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
     chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")
     run = run_of(arm_of("parameter_server", 2), [chief])
 
-    assert run_figures.run_figures(run, "yes").step_time_ms.value == pytest.approx(100)
+    assert run_figures.run_figures(run)["step_time_ms"].value == pytest.approx(100)
 
 
 def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:

@@ -197,7 +197,7 @@ def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) ->
     times = normal(np.random.default_rng(1), 90)
     run, same, other = run_with(times, 30), run_with(times, 30), run_with(times[:60], 30)
 
-    figures = [run_figures(run, "yes") for _ in range(3)]
+    figures = [run_figures(run) for _ in range(3)]
     found = [warm_up(one) for one in (run, same, other)]
 
     assert asked == [90, 90, 60]
