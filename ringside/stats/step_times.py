@@ -246,7 +246,7 @@ def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> floa
 class WarmUp:
     """The start of a run that is recorded and left out of the figures."""
 
-    steps: int  # after which the step times settled; with a `reason` they did not, or nobody knows
+    steps: int  # after which the step times settled; with a `reason` the run is not known to settle
     epochs: int  # how many are left out; always the first one, which contains tracing
     reason: str = ""
 
