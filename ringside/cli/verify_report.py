@@ -22,7 +22,7 @@ def command(
     if not different:
         print(f"{folder}: {', '.join(checked)} are what results.json says.")
         return
-    print(f"{folder}: {len(different)} files differ; what is there → what should be:\n")
+    print(f"{folder} is not what results.json says; what is there → what should be:\n")
     for name, where in different.items():
         print(f"  {name}, first in {where}")
     raise typer.Exit(1)

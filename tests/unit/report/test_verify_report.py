@@ -84,7 +84,8 @@ def test_a_changed_page_is_told_by_its_line(
 
     said = capsys.readouterr().out
     assert code == 1
-    assert "1 files differ" in said
+    assert "is not what results.json says" in said
+    assert said.count("first in line") == 1
     assert f"  {name}, first in line " in said
     assert told in said
     assert len(said.splitlines()[-1]) < 320
