@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 XLINK = "http://www.w3.org/1999/xlink"
 # Colours for matplotlib that later become CSS variables of the page.
 INK, MUTED, RULE = "#010203", "#020304", "#030405"
-SERIES = (
-    "#0072b2",
-    "#d55e00",
-    "#00855f",
-    "#b8589a",
-    "#a87400",
-    "#6a4cc0",
-    "#1090a8",
-    "#5f6b7a",
-)
+SERIES = ["#0072b2", "#d55e00", "#00855f", "#b8589a", "#a87400", "#6a4cc0", "#1090a8", "#5f6b7a"]
 _VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -68,17 +59,12 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing, with words for readers who cannot see it.
-
-    Attributes:
-        svg: safe to put into a page as it is; empty: there was nothing to draw.
-        caption: what is drawn; of an empty plot, why there is none.
-    """
+    """A drawing, with words for readers who cannot see it."""
 
     name: str
     title: str
-    caption: str
-    svg: str = ""
+    caption: str  # what is drawn; of an empty plot, why there is none
+    svg: str = ""  # safe to put into a page as it is
 
 
 @dataclass(frozen=True)
@@ -216,18 +202,12 @@ def plot(
         parameters.update({**SETTINGS, "svg.hashsalt": name})
         figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         draw(figure)
-        svg = to_svg(figure, name=name, label=f"{title}. {caption}")
+        svg = _svg(figure, name=name, label=f"{title}. {caption}")
     return Plot(name, title, caption, svg)
 
 
-def to_svg(figure: "Figure", *, name: str, label: str) -> str:
-    """The figure as one <svg> element.
-
-    Args:
-        figure: drawn.
-        name: unique on the page; stands before every id.
-        label: read aloud in place of the picture.
-    """
+def _svg(figure: "Figure", *, name: str, label: str) -> str:
+    """The figure as one <svg> element; the name stands before every id, the label is read aloud."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     stream = io.StringIO()

@@ -41,7 +41,7 @@ from tests.unit.stats.factory import (
 
 ROOT = Path(__file__).resolve().parents[3]
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
-FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv", "mllog.txt"}
+FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv"}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,6 @@ def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "results.json",
         "samples.csv",
         "results.csv",
-        "mllog.txt",
         "report.md",
         "report.html",
     ):
@@ -319,7 +318,6 @@ def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
 
     assert len(text) < 65_536
     assert "All 272 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
-    assert "Every process of the last run of each arm: see [report.html](report.html)." in text
 
 
 def test_advice_leads_to_its_section(folder: Path) -> None:
