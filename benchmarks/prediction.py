@@ -24,7 +24,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Self
@@ -39,8 +39,7 @@ from launch.remote.host_checks import check_hosts, machine_of
 from ringside.cli.common import new_folder
 from ringside.cli.stopping import ending_on_signals
 from ringside.collectives.link import measure_links
-from ringside.collectives.place import Place
-from ringside.collectives.run import measure_stacks
+from ringside.collectives.measurement import Place, measure_stacks
 from ringside.compare.arms import parse_arms
 from ringside.compare.experiment import launched, run_arm
 from ringside.compare.observer import Observer
@@ -82,7 +81,7 @@ BACKENDS = (
 # All-reduces of 2 KiB, for the latency, and of these parts of the kernels' gradients. The largest
 # is more than all gradients of a model, with its biases and last layer.
 SMALLEST, PARTS = 2048, (1 / 16, 1 / 4, 1 / 2, 1.1)
-MOST, BUDGET_S = 10, 3.0
+BUDGET_S = 3.0
 DEADLINE_S = 240.0
 KNOWN, CHECKED = (1, 2), 4
 # The workload `synthetic` has about 18·width² weights; images of 2 pixels keep computing small.
@@ -268,17 +267,14 @@ def _communication(bench: Bench, width: int, folder: Path) -> Communication:
     site = Site.here()
     pair = bench.placement.replace(hosts=(bench.placement.hosts or ())[:2])
     facts = check_hosts(pair, site, folder=bench.folder)
-    place = Place.on_hosts(2, pair, facts)
-    links = measure_links(pair, site, tools=("tcp",))
-    communication = measure_stacks(
+    links = measure_links({name: facts[name].address for name in pair.names}, site)
+    *_, communication = measure_stacks(
         bench.stacks,
         sizes_of(width),
-        place=replace(place, links=links),
-        most=MOST,
-        budget_s=BUDGET_S,
+        Place(2, pair, facts, links),
+        BUDGET_S,
         folder=folder,
         command=shlex.join(["python", *sys.argv]),
-        operations=("allreduce",),
     )
     write_whole(folder / "communication.json", communication.to_json())
     return communication

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.stats.collectives import times_of
+from ringside.stats.collectives import mean_seconds
 from ringside_core.specs import RefusalError, Timing
 
 Floats = NDArray[np.float64]
@@ -248,6 +248,6 @@ def pair_curve(
             received=f"{sorted(kinds)}, {len(sizes)} sizes",
             advice="Make them: ringside allreduce --replicas 2 --hostfile ….",
         )
-    by_size = {timing.size_bytes: times_of(timing).mean_s for timing in timings}
+    by_size = {timing.size_bytes: mean_seconds(timing) for timing in timings}
     seconds = itertools.accumulate((by_size[size] for size in sizes), max)
     return PairCurve(tuple(map(float, sizes)), tuple(seconds), bits_per_s, message_s)

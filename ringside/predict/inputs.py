@@ -22,7 +22,7 @@ from ringside.predict.conditions import (
 )
 from ringside.predict.slowest import SeenSteps, seen_steps, slower_share
 from ringside.stats.collectives import fit_cost_model, wire_bytes
-from ringside.stats.links import fastest_bits_per_s, slowest_bits_per_s
+from ringside.stats.links import slowest_bits_per_s
 from ringside.stats.rounds import rounds_used
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import Arm, Communication, Comparison, Link, RefusalError, Run, Timing
@@ -216,7 +216,8 @@ def _inputs(
         far = _far(comparison, 1), _far(comparison, 2)
         if comparison.hosts:
             refuse_unknown_link(arm.group, far[1], bits_per_s)
-        fastest = fastest_bits_per_s(_links(communication, comparison))
+        links = _links(communication, comparison)
+        fastest = max((link.bits_per_s for link in links), default=None)
         return StackInputs(
             label=arm.group,
             stack=stack,
@@ -340,8 +341,7 @@ def _curve(
         )
     message_s = message_seconds(_allreduces(communication, "mpi"), bits_per_s)
     curve = pair_curve(timings, bits_per_s, message_s)
-    fit = fit_cost_model(timings, add_seconds_per_byte=communication.add_seconds_per_byte)
-    return curve, fit.relative_error
+    return curve, fit_cost_model(timings).relative_error
 
 
 def _allreduces(communication: Communication | None, stack: str) -> list[Timing]:

@@ -1,0 +1,139 @@
+"""Where the ranks of each stack go, and the document that holds their times."""
+
+from typing import Any
+
+import pytest
+
+from launch.remote.host_checks import HostFacts
+from ringside.collectives import store
+from ringside.collectives.measurement import Place, filled
+from ringside.collectives.stacks import STACKS
+from ringside_core.specs import (
+    Communication,
+    Host,
+    Outcome,
+    Placement,
+    RefusalError,
+    StackTimings,
+    Timing,
+    Topology,
+)
+from tests.unit.stats.factory import MACHINE
+
+SIZES = (4096, 16384, 65536, 262144)
+COMPLETED = Outcome(kind="completed")
+
+
+def stack_of(name: str, sizes: tuple[int, ...] = SIZES, wrong: int = 0) -> StackTimings:
+    """Timings of two ranks."""
+    seconds = ((1e-3, 2e-3),) * 5
+    timings = [Timing(size_bytes=size, seconds=seconds, wrong=wrong) for size in sizes]
+    return StackTimings(stack=name, outcome=COMPLETED, timings=tuple(timings))
+
+
+def of(*stacks: StackTimings, **where: Any) -> Communication:
+    """A measurement of two ranks by this code."""
+    return Communication(
+        created_unix_s=1.0,
+        command="ringside allreduce",
+        machine=MACHINE,
+        code_version=store.code_version(),
+        num_ranks=2,
+        stacks=stacks,
+        **where,
+    )
+
+
+def facts(cores: int, address: str = "") -> HostFacts:
+    """A host with so many cores."""
+    return HostFacts(
+        address=address, interface="", cores=cores, versions={}, clock_offset_s=0,
+        clock_round_trip_s=0,
+    )  # fmt: skip
+
+
+def place(slots: tuple[int, ...], cores: tuple[int, ...], ranks: int = 0) -> Place:
+    """On hosts `a`, `b`, … with so many slots and cores."""
+    hosts = tuple(Host(name=name, slots=n) for name, n in zip("abc", slots, strict=False))
+    found = {host.name: facts(count) for host, count in zip(hosts, cores, strict=True)}
+    ranks = ranks or sum(slots)
+    return Place(ranks, filled(Placement(hosts=hosts, interface="eth7"), ranks), found)
+
+
+def test_hosts_are_filled_in_order() -> None:
+    """Hosts without a rank are not asked for anything; the interface stays."""
+    found = place((2, 2, 2), (2, 2, 2), ranks=4)
+
+    assert found.hosts == ("a", "a", "b", "b")
+    assert found.placement.names == ("a", "b") and found.placement.interface == "eth7"
+    spec = found.spec_of("horovod gloo")
+    assert spec.topology == Topology(hosts=2, processes_per_host=2)
+    assert spec.resources.cores_per_replica == 1
+    with pytest.raises(RefusalError, match="7 replicas, 6 slots"):
+        place((2, 2, 2), (2, 2, 2), ranks=7)
+
+
+@pytest.mark.parametrize(
+    ("slots", "cores", "share"),
+    [
+        ((4, 1), (16, 3), 3),  # 16 / 4 = 4 on a, 3 / 1 = 3 on b
+        ((4, 1), (9, 64), 2),  # 9 / 4 = 2.25 on a
+        ((1, 2), (2, 8), 2),  # 2 / 1 on a, 8 / 2 on b
+        ((3, 1), (2, 8), 1),  # three ranks on two cores
+    ],
+)
+def test_a_rank_gets_what_every_host_has_for_one(
+    slots: tuple[int, int], cores: tuple[int, int], share: int
+) -> None:
+    """With unequal hosts, the one with the fewest cores for each rank decides."""
+    spec = place(slots, cores).spec_of("mpi")
+
+    assert spec.resources.cores_per_replica == spec.resources.intra_op_threads == share
+
+
+@pytest.mark.parametrize(("cores", "share"), [(7, 2), (2, 1)])
+def test_every_stack_has_the_same_cores(
+    cores: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three ranks share the cores of this machine; each has at least one."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+
+    specs = [Place(3).spec_of(name) for name in STACKS]
+
+    assert {spec.resources.cores_per_replica for spec in specs} == {share}
+    assert {spec.topology.num_processes for spec in specs} == {3}
+
+
+def test_a_document_is_of_the_same_ranks() -> None:
+    """No timing of two ranks stands in a document of three; every rank has a host."""
+    timings = stack_of("mpi")
+
+    assert of(timings, hosts=("a", "b")).several_hosts
+    assert not of(timings, hosts=("a", "a")).several_hosts
+    with pytest.raises(RefusalError, match=r"\[2, 3\] ranks, of 3"):
+        of(timings).replace(num_ranks=3)
+    with pytest.raises(RefusalError, match=r"\[2, 3\] ranks, of 2"):
+        of(timings, hosts=("a", "b", "c"))
+
+
+def test_a_document_with_wrong_elements_has_not_passed() -> None:
+    """A stack that cannot run here does not matter; a failed one does."""
+    absent = StackTimings(stack="horovod nccl", outcome=Outcome(kind="refused", reason="no GPU"))
+    failed = Outcome(kind="failed", reason="it died", error_class="ProcessDied")
+
+    assert of(stack_of("mpi"), absent).passed
+    assert not of(stack_of("mpi", wrong=1), absent).passed
+    assert not of(stack_of("mpi"), absent.replace(outcome=failed)).passed
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_documents_are_read(version: int) -> None:
+    """Of older ones only all-reduces and plain links are kept; comparisons hold them, too."""
+    whole = of(stack_of("mpi"))
+    text = whole.to_json().replace('"schema_version": 3', f'"schema_version": {version}')
+    old = '"operation": "broadcast", "seconds": [[1, 1]], "size_bytes": 4, "wrong": 0, "cpu_s": []'
+    text = text.replace('"timings": [', f'"timings": [{{{old}}},', 1)
+    text = text.replace('"hosts": []', '"add_seconds_per_byte": 1e-10, "hosts": []')
+    assert "broadcast" in text and "add_seconds" in text
+
+    assert Communication.from_json(text) == whole
