@@ -15,7 +15,7 @@ LEAST_REPETITIONS, MOST_REPETITIONS = 5, 200
 BUDGET_S = 0.5  # for one size; filling the array and checking the result are included
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 ELEMENT_BYTES = 4
-ARRAYS = 3  # of each rank: its input, the result, and what it should be
+ARRAYS = 4  # of each rank: its input, a tensor of it, the result, and what it should be
 # From 4096 bytes on, Open MPI sums in another way, so the time per message shows only below that.
 DEFAULT_SIZES = "2KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB,256MiB"
 LONGEST_S = 10.0  # of one operation, if the user names no sizes; there are seven repetitions

@@ -4,7 +4,6 @@ import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from launch.remote.host_checks import HostFacts
 from ringside.collectives.stacks import STACKS
@@ -29,7 +28,7 @@ COVERED = (
     "trainers/process.py",
 )
 LEAST_SIZES = 4  # for a cost model
-NO_FACTS: Mapping[str, HostFacts] = MappingProxyType({})
+NO_FACTS: Mapping[str, HostFacts] = {}
 
 
 def keep(communication: Communication, facts: Mapping[str, HostFacts] = NO_FACTS) -> Path:

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Sequence
 from ringside.stats.collectives import mean_seconds
 from ringside_core.specs import Link, Timing
 
-# A larger share is wrong: another link was measured, or the rate of the link has changed.
-IMPOSSIBLE = 1.05
-# A link may differ by this and still be the same; two measurements of one link differ by 5 %.
-SAME_LINK = 0.10
+IMPOSSIBLE = 1.05  # with a larger share, the link has changed since it was measured
+SAME_LINK = 0.10  # by which two measurements of one link may differ; 5 % were seen
 
 
 def same_rate(one: float, other: float) -> bool:

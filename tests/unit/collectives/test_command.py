@@ -115,8 +115,8 @@ def test_an_interrupted_command_keeps_the_stacks_that_are_done(
         (["--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
         (["--replicas", "1"], "greater than or equal to 2"),
         (["--seconds", "inf"], "not a number of seconds"),
-        # 3 arrays × 2 ranks × 1 EiB
-        (["--sizes", "1073741824GiB"], "6,442,450,944 GiB needed"),
+        # 4 arrays × 2 ranks × 1 EiB
+        (["--sizes", "1073741824GiB"], "8,589,934,592 GiB needed"),
         (["--name", "full"], "a folder of their own"),
     ],
 )

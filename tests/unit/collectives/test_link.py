@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
+import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,13 +82,12 @@ def test_what_came_is_counted_after_the_warm_up() -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         with socket.create_connection(("127.0.0.1", port)) as connection:
-            connection.sendall(bytes(1000))
-            time.sleep(0.4)  # the clock runs; what comes next is the only arrival that counts
-            connection.sendall(bytes(500))
+            sent = 0
+            while not select.select([process.stdout], [], [], 0.02)[0]:
+                sent += connection.send(bytes(500))
+        found = json.loads(process.stdout.readline())
 
-            found = json.loads(process.stdout.readline())
-
-    assert found["bytes"] == 500 and found["seconds"] >= 0.3
+    assert 0 < found["bytes"] <= sent - 500 and found["seconds"] >= 0.3
 
 
 def test_a_sender_that_goes_is_no_measurement() -> None:

@@ -52,23 +52,20 @@ def facts(cores: int, address: str = "") -> HostFacts:
     )  # fmt: skip
 
 
-def place(slots: tuple[int, ...], cores: tuple[int, ...], ranks: int = 0) -> Place:
+def place(slots: tuple[int, ...], cores: tuple[int, ...], ranks: int) -> Place:
     """On hosts `a`, `b`, … with so many slots and cores."""
     hosts = tuple(Host(name=name, slots=n) for name, n in zip("abc", slots, strict=False))
     found = {host.name: facts(count) for host, count in zip(hosts, cores, strict=True)}
-    ranks = ranks or sum(slots)
     return Place(ranks, filled(Placement(hosts=hosts, interface="eth7"), ranks), found)
 
 
 def test_hosts_are_filled_in_order() -> None:
-    """Hosts without a rank are not asked for anything; the interface stays."""
+    """Hosts without a rank are left out; the interface stays."""
     found = place((2, 2, 2), (2, 2, 2), ranks=4)
 
     assert found.hosts == ("a", "a", "b", "b")
     assert found.placement.names == ("a", "b") and found.placement.interface == "eth7"
-    spec = found.spec_of("horovod gloo")
-    assert spec.topology == Topology(hosts=2, processes_per_host=2)
-    assert spec.resources.cores_per_replica == 1
+    assert found.spec_of("horovod gloo").topology == Topology(hosts=2, processes_per_host=2)
     with pytest.raises(RefusalError, match="7 replicas, 6 slots"):
         place((2, 2, 2), (2, 2, 2), ranks=7)
 
@@ -78,30 +75,18 @@ def test_hosts_are_filled_in_order() -> None:
     [
         ((4, 1), (16, 3), 3),  # 16 / 4 = 4 on a, 3 / 1 = 3 on b
         ((4, 1), (9, 64), 2),  # 9 / 4 = 2.25 on a
-        ((1, 2), (2, 8), 2),  # 2 / 1 on a, 8 / 2 on b
         ((3, 1), (2, 8), 1),  # three ranks on two cores
     ],
 )
-def test_a_rank_gets_what_every_host_has_for_one(
+def test_every_stack_has_the_same_cores(
     slots: tuple[int, int], cores: tuple[int, int], share: int
 ) -> None:
-    """With unequal hosts, the one with the fewest cores for each rank decides."""
-    spec = place(slots, cores).spec_of("mpi")
+    """A rank gets what every host has for one; each has at least one core."""
+    found = place(slots, cores, ranks=sum(slots))
 
-    assert spec.resources.cores_per_replica == spec.resources.intra_op_threads == share
+    resources = {found.spec_of(name).resources for name in STACKS}
 
-
-@pytest.mark.parametrize(("cores", "share"), [(7, 2), (2, 1)])
-def test_every_stack_has_the_same_cores(
-    cores: int, share: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Three ranks share the cores of this machine; each has at least one."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-
-    specs = [Place(3).spec_of(name) for name in STACKS]
-
-    assert {spec.resources.cores_per_replica for spec in specs} == {share}
-    assert {spec.topology.num_processes for spec in specs} == {3}
+    assert {(r.cores_per_replica, r.intra_op_threads) for r in resources} == {(share, share)}
 
 
 def test_a_document_is_of_the_same_ranks() -> None:

@@ -33,10 +33,10 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 
 def test_arrays_must_fit_into_memory() -> None:
-    """Each of 2 ranks has three of 1 MiB: 6 MiB, and not a byte less."""
-    check_memory([4096, 2**20], ranks=2, available_bytes=6 * 2**20)
-    with pytest.raises(RefusalError, match="6 MiB needed, "):
-        check_memory([4096, 2**20], ranks=2, available_bytes=6 * 2**20 - 1)
+    """Each of 2 ranks has four of 1 MiB: 8 MiB, and not a byte less."""
+    check_memory([4096, 2**20], ranks=2, available_bytes=8 * 2**20)
+    with pytest.raises(RefusalError, match="8 MiB needed, "):
+        check_memory([4096, 2**20], ranks=2, available_bytes=8 * 2**20 - 1)
 
 
 @pytest.mark.parametrize(
