@@ -80,19 +80,6 @@ def test_a_ring_is_found_again(ranks: int) -> None:
         assert found == pytest.approx(ring(12345678, p))
 
 
-def test_small_sizes_count_as_much_as_large_ones() -> None:
-    """With 5 % of noise α is close, although it is a millionth of the largest time."""
-    alpha, beta = 1e-6, 1 / 4e9
-    noise = np.random.default_rng(3).normal(1, 0.05, len(SIZES))
-    times = [timing((2 * alpha + n * beta) * e, n) for n, e in zip(SIZES, noise, strict=True)]
-
-    model = fit_cost_model(times)
-
-    assert model.alpha_s == pytest.approx(alpha, rel=0.1)
-    assert model.beta_s_per_byte == pytest.approx(beta, rel=0.1)
-    assert model.relative_error < 0.1
-
-
 def test_times_that_fall_give_no_negative_parts() -> None:
     """No line with α, β ≥ 0 fits; the error says so."""
     model = fit_cost_model([timing(1.0 / (1 + k * k), n) for k, n in enumerate(SIZES)])
