@@ -46,10 +46,8 @@ def of(*stacks: StackTimings, **where: Any) -> Communication:
 
 def facts(cores: int, address: str = "") -> HostFacts:
     """A host with so many cores."""
-    return HostFacts(
-        address=address, interface="", cores=cores, versions={}, clock_offset_s=0,
-        clock_round_trip_s=0,
-    )  # fmt: skip
+    known: dict[str, Any] = {"address": address, "cores": cores}
+    return HostFacts.model_construct(**known)
 
 
 def place(slots: tuple[int, ...], cores: tuple[int, ...], ranks: int) -> Place:
