@@ -24,8 +24,8 @@ COLUMNS = (
     Column("Size"),
     Column("Time", "ms"),
     Column("Bus bandwidth", "GB/s"),
-    Column("Of the link"),
     Column("Wrong", "elements"),
+    Column("Of the link"),
 )
 ARM_COLUMNS = (
     Column("Arm", numeric=False),
@@ -94,27 +94,28 @@ def _links(found: Communication) -> str:
 def timings_table(found: Communication) -> Table:
     """A line for each stack and size; a stack that did not run has one with the reason."""
     rows: list[tuple[Cell, ...]] = []
+    columns = COLUMNS if found.links else COLUMNS[:-1]
     for stack in found.stacks:
         name = Cell(stack_name(stack.stack))
         if not stack.timings:
             why_not = Cell(NOTHING, outcome_of(stack.outcome))
-            rows.append((name, why_not, *(Cell(NOTHING),) * (len(COLUMNS) - 2)))
+            rows.append((name, why_not, *(Cell(NOTHING),) * (len(columns) - 2)))
         rows += [(name, *_timing(timing, found)) for timing in stack.timings]
-    return Table(COLUMNS, tuple(rows), label="Every size of every all-reduce")
+    return Table(columns, tuple(rows), label="Every size of every all-reduce")
 
 
 def _timing(timing: Timing, found: Communication) -> tuple[Cell, ...]:
-    share = Cell(NOTHING)
+    share: tuple[Cell, ...] = ()
     if bits_per_s := slowest_bits_per_s(found.links):
         hosts = len(set(found.hosts))
         reached = share_of_link(timing, num_hosts=hosts, bits_per_s=bits_per_s)
-        share = Cell(percent(reached), bad=reached > IMPOSSIBLE)
+        share = (Cell(percent(reached), bad=reached > IMPOSSIBLE),)
     return (
         Cell(exact_byte_size(timing.size_bytes)),
         Cell(*with_interval(seconds_of(timing), scale=1e3)),
         Cell(number(bus_bandwidth_gb_s(timing))),
-        share,
         Cell(f"{timing.wrong:,}", bad=timing.wrong > 0),
+        *share,
     )
 
 
