@@ -144,14 +144,12 @@ def panels(
     return plot(name, title, caption, draw, height_in=height_in)
 
 
-def name_numbers(
-    axis: Any, *, log: bool = False, subs: tuple[float, ...] = (1.0, 2.0, 5.0)
-) -> None:
+def name_numbers(axis: Any, *, log: bool = False) -> None:
     """A few tick labels, written as in the tables: 15,000 and 0.5."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axis.set_major_locator(
-        LogLocator(subs=subs) if log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
     )
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""The plots of a report: throughput, scaling, step times, parts, collectives, quality."""
+"""The plots of a report: throughput, scaling, step times, parts, quality."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringside.report.breakdown_plots import breakdown_plot, communication_plot
+from ringside.report.breakdown_plots import breakdown_plot
 from ringside.report.drawing import (
     INK,
     LEGEND_WIDTH,
@@ -46,7 +46,6 @@ def plots_of(view: View) -> list[Plot]:
         scaling_plot(summary, styles, view.comparison.scaling),
         step_time_plot(summary, styles),
         breakdown_plot(view.breakdown),
-        communication_plot(view.comparison.communication),
         quality_plot(summary, styles),
     ]
 

@@ -364,7 +364,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
         yield Caveat(
             "The hosts use BBR as TCP congestion control. With BBR, stacks that fill both "
             "directions of a link were seen to leave much of it unused, which they use with cubic "
-            "(docs/network.md). A difference between two stacks may come from that.",
+            "(docs/collectives.md). A difference between two stacks may come from that.",
             "Compare with cubic too: sysctl net.ipv4.tcp_congestion_control=cubic on all hosts.",
         )
     at_end = links_by_pair(comparison.links_at_end)

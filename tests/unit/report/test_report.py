@@ -209,7 +209,7 @@ def test_headings_are_in_order_and_plots_can_be_read_aloud(folder: Path) -> None
 
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
-    assert len(labels) == 2 + 6  # verdicts of two sizes, and the plots
+    assert len(labels) == 2 + 5  # verdicts of two sizes, and the plots
     assert re.fullmatch(r"1\.\d\d×, faster", labels[0])
     assert "Highest: horovod:controller=mpi ×2" in labels[2]
     assert ("html", "lang", "en") in page.attributes
