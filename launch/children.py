@@ -19,7 +19,7 @@ from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
 from launch.remote import private, ssh, sweep
 from launch.site import PRELOAD
 from ringside_core.readings.process import start_ticks
-from ringside_core.specs.surroundings import HOROVODRUN
+from ringside_core.specs.surroundings import HOROVODRUN, NOT_SERVED
 
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
 # to end their ranks themselves.
@@ -40,7 +40,7 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
     inherited = {
         name: value
         for name, value in parent.items()
-        if name not in (*HOROVODRUN, "TF_CONFIG")
+        if name not in (*HOROVODRUN, "TF_CONFIG", *(row[1] for row in NOT_SERVED))
         and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
     }
     inherited["PATH"] = search_path(parent)

@@ -216,7 +216,7 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     if run_id := os.environ.get(RUN_ID):
         # A killed process removes nothing: TensorFlow's temporary files go where the sweep of this
         # run cleans up.
-        with must_be_writable("temporary directory", "Name another by TMPDIR."):
+        with must_be_writable("Name another by TMPDIR.", folder="temporary directory"):
             tempfile.tempdir = tempfile.mkdtemp(prefix=temporary_prefix(run_id))
     if "--log" in arguments:
         with must_be_writable():
@@ -279,16 +279,16 @@ def _follow_stdin() -> None:
 
 @contextlib.contextmanager
 def must_be_writable(
-    folder: str = "folder for the results", advice: str = "Choose another with --run-dir."
+    advice: str = "Let this user write there, or choose another folder.",
+    *,
+    folder: str = "folder for the results",
 ) -> Iterator[None]:
     """Refuse a folder that cannot be written."""
     try:
         yield
     except OSError as error:
         raise RefusalError(
-            f"The {folder} must be writable.",
-            received=error,
-            advice=advice,
+            f"The {folder} must be writable.", received=error, advice=advice
         ) from None
 
 

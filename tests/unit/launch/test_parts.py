@@ -218,6 +218,8 @@ def test_an_outer_launcher_is_not_passed_on() -> None:
         "HOROVOD_RANK": "1",
         "HOROVOD_LOG_LEVEL": "debug",
         "OMPI_COMM_WORLD_SIZE": "2",
+        "PMI_RANK": "1",
+        "RANK": "1",
         "RINGSIDE_LAUNCHER": "1:2",
         "TF_CONFIG": "{}",
         "PATH": "/usr/bin",
