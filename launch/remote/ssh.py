@@ -14,7 +14,6 @@ from contextlib import nullcontext, suppress
 from typing import Generic, TypeVar
 
 from launch.interrupts import Interrupts
-from launch.plan import RUN_ID, Process
 from launch.remote.marks import Stream, marked, new_mark
 from ringside_core.specs import Noun, RefusalError
 
@@ -191,30 +190,6 @@ def complaint(host: str, code: int, said: str, program: str) -> str:
 def remote_command(host: str, argv: Sequence[str]) -> tuple[str, ...]:
     """A command on another machine, without a terminal, which would echo our input."""
     return ("ssh", "-T", *OPTIONS, host, shlex.join(argv))
-
-
-def remote_process(
-    name: str,
-    host: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str,
-    serves: bool = False,
-) -> Process:
-    """A task on another machine, in the same folder as here. It ends with its connection.
-
-    Of its variables ssh itself gets only the run's id, because it belongs to the run too.
-    """
-    assignments = [f"{key}={value}" for key, value in env.items()]
-    line = shlex.join(["exec", "env", *assignments, *argv, "--watch-stdin"])
-    return Process(
-        name=name,
-        argv=("ssh", *OPTIONS, host, f"cd {shlex.quote(cwd)} && {line}"),
-        env={RUN_ID: env[RUN_ID]},
-        serves=serves,
-        holds_stdin=True,
-    )
 
 
 class _Call(Generic[T]):

@@ -18,9 +18,7 @@ from tests.unit.collectives.test_kept import COMPLETED, of
 
 def facts(cores: int) -> HostFacts:
     """A host with so many cores."""
-    return HostFacts(
-        address="", interface="", cores=cores, versions={}, clock_offset_s=0, clock_round_trip_s=0
-    )
+    return HostFacts(address="", interface="", cores=cores)
 
 
 def place(*slots: int, ranks: int, cores: int = 2) -> Place:
