@@ -69,10 +69,7 @@ class Attempts(Document):
 
 
 def set_aside(run_dir: Path) -> PositiveInt | None:
-    """Move what an ended attempt has left out of the way.
-
-    Returns:
-        Its number; None: there is nothing.
+    """Move what an ended attempt has left out of the way; returns its number, if there is one.
 
     Raises:
         RefusalError: it has not ended.
@@ -114,7 +111,7 @@ def attempt(
         run_dir: its folder.
         start: starts an attempt there.
         restarts: at most.
-        say: told of each attempt that is not the last.
+        say: called with a line about each attempt that is not the last.
 
     Returns:
         What became of the last attempt, and of all.
@@ -128,7 +125,7 @@ def attempt(
     with Interrupts(saves=True) as interrupts:
         while True:
             execution = start(spec, interrupts)
-            at = _furthest(run_dir)
+            at = max(trainers_of(run_dir), key=lambda task: (task.fit, task.step), default=None)
             if at is not None and left is not None and at.fit == left.fit:
                 # Of the last one that trained, if one that did not came between.
                 last = max(n for n, one in enumerate(made) if one.updates)
@@ -148,29 +145,21 @@ def attempt(
             if not resized:
                 say(f"{execution.outcome}; restart {faults} of {restarts}")
             if len(made) > 1 and not updates:
-                _wait(NOT_YET_S, interrupts)
-            _set_aside_once_it_fits(run_dir, restarts, interrupts)
+                wait(NOT_YET_S, interrupts)
+            for tries in reversed(range(restarts + 1)):
+                try:
+                    set_aside(run_dir)
+                    break
+                except OSError as error:  # a full disk may have space again
+                    if not (tries and is_full(error)):
+                        raise
+                wait(NOT_YET_S, interrupts)
             if _checkpoints(run_dir) - found:
                 spec = spec.replace(resume_from=AUTO)
 
 
-def _set_aside_once_it_fits(run_dir: Path, tries: int, interrupts: Interrupts) -> None:
-    """Set an attempt aside; on a full disk, try again so often.
-
-    Raises:
-        OSError: there is no space yet.
-    """
-    for left in reversed(range(tries + 1)):
-        try:
-            set_aside(run_dir)
-            return
-        except OSError as error:
-            if not (left and is_full(error)):
-                raise
-        _wait(NOT_YET_S, interrupts)
-
-
-def _wait(seconds: float, interrupts: Interrupts) -> None:
+def wait(seconds: float, interrupts: Interrupts) -> None:
+    """Wait; a signal that was noted meanwhile is raised."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         interrupts.raise_noted()
@@ -180,11 +169,6 @@ def _wait(seconds: float, interrupts: Interrupts) -> None:
 def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
     """The checkpoints in a folder: name, and when it was written in nanoseconds."""
     return {(one.name, one.stat().st_mtime_ns) for one in run_dir.glob("checkpoint*.npz")}
-
-
-def _furthest(run_dir: Path) -> Progress | None:
-    """Where the task was that had made the most updates; None: none has made any."""
-    return max(trainers_of(run_dir), key=lambda one: (one.fit, one.step), default=None)
 
 
 def trainers_of(run_dir: Path) -> list[Progress]:

@@ -80,20 +80,14 @@ def execute(
     records = Records(plan)
     try:
         with claim:
-            obstacle = _obstacle(plan, run_dir, interrupts)
-            execution = (
-                refused(obstacle)
-                if obstacle
-                else _run(
-                    plan,
-                    records,
-                    deadline_s=deadline_s,
-                    follower=Follower(run_dir) if live else None,
-                    on_progress=on_progress or (lambda progress: None),
-                    interrupts=interrupts,
-                    turns=turns,
+            if obstacle := _obstacle(plan, run_dir, interrupts):
+                execution = refused(obstacle)
+            else:
+                follower = Follower(run_dir) if live else None
+                on_progress = on_progress or (lambda progress: None)
+                execution = _run(
+                    plan, records, deadline_s, follower, on_progress, interrupts, turns
                 )
-            )
     except BaseException:
         records.finish()
         if not written(run_dir):
@@ -121,7 +115,6 @@ def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
 def _run(
     plan: Plan,
     records: Records,
-    *,
     deadline_s: float,
     follower: Follower | None,
     on_progress: Callable[[Progress], None],
@@ -171,10 +164,7 @@ def _run(
 
 
 def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch) -> None:
-    """Ask a run that saves to end at the first SIGTERM, or to be resized; raise at other signals.
-
-    It raises too at a SIGTERM where no process would save yet.
-    """
+    """Ask a run that saves to end at the first SIGTERM, or to be resized; else raise."""
     if plan.spec.save == "all" and interrupts.preempts():
         keepers.tell(sweep.PREEMPT)
         begun = any(at.phase in SAVES for at in watch.latest.values())
@@ -186,10 +176,7 @@ def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch)
 
 
 def pause_after(look_s: float) -> float:
-    """Seconds until the next look at all tasks, after one that took so long.
-
-    A look opens a file of each task, so of thousands, or on a slow disk, it is taken less often.
-    """
+    """Seconds until the next look at the files of all tasks, after one that took so long."""
     return min(max(POLL_S, look_s / LOOKING), RESTING_POLL_S)
 
 

@@ -41,23 +41,14 @@ STATED = re.compile(r"^launcher: (?P<kind>[A-Z]\w+): (?P<reason>.+)$", re.MULTIL
 
 @dataclass
 class Evidence:
-    """What execute() saw of a run.
+    """What execute() saw of a run."""
 
-    Attributes:
-        exits: processes that ended by themselves, in order.
-        progress: the last progress of each task.
-        still: tasks that stood still; the run is hung if there are any.
-        still_s: how long they stood still.
-        survivors: processes that could not be killed: ids here, hosts elsewhere.
-        lost: hosts that no longer answer.
-    """
-
-    exits: list[Child] = field(default_factory=list)
-    progress: dict[str, Progress] = field(default_factory=dict)
-    still: Sequence[Progress] = ()
+    exits: list[Child] = field(default_factory=list)  # that ended by themselves, in order
+    progress: dict[str, Progress] = field(default_factory=dict)  # the last of each task
+    still: Sequence[Progress] = ()  # tasks that stood still; the run is hung if there are any
     still_s: float = 0.0
-    survivors: Sequence[str] = ()
-    lost: Sequence[str] = ()
+    survivors: Sequence[str] = ()  # that could not be killed: process ids here, hosts elsewhere
+    lost: Sequence[str] = ()  # hosts that no longer answer
 
 
 @dataclass(frozen=True)
@@ -78,28 +69,27 @@ class Records:
         self.unreadable: dict[str, str] = {}
         self._written: dict[str, int] = {}
 
-    def look(self) -> list[RunRecord]:
+    def look(self) -> None:
         """Read the records that are new."""
-        new = []
         try:
             there = set(os.listdir(self._run_dir / "records"))  # one question, not one for each
         except OSError:
-            return []
-        for task, file in self._files.items():
-            if task in self.read or task in self.unreadable or file.name not in there:
+            return
+        for task in self.missing():
+            file = self._files[task]
+            if file.name not in there:
                 continue
             try:
                 self._written[task] = file.stat().st_mtime_ns
                 text = file.read_text(encoding="utf-8")
                 record = RunRecord.from_json(text, origin=file.name)
-                if record.run_id != self._run_id:
-                    self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
-                    continue
-                self.read[task] = record
-                new.append(record)
             except (RefusalError, OSError, UnicodeDecodeError) as error:
                 self.unreadable[task] = str(error)
-        return new
+                continue
+            if record.run_id == self._run_id:
+                self.read[task] = record
+            else:
+                self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
 
     def completed(self) -> set[str]:
         """The tasks that have recorded that they completed."""
@@ -229,18 +219,10 @@ def _blamed(text: str) -> list[tuple[str, int]]:
     return [(rank, how) for _, rank, how in found]
 
 
-def _manner(code: int) -> str:
-    """How a process ended, in words, from an exit code or minus a signal."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
-
-
 def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str = "") -> Verdict:
-    """The outcome of a run in which a process died."""
+    """The outcome of a run in which a process died, with an exit code or by minus a signal."""
+    names = {-one.value: f"was killed by {one.name}" for one in signal.Signals}
+    unnamed = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
     at = evidence.progress.get(name)
     step = max((p.step for p in evidence.progress.values()), default=0) if at is None else at.step
     if at is not None and at.phase == SERVING:
@@ -250,5 +232,5 @@ def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str
     silently = ", without a record" if code >= 0 and not shown_as else ""
     lines = last_lines(Path(plan.run_dir), name, LINES_IN_REASON)
     said = f"; last lines: {' | '.join(lines)}" if lines else ""
-    reason = f"{shown_as or name} {_manner(code)} {when}{silently}{said}"
-    return _failed(reason, "ProcessDied", name)
+    how = names.get(code, unnamed)
+    return _failed(f"{shown_as or name} {how} {when}{silently}{said}", "ProcessDied", name)

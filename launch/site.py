@@ -145,21 +145,12 @@ class Site:
         return (wanted or self.interface_to(away)) if away else ""
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
-        """The command that starts one task: the same in every arm.
-
-        `-u`, because horovodrun makes its ranks write without a buffer, so all tasks must do so.
-        Also, the log then has the last lines of a killed rank.
-        """
-        return (
-            self.python,
-            "-u",
-            f"{self.root}/{self.program}",
-            "--spec",
-            str(run_dir / "spec.json"),
-            "--run-dir",
-            str(run_dir),
-            "--log",
-        )
+        """The command that starts one task: the same in every arm."""
+        # `-u`, because horovodrun makes its ranks write without a buffer, so all tasks must do so.
+        # Also, the log then has the last lines of a killed rank.
+        program = (self.python, "-u", f"{self.root}/{self.program}")
+        spec_file = str(run_dir / "spec.json")
+        return (*program, "--spec", spec_file, "--run-dir", str(run_dir), "--log")
 
 
 def free_ports(count: int) -> tuple[int, ...]:
@@ -177,12 +168,10 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+# A process marks a block of ports by an abstract socket. That one belongs to this network
+# namespace, as ports do, and ends with the process. The marks of the two newest blocks are kept.
 class _OwnPorts:
-    """Ports that no other process draws: it takes seconds until a task listens at what it draws.
-
-    A process marks a block of ports by an abstract socket. That one belongs to this network
-    namespace, as ports do, and ends with the process. The marks of the two newest blocks are kept.
-    """
+    """Ports that no other process draws: it takes seconds until a task listens at what it draws."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -147,14 +147,13 @@ def run_process(
     if aloud and record.is_chief:
         for warning in record.warnings:
             _say(f"warning: {warning}")
-    if aloud and outcome.completed and record.is_chief:
-        print(f"record: {path}", flush=True)
+        if outcome.completed:
+            print(f"record: {path}", flush=True)
     return outcome.exit_code
 
 
 def _say(text: str) -> None:
-    """Print an error, if the disk of the log is not full: the record holds it in any case."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the disk of the log is full; the record holds it too
         print(text, file=sys.stderr, flush=True)
 
 
@@ -198,11 +197,7 @@ def own_surroundings(spec: RunSpec) -> Surroundings:
 
 
 def run_launched(work: Work, arguments: list[str]) -> int:
-    """Started by Ringside's launcher: `--spec F --run-dir D [--log] [--watch-stdin]`.
-
-    Returns:
-        The exit code, see `run_process`.
-    """
+    """Started with `--spec F --run-dir D [--log] [--watch-stdin]`; returns the exit code."""
     spec_file = Path(arguments[arguments.index("--spec") + 1])
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
     spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
@@ -280,10 +275,9 @@ def must_be_writable(
 
 
 def end_process(code: int) -> None:
-    """End this process at once, whatever still runs in it.
+    """End this process at once: threads of TensorFlow and Horovod could keep it alive for ever.
 
-    After a peer has failed, threads of TensorFlow and Horovod could keep the process alive for
-    ever. The record is written by now, so nothing is lost.
+    The record is written by now, so nothing is lost.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -71,24 +71,22 @@ class Turns:
         return [self._progress(task) for task in self.plan.expects]
 
     def _progress(self, task: str) -> Progress:
+        found = None
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = (self._run_dir / "progress" / task).read_text()
-            return read_progress(task, text) or Progress(task=task)
-        return Progress(task=task)
+            found = read_progress(task, (self._run_dir / "progress" / task).read_text())
+        return found or Progress(task=task)
 
     def waits(self, after: int) -> bool:
         """Whether each of its tasks waits after at least so many updates; servers only serve.
 
         It stops at the first that does not: this is asked often, beside the training.
         """
-        training = 0
-        for task in self.plan.expects:
-            one = self._progress(task)
-            if one.phase == WAITING and one.step >= after:
-                training += 1
-            elif one.phase != SERVING:
+        phases = set()
+        for at in map(self._progress, self.plan.expects):
+            if at.phase != SERVING and not (at.phase == WAITING and at.step >= after):
                 return False
-        return training > 0
+            phases.add(at.phase)
+        return WAITING in phases
 
     def run_until(
         self, until: float, between: Callable[[], None], *, expected_s: float = 0.0

@@ -209,11 +209,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
 
 
 def _path(path: str) -> str:
-    """A path in an #SBATCH line, where % begins a pattern.
-
-    Raises:
-        RefusalError: it has a line break, after which sbatch would read other options.
-    """
-    if len(path.splitlines()) != 1:
+    """A path in an #SBATCH line, where % begins a pattern."""
+    if len(path.splitlines()) != 1:  # sbatch would read other options there
         raise RefusalError("A path in a batch script must be one line.", received=repr(path))
     return shlex.quote(path.replace("%", "%%"))

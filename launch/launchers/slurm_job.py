@@ -59,9 +59,8 @@ def run(script: str, log: Path) -> int:
     if state == "PENDING":
         print(f"launcher: JobNeverStarts: job {number} waits for ever: {fields['Reason']}")
         return 1
-    print(
-        f"launcher: {_class(state)}: job {number} ended as {state}{_why(fields, log)}", flush=True
-    )
+    kind = "Job" + state.title().replace("_", "")  # JobOutOfMemory for OUT_OF_MEMORY
+    print(f"launcher: {kind}: job {number} ended as {state}{_why(fields, log)}", flush=True)
     return 1
 
 
@@ -91,11 +90,6 @@ def _ask(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-
-
-def _class(state: str) -> str:
-    """JobOutOfMemory for OUT_OF_MEMORY."""
-    return "Job" + "".join(part.capitalize() for part in state.split("_"))
 
 
 def _why(fields: dict[str, str], log: Path) -> str:

@@ -59,11 +59,7 @@ class TFConfig:
 def _cluster(
     spec: RunSpec, hosts: tuple[Host, ...], servers_on: tuple[str, ...], *, site: Site, here: bool
 ) -> Cluster:
-    """Which task is where: workers fill the slots, other tasks need no slot.
-
-    The coordinator only dispatches steps; it is on the first host. The servers take turns over the
-    hosts, or over the hosts that were named for them.
-    """
+    """Which task is where: workers fill the slots, others need none; servers take turns."""
     chiefs = int(spec.capabilities.process_model == "coordinator")
     servers, workers = spec.options.num_servers, sum(host.slots for host in hosts)
     if (tasks := chiefs + workers + servers) > MOST_TASKS:

@@ -165,11 +165,8 @@ def signal_members(run_id: str, number: signal.Signals) -> None:
 
 
 def preempt_members(run_id: str) -> bool:
-    """Ask the processes of the run that train to save and end; returns whether there are any.
-
-    They are those that have a handler for the signal. So has mpirun, which would pass it on to
-    ranks that have none yet.
-    """
+    """Ask the processes of the run that train to save and end; returns whether there are any."""
+    # Those that have a handler. So has mpirun, which would pass it on to ranks that have none yet.
     told = False
     for pid in members(run_id):
         with contextlib.suppress(OSError):
