@@ -44,7 +44,7 @@ class Attempt(Noun):
     Attributes:
         resized: it was ended so that the next one has more replicas.
         updates: that it made; of a script, in its last `fit`.
-        lost: of them, those that the next attempt had to make again; None: nobody went on, or the
+        lost: of them, those that the next attempt had to make again; None: none followed, or the
             next attempt ended in another `fit` of the script.
     """
 
@@ -82,9 +82,9 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
             received=f"{run_dir}, in which another launcher works",
             advice="Wait for its end, or end it.",
         )
-    earlier = [int(one.name) for one in (run_dir / ATTEMPTS).glob("*") if one.name.isdigit()]
+    earlier = [int(path.name) for path in (run_dir / ATTEMPTS).glob("*") if path.name.isdigit()]
     number = max(earlier, default=1)
-    later_fits = [str(one.relative_to(run_dir)) for one in run_dir.glob("fit-*/records")]
+    later_fits = [str(path.relative_to(run_dir)) for path in run_dir.glob("fit-*/records")]
     names = [name for name in (*FOLDERS, SPEC, *later_fits) if (run_dir / name).exists()]
     # A disk that was full then may have let only some of them go.
     if any((run_dir / ATTEMPTS / str(number) / name).exists() for name in names):
@@ -128,7 +128,7 @@ def attempt(
             at = max(trainers_of(run_dir), key=lambda task: (task.fit, task.step), default=None)
             if at is not None and left is not None and at.fit == left.fit:
                 # Of the last one that trained, if one that did not came between.
-                last = max(n for n, one in enumerate(made) if one.updates)
+                last = max(n for n, earlier in enumerate(made) if earlier.updates)
                 made[last] = made[last].replace(lost=max(0, at.total_steps - left.steps_left))
             left = left if at is None else at
             resized = interrupts.has_resized() and execution.outcome.kind == "preempted"
@@ -139,7 +139,7 @@ def attempt(
                     write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
             refused = execution.outcome.kind == "refused" and len(made) > 1
             again = (refused or execution.outcome.kind in AGAIN) and not interrupts.preempting
-            faults = sum(not one.resized for one in made)
+            faults = sum(not attempt.resized for attempt in made)
             if not again or faults > restarts:
                 return execution, Attempts(attempts=tuple(made))
             if not resized:
@@ -168,7 +168,7 @@ def wait(seconds: float, interrupts: Interrupts) -> None:
 
 def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
     """The checkpoints in a folder: name, and when it was written in nanoseconds."""
-    return {(one.name, one.stat().st_mtime_ns) for one in run_dir.glob("checkpoint*.npz")}
+    return {(file.name, file.stat().st_mtime_ns) for file in run_dir.glob("checkpoint*.npz")}
 
 
 def trainers_of(run_dir: Path) -> list[Progress]:
@@ -177,4 +177,4 @@ def trainers_of(run_dir: Path) -> list[Progress]:
     with suppress(FileNotFoundError):  # another attempt begins, and the folder goes
         for file in (run_dir / "progress").iterdir():
             found.append(read_progress(file.name, file.read_text(errors="replace")))
-    return [one for one in found if one is not None and one.total_steps]
+    return [task for task in found if task is not None and task.total_steps]

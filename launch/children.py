@@ -184,7 +184,7 @@ class Children:
         self.survivors = list(map(str, sweep.kill_members(self.plan.run_id)))
         for child in stubborn:
             # It may have cleared its environment. Its group's id cannot belong to another yet,
-            # because nobody has waited for the group's leader.
+            # because its leader was not waited for.
             _signal_group(child, signal.SIGKILL)
         self._wait_for_all(KILL_S)
         failed = sweep.sweep_remote([*map(list, self.plan.cleanup)])

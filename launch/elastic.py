@@ -28,7 +28,7 @@ class Elastic:
         hosts: those of the hostfile, which may change.
         placement: what else was said of the hosts.
         run_dir: folder of the run.
-        say: told of a size that is not that of the start before.
+        say: called with a line about each new size.
 
     Raises:
         RefusalError: the fewest are more than the most, or batches would be others at another size.

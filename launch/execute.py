@@ -100,7 +100,7 @@ def execute(
 
 @cache  # once, however many runs there are
 def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
-    """Say who can reach the servers of a run: they ask nobody who he is."""
+    """Say who can reach the servers of a run: they ask for no password."""
     here = ", ".join(f"{name} {there[0]}" for name, there in interfaces().items() if name != "lo")
     where = f"this machine ({here or 'loopback only'})"
     power = "AS ROOT read and write any file" if is_root else "read and write your files"
@@ -181,7 +181,7 @@ def pause_after(look_s: float) -> float:
 
 
 def refused(reason: str) -> Execution:
-    """What became of a run that nobody started."""
+    """The execution of a run that was not started."""
     return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
 
 
@@ -250,13 +250,10 @@ class _State:
 
     def _in_trouble(self) -> bool:
         """Whether the run can no longer complete."""
+        well = {LAUNCHER_NAME, *self.records.completed()}
         return (
-            bool(self.records.unreadable)
-            or any(not record.outcome.completed for record in self.records.read.values())
-            or any(
-                child.process.name not in {LAUNCHER_NAME, *self.records.completed()}
-                for child in self.evidence.exits
-            )
+            bool(self.records.unreadable or self.records.read.keys() - well)
+            or not {child.process.name for child in self.evidence.exits} <= well
         )
 
 

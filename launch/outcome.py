@@ -221,7 +221,7 @@ def _blamed(text: str) -> list[tuple[str, int]]:
 
 def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str = "") -> Verdict:
     """The outcome of a run in which a process died, with an exit code or by minus a signal."""
-    names = {-one.value: f"was killed by {one.name}" for one in signal.Signals}
+    names = {-number: f"was killed by {number.name}" for number in signal.Signals}
     unnamed = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
     at = evidence.progress.get(name)
     step = max((p.step for p in evidence.progress.values()), default=0) if at is None else at.step

@@ -96,8 +96,8 @@ class Turns:
         Args:
             until: updates after which it waits; infinity: until it is over.
             between: called repeatedly meanwhile; it may raise.
-            expected_s: about how long it takes. Nobody looks before: where every processor has a
-                replica, each look costs the training.
+            expected_s: about how long it takes. There is no look before: where every processor has
+                a replica, each one costs the training.
 
         Returns:
             The updates that it has made; 0: it is over.
@@ -117,7 +117,7 @@ class Turns:
         if self.over:
             return 0
         self.freeze()
-        return max(one.step for one in self.progress())
+        return max(task.step for task in self.progress())
 
     def freeze(self) -> None:
         """Stop all its processes, on every host."""
@@ -129,9 +129,9 @@ class Turns:
         self._signal(signal.SIGCONT, sweep.THAW)
         self.resting = False
 
-    def _signal(self, number: signal.Signals, told: bytes) -> None:
+    def _signal(self, number: signal.Signals, byte: bytes) -> None:
         if self.keepers is not None:
-            self.keepers.tell(told)
+            self.keepers.tell(byte)
         sweep.signal_members(self.plan.run_id, number)
 
     def cpu_s(self) -> float:
@@ -140,7 +140,7 @@ class Turns:
         for pid in sweep.members(self.plan.run_id):
             with contextlib.suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(int(one) for one in fields[11:15])
+                total += sum(map(int, fields[11:15]))
         return total / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
@@ -149,5 +149,5 @@ class Turns:
         for pid in sweep.members(self.plan.run_id):
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-                total += sum(int(one.split()[1]) for one in lines if one.startswith("Pss_Anon:"))
+                total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
         return 1024 * total

@@ -19,7 +19,7 @@ STARTING = ("", "starting", "importing")
 SAVES = ("compiling", "saving", TRAINING, EVALUATING, WAITING)  # a training has begun
 # To start depends on the machine, not on the workload: on two busy cores it took 35 s.
 START_PATIENCE_S = 120.0
-# Any other phase is one long call, in which nothing can be told: a download, a compiler, a
+# Any other phase is one long call, in which nothing is reported: a download, a compiler, a
 # checkpoint on a slow disk.
 LONG_CALL_DEADLINES = 10
 LONG_CALL_PATIENCE_S = 600.0

@@ -170,7 +170,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
     topology = spec.topology
     coordinated = spec.capabilities.process_model == "coordinator"
     cores = topology.replicas_per_process * (spec.resources.cores_per_replica or 1)
-    told = {
+    options = {
         "job-name": name,
         "comment": spec.run_name,
         "chdir": _path(site.cwd),
@@ -179,9 +179,9 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
         "cpus-per-task": cores,
     }
     if topology.hosts > 1:
-        told["nodes"] = topology.hosts
+        options["nodes"] = topology.hosts
         if not coordinated:  # Slurm places the other tasks where there is room
-            told["ntasks-per-node"] = topology.processes_per_host
+            options["ntasks-per-node"] = topology.processes_per_host
     step = (
         "srun",
         # Ranks must fill one node after the other, see ringside_core/specs/slurm.py.
@@ -194,7 +194,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
     return "\n".join(
         [
             "#!/bin/bash",
-            *(f"#SBATCH --{option}={value}" for option, value in told.items()),
+            *(f"#SBATCH --{option}={value}" for option, value in options.items()),
             # Its launcher follows it, and is what starts it again (--restarts).
             "#SBATCH --no-requeue",
             *([f"#SBATCH --signal=USR1@{SAVE_S}"] if spec.save == "all" else []),

@@ -9,12 +9,12 @@ from launch.site import LOOPBACK, LOOPBACK_NAMES, Site
 from ringside_core.specs import Cluster, ClusterTask, Host, Placement, RefusalError, RunSpec
 from ringside_core.specs.cluster import refuse_too_long
 
-# Nobody can ask the kernel of another machine for ports before the run, and --dry-run must not
+# The kernel of another machine cannot be asked for ports before the run, and --dry-run must not
 # connect. So ports follow from the run id. They are below Linux's range for outgoing connections
 # (from 32768). execute() asks each host whether they are free before it starts anything.
 FIRST_REMOTE_PORT = 20000
 REMOTE_PORTS = 10000
-# Each needs a port of its own, and each is told the addresses of all others.
+# Each needs its own port, and the addresses of all others.
 MOST_TASKS = 1000
 
 

@@ -72,7 +72,9 @@ def check_hosts(
     if placement.hosts is None:
         return {}
     used = [slots_used(spec, placement) for spec in specs]
-    most = {name: max((one.get(name, 0) for one in used), default=0) for name in placement.names}
+    most = {
+        name: max((slots.get(name, 0) for slots in used), default=0) for name in placement.names
+    }
     facts, problems = _examined(placement, site, folder=folder, specs=specs, replicas=most)
     if problems:
         raise _not_ready(problems)

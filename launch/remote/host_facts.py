@@ -78,9 +78,9 @@ def interfaces() -> dict[str, list[str]]:
 
     found: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
-        for one in addresses:
-            if one.family == socket.AF_INET:
-                found.setdefault(name, []).append(one.address)
+        for address in addresses:
+            if address.family == socket.AF_INET:
+                found.setdefault(name, []).append(address.address)
     return found
 
 

@@ -29,7 +29,7 @@ FILES_PER_HOST = 8  # three pipes of a question, or two of a keeper, and those o
 OTHER_FILES = 512
 LONGEST_SHOWN = 80  # characters shown of text that is no answer
 
-# Nobody can type a password here. A machine that no longer answers ends the run within 15 s.
+# No password can be typed here. A machine that no longer answers ends the run within 15 s.
 OPTIONS = (
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),

@@ -167,7 +167,7 @@ def signal_members(run_id: str, number: signal.Signals) -> None:
 def preempt_members(run_id: str) -> bool:
     """Ask the processes of the run that train to save and end; returns whether there are any."""
     # Those that have a handler. So has mpirun, which would pass it on to ranks that have none yet.
-    told = False
+    asked = False
     for pid in members(run_id):
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text()
@@ -175,8 +175,8 @@ def preempt_members(run_id: str) -> bool:
             program = Path(f"/proc/{pid}/exe").readlink().name
             if caught >> (ENDING - 1) & 1 and program.startswith("python"):
                 os.kill(pid, ENDING)
-                told = True
-    return told
+                asked = True
+    return asked
 
 
 def wait_until_gone(pid: int) -> None:
