@@ -31,6 +31,7 @@ NOT_SERVED = (
     ("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", ""),
     ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", ""),
     ("Platform MPI", "MPI_RANKID", "MPI_NRANKS", ""),
+    ("HPE MPT", "MPT_MPI_RANK", "MPT_MPI_SIZE", ""),
     ("MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", ""),
     ("MPICH or Intel MPI", "PMI_ID", "PMI_SIZE", ""),
     ("PMIx", "PMIX_RANK", "", ""),

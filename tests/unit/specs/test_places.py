@@ -243,6 +243,7 @@ def node_a(nodelist: str) -> tuple[str, ...]:
         ({**PMI, "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "1 of 2 of Flux"),
         ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2"}, "1 of 2 of jsrun"),
         ({"MPI_RANKID": "1", "MPI_NRANKS": "2"}, "1 of 2 of Platform MPI"),
+        ({"MPT_MPI_RANK": "1"}, "1 of HPE MPT"),
         ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "x"}, "1 of PMIx"),
         ({**TORCH, "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}, "0 of 2 of torchrun"),
         ({**TORCH, "MASTER_ADDR": "a"}, "0 of 2 of torchrun or its like"),
